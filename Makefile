@@ -1,0 +1,96 @@
+# One command for each thing a person wants; `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+# Two workers on two cores; one test run takes what the machine has.
+WORKERS ?= $(shell nproc)
+# local: three nodes on this machine. current: whatever kubectl points to.
+CLUSTER ?= local
+export CLUSTER
+
+# $(call stage,NAME,COMMAND): runs the command and says how long it took.
+define stage
+@begin=$$(date +%s); printf '\n== %s\n' '$(1)'; $(2); \
+ printf '== %s took %s s\n' '$(1)' "$$(( $$(date +%s) - begin ))"
+endef
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(VENV)/.ready ## Install what is needed: Debian packages, a virtual environment
+
+$(VENV)/.ready: pyproject.toml constraints.txt tools/setup.py
+	$(PYTHON) -m tools.setup $(VENV)
+	@touch $@
+
+.PHONY: check
+check: setup ## Check form: formatting, lint, types, import rules, tidiness
+	$(call stage,ruff format,$(RUN) -m ruff format --check .)
+	$(call stage,ruff,$(RUN) -m ruff check .)
+	$(call stage,mypy,$(RUN) -m mypy)
+	$(call stage,import rules,$(VENV)/bin/lint-imports --no-cache)
+	$(call stage,tidy,$(RUN) -m pytest -q tests/test_tidy.py)
+
+.PHONY: fmt
+fmt: setup ## Format the code and mend what the linter can mend
+	$(RUN) -m ruff format .
+	$(RUN) -m ruff check --fix .
+
+# What a test needs is said by its marks; see pyproject.toml.
+FAST := not apiserver and not spark and not cluster
+PYTEST := $(RUN) -m pytest -q
+
+.PHONY: test-fast
+test-fast: setup ## Every test that needs no cluster and no Spark (under a minute)
+	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
+
+.PHONY: test
+test: setup check ## Every test: form, units, node groups, API server, Spark, and end to end
+	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
+	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
+	$(call stage,API server tests,$(PYTEST) -m apiserver)
+	$(call stage,Spark tests,$(PYTEST) -m spark)
+	$(call stage,end-to-end tests,$(PYTEST) -m cluster)
+
+.PHONY: sim
+sim: setup ## Run the simulator: make sim SEED=7
+	PYTHONPATH=tests/lib $(RUN) -m dledger_sim --seed $(or $(SEED),1)
+
+.PHONY: bench
+bench: setup ## Measure a group of three on loopback
+	$(RUN) bench/append.py
+
+.PHONY: images
+images: setup ## Build the wheel and the three images
+	$(RUN) -m tools.local_cluster images
+
+.PHONY: cluster-up
+cluster-up: setup ## Start a three-node Kubernetes on this machine
+	$(RUN) -m tools.local_cluster up
+
+.PHONY: cluster-down
+cluster-down: setup ## Stop it and remove what it left
+	$(RUN) -m tools.local_cluster down --purge
+
+.PHONY: demo
+demo: setup ## The whole story: cluster, operator, 336,776 records, a killed leader, an audit
+	$(RUN) -m tools.demo
+
+.PHONY: demo-down
+demo-down: setup ## Stop the demo's cluster and remove what it left
+	$(RUN) -m tools.demo down
+
+.PHONY: lock
+lock: setup ## Write the exact versions in use to constraints.txt
+	{ head -1 constraints.txt; $(VENV)/bin/pip freeze --exclude-editable | sort -f; } > constraints.new
+	mv constraints.new constraints.txt
+
+.PHONY: clean
+clean: ## Remove what was built here (not the cache of the cluster's programs)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

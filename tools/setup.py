@@ -1,0 +1,77 @@
+"""Prepare this checkout: the Debian packages that Python needs and a virtual environment.
+
+Runs under the system's Python, so it uses the standard library alone. What is there already is left
+as it is, so a second run takes no time. The local cluster installs its own packages when it starts.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+JAVA_VERSION_MIN = 17
+
+
+def main(arguments: list[str]) -> int:
+    """Install what is missing; the one argument is the virtual environment's folder."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - this file is what tells people so
+        print(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}", file=sys.stderr)
+        return 1
+    packages = missing_packages()
+    if packages and not install_packages(packages):
+        return 1
+    make_environment(Path(arguments[0] if arguments else ".venv"))
+    return 0
+
+
+def missing_packages() -> list[str]:
+    """Debian packages without which the next steps cannot run here."""
+    missing = []
+    ensurepip = [sys.executable, "-c", "import ensurepip"]
+    if subprocess.run(ensurepip, capture_output=True, check=False).returncode:
+        missing.append(f"python{sys.version_info.major}.{sys.version_info.minor}-venv")
+    if java_version() < JAVA_VERSION_MIN:
+        missing.append(f"openjdk-{JAVA_VERSION_MIN}-jre-headless")
+    return missing
+
+
+def java_version() -> int:
+    """Major version of the Java on PATH; 0 when there is none."""
+    if shutil.which("java") is None:
+        return 0
+    command = ["java", "-version"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = shown.stderr.split('"')
+    return int(words[1].split(".")[0]) if len(words) > 1 and words[1][:1].isdigit() else 0
+
+
+def install_packages(packages: list[str]) -> bool:
+    """Install Debian packages; False, with a word on what to do, where that cannot be done."""
+    print("installing", *packages)
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        print(
+            f"These packages are missing: {' '.join(packages)}. Install them, or run this as root "
+            "on Debian or Ubuntu.",
+            file=sys.stderr,
+        )
+        return False
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-q"], check=True, env=environment)
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
+    subprocess.run(install, check=True, env=environment)
+    return True
+
+
+def make_environment(folder: Path) -> None:
+    """Create the virtual environment and install the project, editable, with pinned versions."""
+    if not (folder / "bin" / "python").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    constraints = ["--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, *constraints, "--editable", f"{ROOT}[dev]"], check=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
