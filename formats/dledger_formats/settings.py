@@ -1,0 +1,168 @@
+"""The node's settings as environment variables: the operator writes them, the node reads them.
+
+Every variable begins with `DLEDGER_`. One that is not listed here is refused, with the nearest name
+that is: a misspelt setting must not silently leave a default in force. DLedger's own names are kept
+in the field's comments.
+"""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from dledger_formats.status import FlushDiskType
+
+PREFIX: Final = "DLEDGER_"
+GROUP_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,62})")
+MEMBER_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_]{1,32}")
+REMOTING_PORT: Final = 40911
+HTTP_PORT: Final = 40912
+
+
+class SettingsError(ValueError):
+    """A setting is missing, unknown or out of range; the message names it and says what is
+    allowed.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """One member's settings, checked."""
+
+    group: str
+    self_id: str
+    """This member's id, for example n0; a key of `peers`."""
+    peers: dict[str, str]
+    """Every voter's id and host:port (DLedger writes `n0-host:port;n1-host:port`)."""
+    store_base_dir: str
+    listen_host: str = "0.0.0.0"  # noqa: S104 - in a pod, every address is the pod's own
+    http_port: int = HTTP_PORT
+    heartbeat_interval_ms: int = 250
+    """heartBeatTimeIntervalMs"""
+    election_timeout_ms: int = 1000
+    """A follower's timeout is random between this and twice this."""
+    flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
+    segment_size_bytes: int = 1 << 30
+    """mappedFileSizeForEntryData"""
+    index_segment_size_bytes: int = 32 * 5 * 1024 * 1024
+    """mappedFileSizeForEntryIndex"""
+    pending_requests_max: int = 10_000
+    """maxPendingRequestsNum: appends waiting for their quorum; more are refused with 503."""
+    log_format: str = "text"
+    """text for people, json for collectors"""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def address(self) -> str:
+        """This member's own host:port."""
+        return self.peers[self.self_id]
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Read every `DLEDGER_*` variable; SettingsError names the first one that is wrong."""
+        given = {name: text for name, text in environment.items() if name.startswith(PREFIX)}
+        known = {variable_name(item.name): item for item in dataclasses.fields(cls)}
+        for name in sorted(given.keys() - known.keys()):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+            raise SettingsError(f"unknown setting {name}{hint}")
+        values: dict[str, object] = {}
+        for name, item in known.items():
+            if name in given:
+                values[item.name] = _parse(name, item.name, given[name])
+            elif item.default is dataclasses.MISSING:
+                raise SettingsError(f"{name} is not set")
+        return cls(**values)  # type: ignore[arg-type]
+
+    def to_environment(self) -> dict[str, str]:
+        """The variables that `from_environment` reads back to the same settings."""
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        values["peers"] = format_peers(self.peers)
+        return {variable_name(name): str(value) for name, value in values.items()}
+
+
+def variable_name(field_name: str) -> str:
+    """The environment variable of a field."""
+    return PREFIX + field_name.upper()
+
+
+def format_peers(peers: Mapping[str, str]) -> str:
+    """DLedger's form of the member list: `n0-host:port;n1-host:port`."""
+    return ";".join(f"{peer_id}-{address}" for peer_id, address in peers.items())
+
+
+def parse_peers(text: str) -> dict[str, str]:
+    """Read DLedger's form of the member list; the id ends at the first `-`."""
+    peers: dict[str, str] = {}
+    for part in filter(None, text.split(";")):
+        peer_id, dash, address = part.partition("-")
+        host, colon, port = address.rpartition(":")
+        if not (dash and colon and host and MEMBER_ID_PATTERN.fullmatch(peer_id)):
+            raise SettingsError(f"{part!r} is not a member: ID-HOST:PORT is expected")
+        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise SettingsError(f"{part!r} has no port between 1 and 65535")
+        if peer_id in peers:
+            raise SettingsError(f"the member {peer_id} is listed twice")
+        peers[peer_id] = address
+    return peers
+
+
+def _parse(name: str, field_name: str, text: str) -> object:
+    if field_name == "peers":
+        return parse_peers(text)
+    if field_name == "flush_disk_type":
+        try:
+            return FlushDiskType(text)
+        except ValueError:
+            allowed = " or ".join(FlushDiskType)
+            raise SettingsError(f"{name} is {text!r}; it must be {allowed}") from None
+    if field_name in _RANGES:
+        try:
+            return int(text)
+        except ValueError:
+            raise SettingsError(f"{name} is {text!r}; a whole number is expected") from None
+    return text
+
+
+# Field, smallest and largest value. A segment must hold the largest entry and its blank record.
+_RANGES: Final[dict[str, tuple[int, int]]] = {
+    "http_port": (1, 65535),
+    "heartbeat_interval_ms": (20, 60_000),
+    "election_timeout_ms": (50, 600_000),
+    "segment_size_bytes": (4096, 1 << 40),
+    "index_segment_size_bytes": (32, 1 << 40),
+    "pending_requests_max": (1, 1_000_000),
+}
+
+
+def _check(settings: NodeSettings) -> None:
+    if not GROUP_PATTERN.fullmatch(settings.group):
+        raise SettingsError(
+            f"{variable_name('group')} is {settings.group!r}; letters and digits are expected"
+        )
+    if settings.self_id not in settings.peers:
+        raise SettingsError(
+            f"{variable_name('self_id')} is {settings.self_id!r}, which is not in "
+            f"{variable_name('peers')}: {', '.join(settings.peers) or 'none'}"
+        )
+    for name, (smallest, largest) in _RANGES.items():
+        value = getattr(settings, name)
+        if not smallest <= value <= largest:
+            raise SettingsError(
+                f"{variable_name(name)} is {value}; allowed are {smallest} to {largest}"
+            )
+    if settings.index_segment_size_bytes % 32:
+        raise SettingsError(f"{variable_name('index_segment_size_bytes')} must be a multiple of 32")
+    if settings.election_timeout_ms < 2 * settings.heartbeat_interval_ms:
+        raise SettingsError(
+            f"{variable_name('election_timeout_ms')} must be at least twice "
+            f"{variable_name('heartbeat_interval_ms')}"
+        )
+    if settings.log_format not in ("text", "json"):
+        raise SettingsError(
+            f"{variable_name('log_format')} is {settings.log_format!r}; text or json"
+        )

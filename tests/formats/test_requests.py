@@ -1,0 +1,213 @@
+"""Bodies of the client protocol: Java's bytes, both ways to write `byte[]`, and hostile ones."""
+
+import base64
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dledger_formats import disk
+from dledger_formats.frames import FrameDecoder
+from dledger_formats.json_objects import FormatError
+from dledger_formats.requests import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    DLedgerEntry,
+    DLedgerResponseCode,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+TYPES: dict[tuple[str, str], type[Message]] = {
+    ("metadata", "request"): MetadataRequest,
+    ("metadata", "response"): MetadataResponse,
+    ("append", "request"): AppendEntryRequest,
+    ("append", "response"): AppendEntryResponse,
+    ("get", "request"): GetEntriesRequest,
+    ("get", "response"): GetEntriesResponse,
+}
+# Probes with a required field left out, or with 255 in an array, which only we and 0.3.3.4 accept.
+PROBES = ("append-batch-msgs-system-error", "get-system-error", "append-system-error")
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+ENTRIES = st.builds(
+    DLedgerEntry,
+    body=st.binary(max_size=40),
+    body_crc=st.integers(-(1 << 31), (1 << 31) - 1),
+    chain_crc=st.integers(-(1 << 31), (1 << 31) - 1),
+    channel=st.just(0),
+    index=INT64,
+    magic=st.sampled_from(disk.ENTRY_MAGICS),
+    pos=INT64,
+    size=st.integers(48, 100),
+    term=INT64,
+)
+repeatable = settings(deadline=None, derandomize=True)
+
+
+def java_bodies() -> list[Any]:
+    """Bodies of METADATA, APPEND and GET as Java's nodes and clients wrote them."""
+    cases = []
+    for line in (Path(__file__).parent / "golden" / "frames.jsonl").read_text().splitlines():
+        frame = json.loads(line)
+        kind = TYPES.get((frame["name"].partition("-")[0], frame["direction"]))
+        [command] = FrameDecoder().feed(bytes.fromhex(frame["hex"]))
+        if kind and command.body and frame["name"] not in PROBES:
+            name = f"{frame['name']}-{frame['direction']}-{frame['dialect']}"
+            as_numbers = frame["dialect"] == "V4-ARRAYS"
+            cases.append(pytest.param(kind, command.body, as_numbers, id=name))
+    return cases
+
+
+@pytest.mark.parametrize(("kind", "raw", "as_numbers"), java_bodies())
+def test_a_body_of_java_is_read_and_written_again_alike(
+    kind: type[Message], raw: bytes, as_numbers: bool
+) -> None:
+    message = kind.from_json(raw)
+
+    assert json.loads(message.to_json(bytes_as_numbers=as_numbers)) == json.loads(raw)
+
+
+# Bytes.
+
+
+@repeatable
+@given(st.binary(max_size=200), st.booleans())
+def test_the_body_of_an_append_survives_both_ways_to_write_it(
+    body: bytes, as_numbers: bool
+) -> None:
+    request = AppendEntryRequest(group="g0", remote_id="n0", body=body)
+
+    assert AppendEntryRequest.from_json(request.to_json(bytes_as_numbers=as_numbers)) == request
+
+
+@repeatable
+@given(st.lists(ENTRIES, max_size=4), st.booleans())
+def test_entries_survive_both_ways_to_write_their_bodies(
+    entries: list[DLedgerEntry], as_numbers: bool
+) -> None:
+    response = GetEntriesResponse(group="g0", entries=entries)
+
+    assert GetEntriesResponse.from_json(response.to_json(bytes_as_numbers=as_numbers)) == response
+
+
+@repeatable
+@given(st.binary(max_size=50))
+def test_base64_may_lack_its_padding(body: bytes) -> None:
+    bare = base64.b64encode(body).rstrip(b"=")
+
+    assert AppendEntryRequest.from_json(b'{"body":"%s"}' % bare).body == body
+
+
+def test_numbers_may_be_signed_or_not() -> None:
+    request = AppendEntryRequest.from_json(b'{"body":[72,105,-1,255,-128,128]}')
+
+    assert request.body == b"Hi\xff\xff\x80\x80"
+
+
+def test_numbers_are_written_signed_because_every_java_reads_those() -> None:
+    request = AppendEntryRequest(body=b"\x00\x7f\x80\xff")
+
+    assert json.loads(request.to_json(bytes_as_numbers=True))["body"] == [0, 127, -128, -1]
+
+
+# What is written, and what is assumed.
+
+
+def test_code_and_term_are_always_written_and_what_is_unknown_is_not() -> None:
+    assert json.loads(AppendEntryResponse().to_json()) == {
+        "code": 200, "term": -1, "index": -1, "pos": -1,
+    }  # fmt: skip
+
+
+def test_a_request_needs_no_more_than_what_java_needs() -> None:
+    request = GetEntriesRequest.from_json(b'{"group":"g0","remoteId":"n0","beginIndex":7}')
+
+    assert request == GetEntriesRequest(group="g0", remote_id="n0", begin_index=7, max_size=0)
+
+
+def test_a_code_that_is_not_listed_reads_as_unknown() -> None:
+    response = AppendEntryResponse.from_json(b'{"code":777,"term":1}')
+
+    assert response.code is DLedgerResponseCode.UNKNOWN
+
+
+def test_keys_that_are_not_known_are_ignored() -> None:
+    assert MetadataRequest.from_json(b'{"group":"g0","later":{"x":[1]}}').group == "g0"
+
+
+# Entries.
+
+
+def entry_from_disk(body: bytes, body_crc: int) -> DLedgerEntry:
+    header = disk.EntryHeader(
+        disk.NORMAL, 48 + len(body), 3, 2, 100, 0, 0xFFFF_FFFE, body_crc, len(body)
+    )
+    return DLedgerEntry.from_disk(header, body)
+
+
+def test_checksums_of_the_store_become_signed_as_java_reads_them() -> None:
+    entry = entry_from_disk(b"x", 0x8000_0001)
+
+    assert (entry.body_crc, entry.chain_crc) == (-0x7FFF_FFFF, -2)
+
+
+@repeatable
+@given(st.binary(max_size=50))
+def test_a_body_with_its_own_checksum_is_intact(body: bytes) -> None:
+    assert entry_from_disk(body, disk.body_crc(body)).is_intact
+
+
+def test_a_body_with_another_checksum_is_not_intact() -> None:
+    assert not entry_from_disk(b"x", disk.body_crc(b"y")).is_intact
+
+
+def test_a_body_that_java_left_without_checksum_passes_as_intact() -> None:
+    assert entry_from_disk(b"x", 0).is_intact
+
+
+# Hostile bodies.
+
+NO_APPENDS = {
+    "nothing": b"",
+    "null": b"null",
+    "a list": b"[]",
+    "not JSON": b"{",
+    "not UTF-8": b'{"group":"\xff","body":""}',
+    "no body": b'{"group":"g0"}',
+    "null for the body": b'{"body":null}',
+    "not base64": b'{"body":"$$$$"}',
+    "base64 of an impossible length": b'{"body":"aaaaa"}',
+    "a number too large": b'{"body":[256]}',
+    "a number too small": b'{"body":[-129]}',
+    "text in the numbers": b'{"body":["1"]}',
+    "a term of 65 bits": b'{"body":"","term":18446744073709551616}',
+    "group as a number": b'{"body":"","group":1}',
+    "nested too deep": b'{"body":"","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("raw", NO_APPENDS.values(), ids=NO_APPENDS.keys())
+def test_what_is_no_append_is_refused(raw: bytes) -> None:
+    with pytest.raises(FormatError):
+        AppendEntryRequest.from_json(raw)
+
+
+def test_the_refusal_names_the_message_and_the_key() -> None:
+    with pytest.raises(FormatError, match=r"GetEntriesRequest: .*beginIndex"):
+        GetEntriesRequest.from_json(b"{}")
+
+
+@repeatable
+@given(st.binary(max_size=100))
+def test_any_bytes_are_either_read_or_refused(raw: bytes) -> None:
+    for kind in TYPES.values():
+        with contextlib.suppress(FormatError):
+            kind.from_json(raw)

@@ -1,0 +1,147 @@
+"""The node's settings: what is read from the environment, and what is refused."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dledger_formats.settings import (
+    NodeSettings,
+    SettingsError,
+    format_peers,
+    parse_peers,
+    variable_name,
+)
+from dledger_formats.status import FlushDiskType
+
+PEERS = {"n0": "orders-0.orders-nodes:40911", "n1": "10.0.0.2:40911", "n2": "[::1]:40913"}
+SETTINGS = NodeSettings(group="orders", self_id="n0", peers=PEERS, store_base_dir="/data")
+ENVIRONMENT = SETTINGS.to_environment()
+
+HOSTS = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
+ADDRESSES = st.builds("{}:{}".format, HOSTS, st.integers(1, 65535))
+GROUPS = st.dictionaries(st.from_regex(r"[A-Za-z0-9_]{1,32}", fullmatch=True), ADDRESSES)
+repeatable = settings(deadline=None, derandomize=True)
+
+
+@repeatable
+@given(
+    peers=GROUPS.filter(bool),
+    http_port=st.integers(1, 65535),
+    heartbeat_interval_ms=st.integers(20, 60_000),
+    flush_disk_type=st.sampled_from(FlushDiskType),
+    segment_size_bytes=st.integers(4096, 1 << 40),
+    pending_requests_max=st.integers(1, 1_000_000),
+    log_format=st.sampled_from(["text", "json"]),
+)
+def test_settings_survive_the_environment(peers: dict[str, str], **values: Any) -> None:
+    values["election_timeout_ms"] = max(50, 2 * values["heartbeat_interval_ms"])
+    given_settings = dataclasses.replace(SETTINGS, peers=peers, self_id=min(peers), **values)
+
+    assert NodeSettings.from_environment(given_settings.to_environment()) == given_settings
+
+
+def test_only_four_settings_have_no_default() -> None:
+    names = ["group", "self_id", "peers", "store_base_dir"]
+    environment = {variable_name(name): ENVIRONMENT[variable_name(name)] for name in names}
+
+    assert NodeSettings.from_environment(environment) == SETTINGS
+
+
+@pytest.mark.parametrize("name", ["group", "self_id", "peers", "store_base_dir"])
+def test_a_setting_that_is_needed_is_named_when_it_is_missing(name: str) -> None:
+    environment = {key: text for key, text in ENVIRONMENT.items() if key != variable_name(name)}
+
+    with pytest.raises(SettingsError, match=f"{variable_name(name)} is not set"):
+        NodeSettings.from_environment(environment)
+
+
+def test_a_misspelt_setting_is_refused_with_the_nearest_name() -> None:
+    environment = ENVIRONMENT | {"DLEDGER_HEARTBEAT_INTERVAL": "100"}
+
+    with pytest.raises(SettingsError, match="did you mean DLEDGER_HEARTBEAT_INTERVAL_MS"):
+        NodeSettings.from_environment(environment)
+
+
+def test_an_unknown_setting_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(SettingsError, match="known are DLEDGER_GROUP"):
+        NodeSettings.from_environment(ENVIRONMENT | {"DLEDGER_ZZZZZZZZZZ": "1"})
+
+
+def test_variables_of_others_are_left_alone() -> None:
+    environment = ENVIRONMENT | {"PATH": "/bin", "dledger_group": "x", "XDLEDGER_GROUP": "x"}
+
+    assert NodeSettings.from_environment(environment) == SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("group", ""),
+        ("group", "-orders"),
+        ("group", "or ders"),
+        ("group", "o" * 64),
+        ("self_id", "n7"),
+        ("http_port", "0"),
+        ("http_port", "65536"),
+        ("http_port", "http"),
+        ("heartbeat_interval_ms", "1.5"),
+        ("heartbeat_interval_ms", "0"),
+        ("election_timeout_ms", "499"),
+        ("flush_disk_type", "sync"),
+        ("segment_size_bytes", "-1"),
+        ("segment_size_bytes", "4095"),
+        ("index_segment_size_bytes", "33"),
+        ("pending_requests_max", "0"),
+        ("log_format", "xml"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_by_the_variable_s_name(name: str, text: str) -> None:
+    with pytest.raises(SettingsError, match=variable_name(name)):
+        NodeSettings.from_environment(ENVIRONMENT | {variable_name(name): text})
+
+
+def test_an_election_needs_more_than_one_heartbeat() -> None:
+    with pytest.raises(SettingsError, match="at least twice DLEDGER_HEARTBEAT_INTERVAL_MS"):
+        dataclasses.replace(SETTINGS, heartbeat_interval_ms=600, election_timeout_ms=1199)
+
+
+def test_a_member_knows_its_own_address() -> None:
+    assert SETTINGS.address == "orders-0.orders-nodes:40911"
+
+
+# DLedger's form of the member list.
+
+
+@repeatable
+@given(GROUPS)
+def test_peers_survive_dledger_s_form(peers: dict[str, str]) -> None:
+    assert parse_peers(format_peers(peers)) == peers
+
+
+def test_dashes_in_a_host_name_belong_to_the_host() -> None:
+    assert parse_peers("n0-my-host-0:40911") == {"n0": "my-host-0:40911"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n0",
+        "n0-",
+        "n0-host",
+        "n0-:40911",
+        "-host:40911",
+        "host:40911",
+        "n0-host:",
+        "n0-host:0",
+        "n0-host:65536",
+        "n0-host:port",
+        "n.0-host:40911",
+        "n0-host:40911;n0-host:40912",
+    ],
+)
+def test_a_member_list_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError):
+        parse_peers(text)

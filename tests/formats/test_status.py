@@ -1,0 +1,205 @@
+"""What nodes and audits say of themselves in JSON, and the codec below it."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dledger_formats.audit import (
+    FIRST_FINDINGS_MAX,
+    TERMINATION_MESSAGE_BYTES_MAX,
+    AuditSummary,
+    ExitCode,
+    Finding,
+    Verdict,
+)
+from dledger_formats.json_objects import FormatError
+from dledger_formats.status import (
+    FlushDiskType,
+    LeaderView,
+    Manifest,
+    NodeStatus,
+    PeerStatus,
+    Role,
+    SegmentFile,
+)
+
+STATUS = NodeStatus(
+    group="orders",
+    self_id="n0",
+    role=Role.LEADER,
+    term=3,
+    leader_id="n0",
+    master=True,
+    ready=True,
+    reason="",
+    broker_id=0,
+    ledger_begin_index=0,
+    ledger_end_index=41,
+    ledger_end_term=3,
+    committed_index=40,
+    durable_index=41,
+    flush_disk_type=FlushDiskType.SYNC_FLUSH,
+    peers={"n0": "10.0.0.1:40911", "n1": "10.0.0.2:40911"},
+    followers=[PeerStatus(peer_id="n1", match_index=40, reachable=True)],
+    version="0.1.0",
+)
+FINDING = Finding(
+    check="bad_body_crc",
+    severity="critical",
+    member="n1",
+    segment="00000000000000000000",
+    first_index=7,
+    last_index=7,
+    detail="body of entry 7 at byte 336",
+)
+repeatable = settings(deadline=None, derandomize=True, max_examples=50)
+
+
+def without(key: str) -> bytes:
+    plain = json.loads(STATUS.to_json())
+    del plain[key]
+    return json.dumps(plain).encode()
+
+
+def replacing(key: str, value: Any) -> bytes:
+    return json.dumps(json.loads(STATUS.to_json()) | {key: value}).encode()
+
+
+@repeatable
+@given(st.one_of(st.builds(NodeStatus), st.builds(LeaderView), st.builds(Manifest)))
+def test_what_a_node_says_survives_the_wire(said: NodeStatus | LeaderView | Manifest) -> None:
+    assert type(said).from_json(said.to_json()) == said
+
+
+def test_the_keys_of_a_status_are_those_that_users_know() -> None:
+    assert json.loads(STATUS.to_json()) == {
+        "group": "orders",
+        "selfId": "n0",
+        "role": "LEADER",
+        "term": 3,
+        "leaderId": "n0",
+        "master": True,
+        "ready": True,
+        "reason": "",
+        "brokerId": 0,
+        "ledgerBeginIndex": 0,
+        "ledgerEndIndex": 41,
+        "ledgerEndTerm": 3,
+        "committedIndex": 40,
+        "durableIndex": 41,
+        "flushDiskType": "SyncFlush",
+        "peers": {"n0": "10.0.0.1:40911", "n1": "10.0.0.2:40911"},
+        "followers": [{"peerId": "n1", "matchIndex": 40, "reachable": True}],
+        "version": "0.1.0",
+    }
+
+
+def test_a_key_of_a_younger_program_is_ignored() -> None:
+    assert NodeStatus.from_json(replacing("later", [1, {"x": None}])) == STATUS
+
+
+@pytest.mark.parametrize("key", sorted(json.loads(STATUS.to_json())))
+def test_a_missing_key_is_refused_by_its_name(key: str) -> None:
+    with pytest.raises(FormatError, match=f"the key {key} is missing"):
+        NodeStatus.from_json(without(key))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("term", "3"),
+        ("term", 3.0),
+        ("term", True),
+        ("term", None),
+        ("master", 1),
+        ("role", "MASTER"),
+        ("role", 1),
+        ("leaderId", 0),
+        ("peers", ["n0"]),
+        ("peers", {"n0": 1}),
+        ("followers", {}),
+        ("followers", [{"peerId": "n1"}]),
+        ("followers", [None]),
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_its_place(key: str, value: Any) -> None:
+    with pytest.raises(FormatError, match=rf"\.{key}"):
+        NodeStatus.from_json(replacing(key, value))
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"null", b"[]", b"1", b'"x"', b"\xff"])
+def test_what_is_no_object_is_refused(raw: bytes) -> None:
+    with pytest.raises(FormatError):
+        NodeStatus.from_json(raw)
+
+
+def test_a_group_without_a_leader_says_null() -> None:
+    status = dataclasses.replace(STATUS, leader_id=None)
+
+    assert NodeStatus.from_json(status.to_json()).leader_id is None
+
+
+@pytest.mark.parametrize(("leader_id", "token"), [("n1", "5:n1"), (None, "5:")])
+def test_the_token_of_a_view_holds_term_and_leader(leader_id: str | None, token: str) -> None:
+    view = LeaderView(
+        self_id="n0", term=5, leader_id=leader_id, master=False, ledger_end_index=1,
+        committed_index=1,
+    )  # fmt: skip
+
+    assert view.token == token
+
+
+def test_a_manifest_lists_the_files_of_one_instant() -> None:
+    file = SegmentFile(name="0" * 20, size_bytes=8192, readable_bytes=4000, first_index=0)
+    manifest = Manifest(status=STATUS, data=[file], index=[])
+
+    assert json.loads(manifest.to_json())["data"] == [
+        {"name": "0" * 20, "sizeBytes": 8192, "readableBytes": 4000, "firstIndex": 0}
+    ]
+
+
+# The audit's summary.
+
+
+def summary_with(findings: list[Finding]) -> AuditSummary:
+    return AuditSummary(
+        verdict=Verdict.DAMAGED,
+        message="one body is damaged",
+        members=["n0", "n1", "n2"],
+        entries=1000,
+        record_bytes=1_048_576,
+        agreed_index=999,
+        findings=len(findings),
+        first_findings=findings,
+    )
+
+
+def test_a_summary_survives_the_pod_s_status() -> None:
+    summary = summary_with([FINDING])
+
+    assert AuditSummary.from_json(summary.to_json()) == summary
+
+
+def test_a_summary_keeps_its_first_findings_and_counts_all() -> None:
+    summary = AuditSummary.from_json(summary_with([FINDING] * 50).to_json())
+
+    assert (len(summary.first_findings), summary.findings) == (FIRST_FINDINGS_MAX, 50)
+
+
+@repeatable
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=12))
+def test_a_summary_leaves_out_findings_rather_than_be_cut_by_kubernetes(lengths: list[int]) -> None:
+    findings = [dataclasses.replace(FINDING, detail="x" * length) for length in lengths]
+
+    raw = summary_with(findings).to_json()
+
+    assert len(raw) <= TERMINATION_MESSAGE_BYTES_MAX
+    assert AuditSummary.from_json(raw).findings == len(findings)
+
+
+def test_every_verdict_has_its_exit_code() -> None:
+    assert {verdict.name for verdict in Verdict} <= {code.name for code in ExitCode}
