@@ -1,0 +1,312 @@
+"""The core's face to its shell: inputs go in, `Ready` comes out.
+
+    raft.tick() | raft.step(message) | raft.propose(n, entries) | raft.persisted(index, term)
+    while (ready := raft.ready()) is not None:
+        ...  # do its work, in the order that `Ready` states
+        raft.advance(ready)
+
+No call waits, and none does IO. Inputs may come while a Ready is being worked on.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dledger_node.raft import entry_handler, entry_pusher, leader_elector, steps
+from dledger_node.raft.config import RaftConfig
+from dledger_node.raft.invariants import InvariantError
+from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.member_state import Candidate, Follower, Leader, MemberState, Role
+from dledger_node.raft.messages import Message
+from dledger_node.raft.ready import HardState, Ready, WriteProposal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Bodies that became the entries `first_index`..`last_index` of `term`.
+
+    They are stored once the committed index reaches them while this member still leads `term`;
+    once it does not, others may have taken their places.
+    """
+
+    first_index: int
+    last_index: int
+    term: int
+
+
+class RefusalReason(enum.Enum):
+    """Why nothing was appended."""
+
+    NOT_LEADER = "NOT_LEADER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Nothing was appended, and never will be."""
+
+    reason: RefusalReason
+    leader_id: str | None
+    """Who leads, as far as this member knows."""
+
+
+class Raft:
+    """One member's core. Not safe for threads; every call is cheap, whatever the log's length."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        hard_state: HardState,
+        log: LogTerms,
+        *,
+        committed_index: int,
+        randint: Callable[[int, int], int],
+    ) -> None:
+        """Begin as a follower. All of the arguments describe durable state.
+
+        The core keeps `log` and changes it. `committed_index` is any index up to which this log was
+        once committed and durable here, -1 if unknown. InvariantError when term or committed
+        entries were lost.
+        """
+        self._member = MemberState(
+            config=config,
+            randint=randint,
+            term=hard_state.term,
+            vote_for=hard_state.vote_for,
+            log=log,
+            committed_index=committed_index,
+            durable_index=log.end_index,
+            part=Follower(leader_id=None, verified_index=committed_index),
+        )
+        self._saved_hard_state = hard_state
+        self._told_committed_index = committed_index
+        self._ready: Ready | None = None
+        self._check_recovered()
+        leader_elector.restart_election_timer(self._member)
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Let one tick of time pass."""
+        member = self._member
+        member.now_ticks += 1
+        match member.part:
+            case Leader() as leader:
+                if not leader_elector.quorum_active(member, leader):
+                    leader_elector.become_follower(member, member.term, None)
+                elif member.now_ticks >= leader.heartbeat_due:
+                    leader_elector.send_heartbeats(member, leader)
+                    entry_pusher.retry(member, leader)
+            case Candidate() | Follower():
+                if member.now_ticks >= member.election_deadline:
+                    leader_elector.campaign(member)
+
+    def step(self, message: Message) -> None:
+        """Take a message. One that is not for this member, or from no other voter, is ignored."""
+        steps.step(self._member, message)
+
+    def propose(self, count: int, entries: object) -> Proposal | Refusal:
+        """Append `count` bodies; `entries` is the shell's handle on them, and comes back in
+        `Ready.writes`.
+        """
+        member = self._member
+        if not isinstance(member.part, Leader):
+            return Refusal(reason=RefusalReason.NOT_LEADER, leader_id=member.leader_id)
+        if count < 1:
+            raise InvariantError(f"{count} bodies were proposed")
+        first_index = member.log.end_index + 1
+        last_index = member.log.end_index + count
+        write = WriteProposal(
+            first_index=first_index, last_index=last_index, term=member.term, entries=entries
+        )
+        member.append(write, last_index, member.term)
+        member.part.push_due = True
+        return Proposal(first_index=first_index, last_index=last_index, term=member.term)
+
+    def persisted(self, index: int, term: int) -> None:
+        """Note that the log is durable up to the entry (index, term).
+
+        A report that a truncation has overtaken is ignored, which its term tells; unless the same
+        entry was written again meanwhile. So the shell must not report a flush that began before
+        a Truncate for anything from that Truncate's index on.
+        """
+        member = self._member
+        if index <= member.durable_index or not member.log.holds(index, term):
+            return
+        member.durable_index = index
+        match member.part:
+            case Leader() as leader:
+                entry_pusher.advance_commit(member, leader)
+            case Follower() as follower:
+                entry_handler.handle_persisted(member, follower)
+            case Candidate():
+                pass
+
+    def link_lost(self, peer_id: str) -> None:
+        """Note that the connection to a peer broke, or was refused."""
+        member = self._member
+        match member.part:
+            case Leader() as leader if peer_id in leader.progress:
+                entry_pusher.link_lost(leader, peer_id)
+            case Follower(leader_id=leader_id) if peer_id == leader_id:
+                leader_elector.expect_failover(member)
+            case _:
+                pass
+
+    def link_restored(self, peer_id: str) -> None:
+        """Note that there is a connection to a peer again; what was sent before may be lost."""
+        member = self._member
+        match member.part:
+            case Leader() as leader if peer_id in leader.progress:
+                leader_elector.send_heartbeat(member, leader, peer_id)
+                entry_pusher.link_restored(leader, peer_id)
+            case Candidate() if peer_id in member.config.peers:
+                leader_elector.ask_for_vote(member, peer_id)
+            case _:
+                pass
+
+    # -- output ----------------------------------------------------------------------------------
+
+    def ready(self) -> Ready | None:
+        """Return the next batch of work; None when there is none, or while one is out."""
+        if self._ready is not None:
+            return None
+        member = self._member
+        if isinstance(member.part, Leader) and member.part.push_due:
+            entry_pusher.send_due(member, member.part)
+        hard_state = self._unsaved_hard_state()
+        if (
+            hard_state is None
+            and not member.writes
+            and not member.messages
+            and member.committed_index == self._told_committed_index
+        ):
+            return None
+        self._ready = Ready(
+            hard_state=hard_state,
+            writes=tuple(member.writes),
+            messages=tuple(member.messages),
+            committed_index=member.committed_index,
+        )
+        member.writes.clear()
+        member.messages.clear()
+        return self._ready
+
+    def advance(self, ready: Ready) -> None:
+        """Note that all of a Ready is done."""
+        if ready is not self._ready:
+            raise InvariantError("advance() was called with another Ready than the one that is out")
+        self._ready = None
+        self._told_committed_index = ready.committed_index
+        if ready.hard_state is not None:
+            self._saved_hard_state = ready.hard_state
+
+    # -- what it knows ---------------------------------------------------------------------------
+
+    @property
+    def config(self) -> RaftConfig:
+        """As given."""
+        return self._member.config
+
+    @property
+    def role(self) -> Role:
+        """This member's role in `term`."""
+        return self._member.role
+
+    @property
+    def term(self) -> int:
+        """The highest term that this member has heard of."""
+        return self._member.term
+
+    @property
+    def vote_for(self) -> str | None:
+        """Whom this member voted for in `term`."""
+        return self._member.vote_for
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader of `term`, as far as this member knows."""
+        return self._member.leader_id
+
+    @property
+    def master(self) -> bool:
+        """True on a leader whose first entry of its term is committed, and with it all before."""
+        member = self._member
+        return isinstance(member.part, Leader) and member.part.noop_index <= member.committed_index
+
+    @property
+    def quorum_active(self) -> bool:
+        """True on a leader that a quorum has answered, and on a follower that has heard its
+        leader, within election_ticks.
+        """
+        member = self._member
+        match member.part:
+            case Leader() as leader:
+                return leader_elector.quorum_active(member, leader)
+            case Follower(leader_id=leader_id, heard_tick=heard_tick):
+                heard_lately = member.now_ticks - heard_tick < member.config.election_ticks
+                return leader_id is not None and heard_lately
+            case Candidate():
+                return False
+
+    @property
+    def committed_index(self) -> int:
+        """Up to here, entries can never be lost while a majority keeps its disks."""
+        return self._member.committed_index
+
+    @property
+    def durable_index(self) -> int:
+        """Up to here the shell has reported the log as flushed."""
+        return self._member.durable_index
+
+    @property
+    def ledger_begin_index(self) -> int:
+        """Index of the first entry that is still here."""
+        return self._member.log.begin_index
+
+    @property
+    def ledger_end_index(self) -> int:
+        """Index of the last entry, flushed or not; -1 when there is none."""
+        return self._member.log.end_index
+
+    @property
+    def ledger_end_term(self) -> int:
+        """Term of the last entry; -1 when there is none."""
+        return self._member.log.end_term
+
+    @property
+    def refused_push_count(self) -> int:
+        """Requests that no sane leader makes; a member that counts one should stop serving."""
+        return self._member.refused_push_count
+
+    @property
+    def refused_push_reason(self) -> str:
+        """What the last of them asked for; empty when there was none."""
+        return self._member.refused_push_reason
+
+    def match_indexes(self) -> dict[str, int]:
+        """For each peer, up to where it is known to hold this leader's log; empty on others."""
+        part = self._member.part
+        if not isinstance(part, Leader):
+            return {}
+        return {peer_id: progress.match_index for peer_id, progress in part.progress.items()}
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _unsaved_hard_state(self) -> HardState | None:
+        member, saved = self._member, self._saved_hard_state
+        if member.term == saved.term and member.vote_for == saved.vote_for:
+            return None
+        return HardState(term=member.term, vote_for=member.vote_for)
+
+    def _check_recovered(self) -> None:
+        member = self._member
+        if member.log.end_term > member.term:
+            raise InvariantError(
+                f"{member.self_id}: the log holds entries of term {member.log.end_term}, but the "
+                f"stored term is {member.term}: term and vote were lost"
+            )
+        if member.committed_index > member.log.end_index:
+            raise InvariantError(
+                f"{member.self_id}: the log ends at {member.log.end_index}, but entries up to "
+                f"{member.committed_index} were committed: committed entries were lost"
+            )

@@ -1,0 +1,157 @@
+"""The follower's side of replication: what it takes from its leader, and what it confirms.
+
+Rules: Raft paper, section 5.3; what is confirmed is durable and known to equal the leader's log.
+DLedger's counterpart is `EntryHandler`, whose checks of term, leader and committed index these are
+not: it had none, and lost acknowledged entries by it.
+"""
+
+from dledger_node.raft.member_state import Follower, MemberState
+from dledger_node.raft.messages import (
+    AppendRequest,
+    CompareRequest,
+    HeartBeatRequest,
+    PushResponse,
+    PushResult,
+    Request,
+)
+from dledger_node.raft.ready import WritePushed
+
+
+def handle_heartbeat(member: MemberState, follower: Follower, request: HeartBeatRequest) -> None:
+    """Commit what the leader committed; ask for a COMPARE if it relies on more than is verified.
+
+    That is so after a restart in the leader's term: what this member confirmed before, it holds,
+    but it does not know any more that these are the leader's entries.
+    """
+    commit_verified(member, follower, request.committed_index)
+    if request.committed_index > follower.verified_index:
+        reject(member, request, follower.verified_index)
+
+
+def handle_compare(member: MemberState, follower: Follower, request: CompareRequest) -> None:
+    """Say whether the entry is here; then all before it is the leader's too."""
+    if not member.log.holds(request.index, request.index_term):
+        reject(member, request, request.index)
+        return
+    follower.verified_index = max(follower.verified_index, request.index)
+    commit_verified(member, follower, request.committed_index)
+    acknowledge(member, follower, probe=request.probe)
+
+
+def handle_append(member: MemberState, follower: Follower, request: AppendRequest) -> None:
+    """Take the entries that are missing here, and remove those that contradict them.
+
+    Entries behind the pushed ones stay: a push that was overtaken by a later one looks the same.
+    """
+    if not member.log.holds(request.previous_index, request.previous_term):
+        reject(member, request, request.previous_index)
+        return
+    held_index = _last_index_held(member, request)
+    if held_index < min(request.last_index, member.log.end_index):
+        if held_index < follower.verified_index:
+            # Verified covers committed: a leader that contradicts either is none, or is broken.
+            member.refuse(
+                f"{request.sender} of term {request.term} would replace entry {held_index + 1}; "
+                f"entries up to {member.committed_index} are committed"
+            )
+            reject(member, request, held_index + 1)
+            return
+        member.truncate(held_index + 1)
+    if held_index < request.last_index:
+        write = WritePushed(
+            first_index=held_index + 1,
+            last_index=request.last_index,
+            term=request.entries_term,
+            entries=request.entries,
+        )
+        member.append(write, request.last_index, request.entries_term)
+    follower.verified_index = max(follower.verified_index, request.last_index)
+    commit_verified(member, follower, request.committed_index)
+    if member.durable_index >= request.last_index:
+        acknowledge(member, follower)
+
+
+def handle_persisted(member: MemberState, follower: Follower) -> None:
+    """Confirm to the leader, in one answer, what a flush made durable."""
+    if confirmed_index(member, follower) > follower.acknowledged_index:
+        acknowledge(member, follower)
+
+
+def confirmed_index(member: MemberState, follower: Follower) -> int:
+    """How far this member answers for the leader's log: durable here, and verified as the
+    leader's. Its own tail behind that may be another leader's.
+    """
+    return min(member.durable_index, follower.verified_index)
+
+
+def commit_verified(member: MemberState, follower: Follower, leader_committed_index: int) -> None:
+    """Commit what the leader has committed, as far as it is verified to be here."""
+    member.commit(min(leader_committed_index, follower.verified_index))
+
+
+def acknowledge(member: MemberState, follower: Follower, *, probe: int | None = None) -> None:
+    """Tell the leader what it may count on."""
+    if follower.leader_id is None:
+        return
+    follower.acknowledged_index = confirmed_index(member, follower)
+    member.send(
+        PushResponse(
+            sender=member.self_id,
+            receiver=follower.leader_id,
+            term=member.term,
+            requested_term=member.term,
+            result=PushResult.SUCCESS,
+            match_index=follower.acknowledged_index,
+            ledger_end_index=member.log.end_index,
+            probe=probe,
+        )
+    )
+
+
+def reject(member: MemberState, request: Request, index: int) -> None:
+    """Say that the entry `index` is not here as the leader has it, and what is here instead."""
+    conflict_term, conflict_index = -1, -1
+    if member.log.begin_index <= index <= member.log.end_index:
+        conflict_term = member.log.term_at(index)
+        conflict_index = member.log.first_index_of_term_at(index)
+    member.send(
+        PushResponse(
+            sender=member.self_id,
+            receiver=request.sender,
+            term=member.term,
+            requested_term=request.term,
+            result=PushResult.INCONSISTENT_STATE,
+            match_index=-1,
+            ledger_end_index=member.log.end_index,
+            conflict_term=conflict_term,
+            conflict_index=conflict_index,
+            probe=_probe_of(request),
+        )
+    )
+
+
+def refuse_expired(member: MemberState, request: CompareRequest | AppendRequest) -> None:
+    """Tell a deposed leader that there is a newer term."""
+    member.send(
+        PushResponse(
+            sender=member.self_id,
+            receiver=request.sender,
+            term=member.term,
+            requested_term=request.term,
+            result=PushResult.EXPIRED_TERM,
+            match_index=-1,
+            ledger_end_index=member.log.end_index,
+            probe=_probe_of(request),
+        )
+    )
+
+
+def _probe_of(request: Request) -> int | None:
+    return request.probe if isinstance(request, CompareRequest) else None
+
+
+def _last_index_held(member: MemberState, request: AppendRequest) -> int:
+    """The last of the pushed entries that are here already; first_index - 1 when none is."""
+    if not member.log.holds(request.first_index, request.entries_term):
+        return request.previous_index
+    return min(request.last_index, member.log.last_index_of_term_at(request.first_index))

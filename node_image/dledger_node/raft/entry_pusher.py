@@ -1,0 +1,174 @@
+"""The leader's side of replication: finding where a peer's log agrees, pushing, and committing.
+
+Rules: Raft paper, section 5.3, with the faster way back of its end; 5.4.2 for what may be counted.
+DLedger's counterpart is `EntryDispatcher`.
+"""
+
+from dledger_node.raft import quorum
+from dledger_node.raft.log_terms import BEFORE_FIRST
+from dledger_node.raft.member_state import Leader, MemberState
+from dledger_node.raft.messages import AppendRequest, CompareRequest, PushResponse, PushResult
+from dledger_node.raft.progress import Progress, PushState
+
+
+def send_due(member: MemberState, leader: Leader) -> None:
+    """Queue every probe and every range that may go out now.
+
+    Called once for each Ready, so that all proposals of one turn travel in one range.
+    """
+    leader.push_due = False
+    for peer_id, progress in leader.progress.items():
+        if progress.state is PushState.APPEND:
+            _push(member, peer_id, progress)
+        elif progress.probe_due:
+            _ask(member, peer_id, progress)
+
+
+def take_answer(member: MemberState, leader: Leader, response: PushResponse) -> None:
+    """Take a peer's answer to a COMPARE or an APPEND of this term."""
+    if response.requested_term != member.term:
+        return
+    progress = leader.progress[response.sender]
+    progress.contact_tick = member.now_ticks
+    leader.push_due = True
+    if response.probe is not None and not progress.awaits(response.probe):
+        return
+    match response.result:
+        case PushResult.SUCCESS:
+            _accepted(member, progress, response)
+            advance_commit(member, leader)
+        case PushResult.INCONSISTENT_STATE if response.probe is None:
+            _refused(member, progress, response)
+        case PushResult.INCONSISTENT_STATE:
+            _denied(member, progress, response)
+        case PushResult.EXPIRED_TERM:
+            pass  # its newer term would have deposed this leader already
+
+
+def advance_commit(member: MemberState, leader: Leader) -> None:
+    """Commit what a majority holds durably, if it ends in an entry of this leader's own term."""
+    matched = [progress.match_index for progress in leader.progress.values()]
+    index = quorum.reached_by_majority([member.durable_index, *matched])
+    if index > member.committed_index and member.log.holds(index, member.term):
+        member.commit(index)
+
+
+def retry(member: MemberState, leader: Leader) -> None:
+    """Ask again what was not answered; called in every heartbeat round."""
+    leader.push_due = True
+    for progress in leader.progress.values():
+        if progress.state is PushState.COMPARE:
+            progress.probe_due = True
+        elif progress.stalled(member.now_ticks, member.config.stall_ticks):
+            # Perhaps only its disk is slow: ask about the last entry sent before sending any again.
+            progress.compare(progress.next_index - 1, at_once=True)
+
+
+def link_lost(leader: Leader, peer_id: str) -> None:
+    """Take what is on its way for lost; ask again once the link is back, or by heartbeat."""
+    progress = leader.progress[peer_id]
+    known = progress.match_index > BEFORE_FIRST
+    progress.compare(progress.match_index if known else progress.next_index - 1, at_once=False)
+
+
+def link_restored(leader: Leader, peer_id: str) -> None:
+    """Ask at once what waits for the next heartbeat."""
+    leader.progress[peer_id].probe_due = True
+    leader.push_due = True
+
+
+def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
+    """Send ranges, each of one term, until the window or the log ends."""
+    log, limits = member.log, member.config
+    while (
+        progress.next_index <= log.end_index and len(progress.inflight) < limits.inflight_ranges_max
+    ):
+        first_index = progress.next_index
+        last_index = min(
+            log.last_index_of_term_at(first_index), first_index + limits.push_entries_max - 1
+        )
+        member.send(
+            AppendRequest(
+                sender=member.self_id,
+                receiver=peer_id,
+                term=member.term,
+                previous_index=first_index - 1,
+                previous_term=log.term_at(first_index - 1),
+                first_index=first_index,
+                last_index=last_index,
+                entries_term=log.term_at(first_index),
+                committed_index=member.committed_index,
+            )
+        )
+        progress.pushed(last_index, member.now_ticks)
+
+
+def _ask(member: MemberState, peer_id: str, progress: Progress) -> None:
+    """Send the open question."""
+    index = progress.next_index - 1
+    progress.probe_due = False
+    member.send(
+        CompareRequest(
+            sender=member.self_id,
+            receiver=peer_id,
+            term=member.term,
+            index=index,
+            index_term=member.log.term_at(index),
+            committed_index=member.committed_index,
+            probe=progress.probe,
+        )
+    )
+
+
+def _accepted(member: MemberState, progress: Progress, response: PushResponse) -> None:
+    """Count what the peer confirms, and leave COMPARE if that was in question."""
+    if response.match_index > member.log.end_index:
+        return  # more than this leader has: nothing to count on
+    asked_index = progress.next_index - 1
+    progress.confirm(response.match_index, member.now_ticks)
+    if response.probe is not None:
+        progress.append_after(max(asked_index, progress.match_index), member.now_ticks)
+
+
+def _refused(member: MemberState, progress: Progress, response: PushResponse) -> None:
+    """Go to COMPARE: the peer has no place for a push.
+
+    Of many pushes refused together, the first leads here and the others find the question open. A
+    peer that refuses what follows the entry it has just agreed on is not asked in a busy loop.
+    """
+    if progress.state is PushState.APPEND:
+        index = min(progress.next_index - 1, max(progress.match_index, response.ledger_end_index))
+        at_once = progress.match_index > progress.compared_match_index
+        progress.compare(max(index, _lowest_index(member)), at_once=at_once)
+
+
+def _denied(member: MemberState, progress: Progress, response: PushResponse) -> None:
+    """Ask about an earlier entry: the peer does not hold the one in question."""
+    asked_index = progress.next_index - 1
+    index = max(_lowest_index(member), min(asked_index - 1, _hinted_index(member, response)))
+    if asked_index > progress.match_index:
+        index = max(index, progress.match_index)
+    else:
+        progress.match_index = index  # it lost what it had confirmed: count it no more
+    progress.compare(index, at_once=index < asked_index)
+
+
+def _hinted_index(member: MemberState, response: PushResponse) -> int:
+    """The highest index at which the logs can still agree, by the peer's hints.
+
+    If this leader has entries of the peer's term, they agree at the last of them. (Going to the
+    peer's first one instead made DLedger 0.4 remove what both shared.) Otherwise nothing of that
+    term is here, and they can agree only before it.
+    """
+    if response.conflict_term < 0:
+        return response.ledger_end_index
+    last_index = member.log.last_index_of_term(response.conflict_term)
+    if last_index is None or last_index < response.conflict_index:
+        return response.conflict_index - 1
+    return last_index
+
+
+def _lowest_index(member: MemberState) -> int:
+    """The lowest entry that can be asked about: the empty prefix, or this log's first entry."""
+    begin_index = member.log.begin_index
+    return begin_index if begin_index > 0 else BEFORE_FIRST

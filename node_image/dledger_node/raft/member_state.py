@@ -1,0 +1,153 @@
+"""All that a member knows, in one mutable value; the rules that change it are in the other modules.
+
+Indexes start at 0 and an empty log ends at -1, as in DLedger.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dledger_node.raft.config import RaftConfig
+from dledger_node.raft.invariants import InvariantError
+from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.messages import Message
+from dledger_node.raft.progress import Progress
+from dledger_node.raft.ready import Truncate, Write
+
+
+class Role(enum.Enum):
+    """A member's role in its term (DLedger's `MemberState.Role`)."""
+
+    LEADER = "LEADER"
+    FOLLOWER = "FOLLOWER"
+    CANDIDATE = "CANDIDATE"
+
+
+@dataclass(slots=True, kw_only=True)
+class Follower:
+    """What a member knows while it follows, or waits for a leader."""
+
+    leader_id: str | None
+    """The leader of this term, once it has shown itself."""
+    verified_index: int
+    """Up to here the log is known to equal that leader's. It begins at the committed index, which
+    every later leader holds (Raft paper, leader completeness).
+
+    Invariant: committed_index <= verified_index <= log.end_index.
+    """
+    acknowledged_index: int = -1
+    """The highest match_index told to that leader."""
+    heard_tick: int = 0
+    """When that leader was last heard."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Candidate:
+    """What a member knows while it stands for election."""
+
+    votes: set[str]
+    """Who accepted, this member included. Only counted, never iterated over."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Leader:
+    """What a member knows while it leads."""
+
+    noop_index: int
+    """Index of this term's first entry; the leader is master once it is committed."""
+    progress: dict[str, Progress]
+    """One for each peer, in the order of their ids."""
+    heartbeat_due: int
+    """The tick of the next heartbeat round."""
+    heartbeat_round: int = 0
+    push_due: bool = True
+    """Something happened that may allow a push or ask for a probe."""
+
+
+Part: TypeAlias = Follower | Candidate | Leader
+
+
+@dataclass(slots=True, kw_only=True)
+class MemberState:
+    """One member. Invariants: term never falls; vote_for changes only with the term, or from
+    None; committed_index never falls, and is at most log.end_index.
+    """
+
+    config: RaftConfig
+    randint: Callable[[int, int], int]
+    """Random whole number between both arguments, both included."""
+    term: int
+    vote_for: str | None
+    log: LogTerms
+    committed_index: int
+    durable_index: int
+    """Up to here the log survives a crash. Invariant: at most log.end_index."""
+    part: Part
+    now_ticks: int = 0
+    election_deadline: int = 0
+    """The tick at which this member stands for election, unless it leads then."""
+    writes: list[Write] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    refused_push_count: int = 0
+    refused_push_reason: str = ""
+
+    @property
+    def self_id(self) -> str:
+        """This member's own id."""
+        return self.config.self_id
+
+    @property
+    def role(self) -> Role:
+        """The role that this member plays now."""
+        match self.part:
+            case Leader():
+                return Role.LEADER
+            case Candidate():
+                return Role.CANDIDATE
+            case Follower():
+                return Role.FOLLOWER
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader of this term, if it is known."""
+        match self.part:
+            case Leader():
+                return self.self_id
+            case Follower(leader_id=leader_id):
+                return leader_id
+            case Candidate():
+                return None
+
+    def send(self, message: Message) -> None:
+        """Queue a message for the next Ready."""
+        self.messages.append(message)
+
+    def append(self, write: Write, last_index: int, term: int) -> None:
+        """Queue a write that lets the log grow up to `last_index`."""
+        self.log.append(last_index, term)
+        self.writes.append(write)
+
+    def truncate(self, first_index: int) -> None:
+        """Queue the removal of `first_index` and all behind it."""
+        if first_index <= self.committed_index:
+            raise InvariantError(
+                f"truncating at {first_index} would remove committed entries "
+                f"up to {self.committed_index}"
+            )
+        self.log.truncate(first_index)
+        self.durable_index = min(self.durable_index, first_index - 1)
+        self.writes.append(Truncate(first_index=first_index))
+
+    def commit(self, index: int) -> None:
+        """Move the committed index forward to `index`; a lower one changes nothing."""
+        if index > self.log.end_index:
+            raise InvariantError(
+                f"entry {index} cannot be committed: the log ends at {self.log.end_index}"
+            )
+        self.committed_index = max(self.committed_index, index)
+
+    def refuse(self, reason: str) -> None:
+        """Count a leader's request that no sane leader makes; nothing of it was done."""
+        self.refused_push_count += 1
+        self.refused_push_reason = reason

@@ -1,0 +1,145 @@
+"""What members say to each other. Values only; how they travel is `remoting`'s business.
+
+Every message names its sender, its receiver and the sender's term. Requests go from a candidate or
+a leader; answers go back. Names are DLedger's (`protocol/` there) where it has one.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+class VoteResult(enum.Enum):
+    """DLedger's `VoteResponse.RESULT`, as far as this core uses it."""
+
+    ACCEPT = "ACCEPT"
+    REJECT_EXPIRED_VOTE_TERM = "REJECT_EXPIRED_VOTE_TERM"
+    REJECT_ALREADY_VOTED = "REJECT_ALREADY_VOTED"
+    REJECT_ALREADY_HAS_LEADER = "REJECT_ALREADY_HAS_LEADER"
+    REJECT_EXPIRED_LEDGER_TERM = "REJECT_EXPIRED_LEDGER_TERM"
+    REJECT_SMALL_LEDGER_END_INDEX = "REJECT_SMALL_LEDGER_END_INDEX"
+
+
+class PushResult(enum.Enum):
+    """What became of a push."""
+
+    SUCCESS = "SUCCESS"
+    EXPIRED_TERM = "EXPIRED_TERM"
+    """The receiver's term, in the answer's `term`, is higher."""
+    INCONSISTENT_STATE = "INCONSISTENT_STATE"
+    """The receiver has no entry, or another one, where the push begins; the hints say where to
+    go on.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """A candidate asks for a vote in `term`."""
+
+    sender: str
+    receiver: str
+    term: int
+    ledger_end_index: int
+    ledger_end_term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse:
+    """Sent once the vote is durable. `term` is the voter's own term."""
+
+    sender: str
+    receiver: str
+    term: int
+    requested_term: int
+    """The term of the request, so that a late answer cannot count in another round."""
+    result: VoteResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatRequest:
+    """The leader of `term` lives, and has committed up to `committed_index`."""
+
+    sender: str
+    receiver: str
+    term: int
+    committed_index: int
+    """At most what the leader knows the receiver to hold (Raft dissertation, 3.5 and 10.2.1)."""
+    round: int
+    """Counts the leader's rounds; the answer returns it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatResponse:
+    """The receiver follows the leader of the request's term, or says which higher term it is in."""
+
+    sender: str
+    receiver: str
+    term: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """DLedger's push of type COMPARE: does the receiver hold the entry (index, index_term)?"""
+
+    sender: str
+    receiver: str
+    term: int
+    index: int
+    """-1 asks for the empty prefix, which every member holds."""
+    index_term: int
+    committed_index: int
+    probe: int
+    """Counts the probes sent to this peer in this term; the answer returns it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRequest:
+    """DLedger's push of type APPEND: entries `first_index`..`last_index`, all of `entries_term`.
+
+    `entries` is the shell's handle on their bytes; the core passes it on and never looks inside. On
+    the leader it is None: the shell reads the range from its store when it sends.
+    """
+
+    sender: str
+    receiver: str
+    term: int
+    previous_index: int
+    previous_term: int
+    first_index: int
+    last_index: int
+    entries_term: int
+    committed_index: int
+    entries: object = None
+
+    def __post_init__(self) -> None:
+        if not self.previous_index + 1 == self.first_index <= self.last_index:
+            raise ValueError(f"the range {self.first_index}..{self.last_index} cannot be")
+        if not self.previous_term <= self.entries_term <= self.term:
+            raise ValueError(f"the terms {self.previous_term}, {self.entries_term} cannot be")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushResponse:
+    """Answer to COMPARE and APPEND; for an APPEND it is sent once the entries are durable."""
+
+    sender: str
+    receiver: str
+    term: int
+    """The receiver's own term."""
+    requested_term: int
+    result: PushResult
+    match_index: int
+    """On SUCCESS: the receiver holds, durably, the leader's entries up to here. Otherwise -1."""
+    ledger_end_index: int
+    conflict_term: int = -1
+    """On INCONSISTENT_STATE: the term of the receiver's entry there (DLedger's xTerm), or -1."""
+    conflict_index: int = -1
+    """And its first index of that term at or before it (DLedger's xIndex)."""
+    probe: int | None = None
+    """The COMPARE's number; None in the answer to an APPEND."""
+
+
+Request: TypeAlias = VoteRequest | HeartBeatRequest | CompareRequest | AppendRequest
+Response: TypeAlias = VoteResponse | HeartBeatResponse | PushResponse
+Message: TypeAlias = Request | Response

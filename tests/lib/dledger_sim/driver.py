@@ -1,0 +1,224 @@
+"""One core without a group: a test plays its peers, its clock and its disk by hand."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from dledger_node.raft.config import RaftConfig
+from dledger_node.raft.core import Raft
+from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.member_state import Role
+from dledger_node.raft.messages import (
+    AppendRequest,
+    CompareRequest,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    Message,
+    PushResponse,
+    PushResult,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from dledger_node.raft.ready import HardState, Write
+
+HEARTBEAT_TICKS = 5
+ELECTION_TICKS = 20
+
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+
+class CoreDriver:
+    """The core of n0, in a group of n0, n1 and so on.
+
+    `terms` are the terms of the entries that it starts with, all of them durable.
+    """
+
+    def __init__(
+        self,
+        *,
+        terms: Sequence[int] = (),
+        term: int | None = None,
+        vote_for: str | None = None,
+        voter_count: int = 3,
+        committed_index: int = -1,
+        push_entries_max: int = 100,
+        inflight_ranges_max: int = 4,
+        randint: Callable[[int, int], int] = lambda low, high: low,
+    ) -> None:
+        self.writes: list[Write] = []
+        """All that the core ever asked to write."""
+        self.hard_state = HardState(
+            term=max(terms, default=0) if term is None else term, vote_for=vote_for
+        )
+        self.raft = Raft(
+            RaftConfig(
+                self_id="n0",
+                voters=tuple(f"n{number}" for number in range(voter_count)),
+                heartbeat_ticks=HEARTBEAT_TICKS,
+                election_ticks=ELECTION_TICKS,
+                push_entries_max=push_entries_max,
+                inflight_ranges_max=inflight_ranges_max,
+            ),
+            self.hard_state,
+            log_of(terms),
+            committed_index=committed_index,
+            randint=randint,
+        )
+
+    # -- the shell -------------------------------------------------------------------------------
+
+    def work(self) -> list[Message]:
+        """Do all that is ready, without flushing; returns the messages."""
+        messages: list[Message] = []
+        while (ready := self.raft.ready()) is not None:
+            self.hard_state = ready.hard_state or self.hard_state
+            self.writes += ready.writes
+            messages += ready.messages
+            self.raft.advance(ready)
+        return messages
+
+    def tick(self, count: int = 1) -> list[Message]:
+        """Let time pass."""
+        for _ in range(count):
+            self.raft.tick()
+        return self.work()
+
+    def flush(self) -> list[Message]:
+        """Report all of the log as durable."""
+        self.raft.persisted(self.raft.ledger_end_index, self.raft.ledger_end_term)
+        return self.work()
+
+    def receive(self, message: Message) -> list[Message]:
+        """Take a message; returns what the core says to it."""
+        self.raft.step(message)
+        return self.work()
+
+    def propose(self, count: int = 1) -> list[Message]:
+        """Append as the leader, without flushing."""
+        self.raft.propose(count, "bodies")
+        return self.work()
+
+    # -- the peers -------------------------------------------------------------------------------
+
+    def become_leader(self, *, flushed: bool = True) -> list[Message]:
+        """Win the next election by every peer's vote; returns what the new leader says first."""
+        while self.raft.role is Role.FOLLOWER:
+            self.raft.tick()
+        self.work()
+        for peer_id in self.raft.config.peers:
+            if self.raft.role is Role.CANDIDATE:
+                self.raft.step(self.vote_from(peer_id))
+        messages = self.work()
+        return messages + self.flush() if flushed else messages
+
+    def agree(self, peer_id: str, match_index: int | None = None) -> list[Message]:
+        """Let a peer hold the entry that it is asked about, all of it durable or up to an index."""
+        question = only(CompareRequest, self.questions_to(peer_id))
+        held = question.index if match_index is None else match_index
+        return self.receive(self.success_from(peer_id, held, probe=question.probe))
+
+    def questions_to(self, peer_id: str) -> list[Message]:
+        """The open question to a peer, asked again."""
+        self.raft.link_restored(peer_id)
+        return [message for message in self.work() if message.receiver == peer_id]
+
+    def vote_from(self, peer_id: str, result: VoteResult = VoteResult.ACCEPT) -> VoteResponse:
+        """A peer's answer to this candidate."""
+        term = self.raft.term
+        return VoteResponse(
+            sender=peer_id, receiver="n0", term=term, requested_term=term, result=result
+        )
+
+    def success_from(
+        self, peer_id: str, match_index: int, *, probe: int | None = None, term: int | None = None
+    ) -> PushResponse:
+        """A peer's good answer to a push, or with `probe` to a question."""
+        term = self.raft.term if term is None else term
+        return PushResponse(
+            sender=peer_id, receiver="n0", term=term, requested_term=term,
+            result=PushResult.SUCCESS, match_index=match_index, ledger_end_index=match_index,
+            probe=probe,
+        )  # fmt: skip
+
+    def denial_from(
+        self,
+        peer_id: str,
+        end_index: int,
+        *,
+        conflict_term: int = -1,
+        conflict_index: int = -1,
+        probe: int | None = None,
+    ) -> PushResponse:
+        """A peer's bad answer to a push, or with `probe` to a question."""
+        return PushResponse(
+            sender=peer_id, receiver="n0", term=self.raft.term, requested_term=self.raft.term,
+            result=PushResult.INCONSISTENT_STATE, match_index=-1, ledger_end_index=end_index,
+            conflict_term=conflict_term, conflict_index=conflict_index, probe=probe,
+        )  # fmt: skip
+
+    def heard_from(self, peer_id: str, round_: int) -> HeartBeatResponse:
+        """A peer's answer to a heartbeat."""
+        return HeartBeatResponse(sender=peer_id, receiver="n0", term=self.raft.term, round=round_)
+
+
+def log_of(terms: Sequence[int]) -> LogTerms:
+    """A log whose entries have these terms."""
+    log = LogTerms()
+    for index, term in enumerate(terms):
+        log.append(index, term)
+    return log
+
+
+def vote_request(term: int, *, sender: str = "n1", end: tuple[int, int] = (-1, -1)) -> VoteRequest:
+    """A candidate's request; `end` is the index and term of its last entry."""
+    return VoteRequest(
+        sender=sender, receiver="n0", term=term, ledger_end_index=end[0], ledger_end_term=end[1]
+    )
+
+
+def heartbeat(
+    term: int, *, sender: str = "n1", committed_index: int = -1, round_: int = 1
+) -> HeartBeatRequest:
+    """A leader's heartbeat."""
+    return HeartBeatRequest(
+        sender=sender, receiver="n0", term=term, committed_index=committed_index, round=round_
+    )
+
+
+def compare(
+    term: int, index: int, index_term: int, *, sender: str = "n1", committed_index: int = -1
+) -> CompareRequest:
+    """A leader's question, number 7."""
+    return CompareRequest(
+        sender=sender, receiver="n0", term=term, index=index, index_term=index_term,
+        committed_index=committed_index, probe=7,
+    )  # fmt: skip
+
+
+def append(
+    term: int,
+    previous: tuple[int, int],
+    last_index: int,
+    entries_term: int | None = None,
+    *,
+    sender: str = "n1",
+    committed_index: int = -1,
+) -> AppendRequest:
+    """A leader's push; `previous` is the index and term of the entry before it."""
+    return AppendRequest(
+        sender=sender, receiver="n0", term=term, previous_index=previous[0],
+        previous_term=previous[1], first_index=previous[0] + 1, last_index=last_index,
+        entries_term=term if entries_term is None else entries_term,
+        committed_index=committed_index, entries="bytes",
+    )  # fmt: skip
+
+
+def of_type(kind: type[AnyMessage], messages: Sequence[Message]) -> list[AnyMessage]:
+    """The messages of one kind."""
+    return [message for message in messages if isinstance(message, kind)]
+
+
+def only(kind: type[AnyMessage], messages: Sequence[Message]) -> AnyMessage:
+    """The one message of a kind."""
+    (message,) = of_type(kind, messages)
+    return message

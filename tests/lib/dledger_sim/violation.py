@@ -1,0 +1,5 @@
+"""The verdict."""
+
+
+class ViolationError(AssertionError):
+    """Raised when the group did what no group may do."""

@@ -1,0 +1,30 @@
+"""What a configuration may be."""
+
+import dataclasses
+
+import pytest
+
+from dledger_node.raft.config import RaftConfig
+
+SOUND = RaftConfig(self_id="n1", voters=("n0", "n1", "n2"), heartbeat_ticks=5, election_ticks=20)
+
+
+def test_the_peers_are_the_other_voters_in_order() -> None:
+    assert SOUND.peers == ("n0", "n2")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"voters": ("n1", "n0", "n2")}, id="voters that are not sorted"),
+        pytest.param({"voters": ("n0", "n1", "n1")}, id="a voter that is listed twice"),
+        pytest.param({"self_id": "n3"}, id="a member that is no voter"),
+        pytest.param({"heartbeat_ticks": 0}, id="no heartbeat"),
+        pytest.param({"election_ticks": 9}, id="a timeout below two heartbeats"),
+        pytest.param({"push_entries_max": 0}, id="empty pushes"),
+        pytest.param({"inflight_ranges_max": 0}, id="no window"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        dataclasses.replace(SOUND, **change)  # type: ignore[arg-type]
