@@ -1,0 +1,53 @@
+"""How far the log is known to be sound, in DLedger's `checkpoint` (written by Java up to 0.3.2).
+
+`endIndex` is our durable end: everything up to it was flushed, so that what is missing there was
+not torn by a crash but lost. `committedIndex` is what the group had committed, as far as it is
+durable here.
+"""
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.store.properties import parse_number, read_properties, write_properties
+
+FILE_NAME: Final = "checkpoint"
+_COMMITTED: Final = "committedIndex"
+_END: Final = "endIndex"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Two indexes of the log; -1 for none. Invariant: committed_index <= end_index."""
+
+    end_index: int
+    committed_index: int
+
+
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """Read it; None when there is none, or none that can be trusted."""
+    path = folder / FILE_NAME
+    try:
+        values = read_properties(path, (_COMMITTED, _END))
+        if values is None:
+            return None
+        end_index = parse_number(path, values, _END, -1)
+        committed_index = parse_number(path, values, _COMMITTED, -1)
+    except StoreDamagedError:
+        return None
+    return Checkpoint(end_index=end_index, committed_index=min(committed_index, end_index))
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Replace it, durably; blocks for two fsyncs.
+
+    After a StoreError, and a StoreFullError on a full volume, the last one stands.
+    """
+    path = folder / FILE_NAME
+    try:
+        write_properties(path, {_COMMITTED: checkpoint.committed_index, _END: checkpoint.end_index})
+    except OSError as error:
+        kind = StoreFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
+        raise kind(f"{path}: it could not be saved: {error}") from error

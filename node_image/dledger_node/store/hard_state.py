@@ -1,0 +1,77 @@
+"""Term and vote, in DLedger's `currterm`: what a member must never forget.
+
+A member that forgets its vote elects two leaders of one term. So nothing here is guessed: an absent
+file is a new member, a damaged one stops the node.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.raft.ready import HardState
+from dledger_node.store.properties import parse_number, read_properties, write_properties
+
+FILE_NAME: Final = "currterm"
+_TERM: Final = "currTerm"
+_VOTE: Final = "voteLeader"
+
+
+def load_hard_state(folder: Path, ledger_end_term: int = -1) -> HardState:
+    """Read term and vote; term 0 without a vote when the member never had any.
+
+    StoreDamagedError when they cannot be trusted, and when they are older than the log's last
+    entry: that was written in a term that this member had seen.
+    """
+    path = folder / FILE_NAME
+    state = _read(path) or _left_by_java(path)
+    if state.term < ledger_end_term:
+        raise StoreDamagedError(
+            f"{path} says term {state.term}, and the log has an entry of term {ledger_end_term}: "
+            "the file was lost or is an old copy. A member that forgot its vote must not vote: "
+            "restore the file, or replace the member"
+        )
+    return state
+
+
+def save_hard_state(folder: Path, state: HardState) -> None:
+    """Make term and vote durable; blocks for two fsyncs. `folder` is the store's, and exists.
+
+    After a StoreError the state on disk is the old or the new one: the node must stop.
+    """
+    path = folder / FILE_NAME
+    try:
+        write_properties(path, {_VOTE: state.vote_for or "", _TERM: state.term})
+    except OSError as error:
+        raise StoreError(f"{path}: term {state.term} could not be saved: {error}") from error
+
+
+def _left_by_java(path: Path) -> HardState:
+    """The state when there is no `currterm`: Java deletes it before it renames the new one.
+
+    The larger term of what `.tmp` and `.bak` say counts.
+    """
+    left: list[HardState] = []
+    damaged: list[StoreDamagedError] = []
+    for suffix in (".tmp", ".bak"):
+        try:
+            state = _read(path.with_name(FILE_NAME + suffix))
+        except StoreDamagedError as error:
+            # A torn first `.tmp` was never acted upon; a `.bak` is a copy of what was.
+            if suffix == ".bak":
+                damaged.append(error)
+        else:
+            left += [state] if state is not None else []
+    if not left and damaged:
+        raise damaged[0]
+    return max(
+        left,
+        key=lambda state: (state.term, state.vote_for is not None),
+        default=HardState(term=0, vote_for=None),
+    )
+
+
+def _read(path: Path) -> HardState | None:
+    values = read_properties(path, (_TERM, _VOTE))
+    if values is None:
+        return None
+    return HardState(term=parse_number(path, values, _TERM, 0), vote_for=values[_VOTE] or None)

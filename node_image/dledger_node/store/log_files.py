@@ -1,0 +1,152 @@
+"""Data and index files together: where an entry lies, read-only and without a memory of its own.
+
+The index files are a hint. A unit says where an entry should be; whether it is there, the entry's
+own header and checksums say.
+"""
+
+import bisect
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from dledger_formats import disk
+from dledger_formats.disk import INDEX_UNIT_SIZE, EntryHeader, IndexUnit
+from dledger_node.errors import StoreDamagedError
+from dledger_node.store.mmap_file_list import MmapFileList
+
+_UNIT_POS: Final = struct.Struct(">q")
+_UNIT_POS_OFFSET: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files of one log. The caller knows which indexes are in it."""
+
+    data: MmapFileList
+    index: MmapFileList
+
+    def unit(self, index: int) -> IndexUnit:
+        """What the index files say of an entry; IndexError when they do not reach there."""
+        at = index * INDEX_UNIT_SIZE
+        file = self.index.file_at(at)
+        return disk.unpack_index_unit(file.view, at - file.start)
+
+    def units(self, first_index: int, last_index: int) -> bytes:
+        """The stored units of these entries; fewer bytes where the index files end."""
+        start = first_index * INDEX_UNIT_SIZE
+        end = min((last_index + 1) * INDEX_UNIT_SIZE, self.index.end)
+        if start < self.index.start:
+            return b""
+        return b"".join(
+            file.view[max(start, file.start) - file.start : min(end, file.end) - file.start]
+            for file in self.index.files_between(start, end)
+        )
+
+    def pos(self, index: int) -> int:
+        """Where an entry begins in the data files."""
+        at = index * INDEX_UNIT_SIZE + _UNIT_POS_OFFSET
+        file = self.index.file_at(at)
+        pos: int = _UNIT_POS.unpack_from(file.view, at - file.start)[0]
+        return pos
+
+    def end_pos(self, index: int) -> int:
+        """Where an entry ends in the data files."""
+        unit = self.unit(index)
+        return unit.pos + unit.size
+
+    def first_from(self, pos: int, first_index: int, last_index: int) -> int:
+        """The first entry of these that begins at `pos` or behind; last_index + 1 for none."""
+        return first_index + bisect.bisect_left(
+            range(first_index, last_index + 1), pos, key=self.pos
+        )
+
+    def last_within(self, first_index: int, last_index: int, bytes_max: int) -> int:
+        """The last entry of these that ends within `bytes_max` of the first; at least the first."""
+        limit_pos = self.pos(first_index) + bytes_max
+        if self.end_pos(last_index) <= limit_pos:
+            return last_index
+        others = range(first_index + 1, last_index + 1)
+        return first_index + bisect.bisect_right(others, limit_pos, key=self.end_pos)
+
+    def views(self, first_index: int, last_index: int) -> list[memoryview]:
+        """Stored bytes of these entries, one view per segment. StoreDamagedError."""
+        self.header(first_index)
+        self.header(last_index)
+        views: list[memoryview] = []
+        index = first_index
+        while index <= last_index:
+            start = self.pos(index)
+            following = self.first_from(self.data.file_at(start).end, index + 1, last_index)
+            views.append(self.data.slice(start, self.end_pos(following - 1)))
+            index = following
+        return views
+
+    def header(self, index: int) -> EntryHeader:
+        """The header at the place that the unit names, which it must agree with.
+
+        StoreDamagedError when it does not; IndexError when the index files do not reach there.
+        """
+        unit = self.unit(index)
+        try:
+            file = self.data.file_at(unit.pos)
+            header = disk.unpack_header(file.view, unit.pos - file.start)
+        except (IndexError, disk.DamagedRecordError):
+            self._index_is_wrong(index, unit, "names a place outside of the data files")
+        found = (header.magic, header.size, header.index, header.term)
+        if unit.index != index or found != (unit.magic, unit.size, index, unit.term):
+            self._index_is_wrong(index, unit, "and the entry's header disagree")
+        return header
+
+    def checked_entry(self, index: int, begin_index: int) -> tuple[EntryHeader, memoryview]:
+        """An entry and its body, with every checksum that covers it verified. StoreDamagedError."""
+        header = self.header(index)
+        previous = self._previous_chain_crc(index, begin_index)
+        unit = self.unit(index)
+        file = self.data.file_at(unit.pos)
+        at = unit.pos - file.start
+        try:
+            disk.check_entry(file.view, at, file.size, previous)
+        except disk.DamagedRecordError as error:
+            raise StoreDamagedError(
+                f"entry {index}: {place(self.data, unit.pos)}: {error}. The other members have the "
+                "entry: replace this member"
+            ) from None
+        return header, file.view[at + disk.ENTRY_HEADER_SIZE : at + header.size]
+
+    def term_runs(self, begin_index: int, end_index: int) -> Iterator[tuple[int, int]]:
+        """First index and term of every run of entries of one term.
+
+        Found by bisection of the index, and confirmed by the first and the last entry of each run:
+        terms never fall, so all between have that term too. StoreDamagedError.
+        """
+        index = begin_index
+        while index <= end_index:
+            term = self.unit(index).term
+            following = index + bisect.bisect_right(
+                range(index, end_index + 1), term, key=lambda i: self.unit(i).term
+            )
+            self.checked_entry(index, begin_index)
+            self.checked_entry(following - 1, begin_index)
+            yield index, term
+            index = following
+
+    def _previous_chain_crc(self, index: int, begin_index: int) -> int | None:
+        if index > begin_index:
+            return self.header(index - 1).chain_crc
+        return 0 if index == 0 else None
+
+    def _index_is_wrong(self, index: int, unit: IndexUnit, how: str) -> NoReturn:
+        raise StoreDamagedError(
+            f"entry {index}: {place(self.data, unit.pos)}: the index {how}. To have the index "
+            f"files made anew from the data, stop this member and empty {self.index.folder}"
+        )
+
+
+def place(data: MmapFileList, pos: int) -> str:
+    """File and byte of a position, for people."""
+    try:
+        file = data.file_at(pos)
+    except IndexError:
+        return f"{data.folder}, position {pos}"
+    return f"{file.path}, byte {pos - file.start}"

@@ -1,0 +1,131 @@
+"""The end of the log: where the next entry goes, and what it must fit to.
+
+Everything here happens in mapped memory, on the thread that writes. What is durable, and when, is
+`MmapStore`'s business.
+"""
+
+from collections.abc import Sequence
+
+from dledger_formats import disk
+from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
+from dledger_node.errors import StoreDamagedError
+from dledger_node.store.block import Block
+from dledger_node.store.entry_runs import EntryRun, Link, pack_runs, place_bodies
+from dledger_node.store.log_files import LogFiles
+from dledger_node.store.recovery import Examined
+
+
+class LogWriter:
+    """Appends to files that recovery left in order, and truncates them.
+
+    `end_index` moves last, so that a reader on another thread sees whole entries.
+    """
+
+    def __init__(self, files: LogFiles, found: Examined) -> None:
+        self.begin_index = found.begin_index
+        self.end_index = found.end.index - 1
+        self.end_pos = found.end.pos
+        self.chain_crc = found.end.chain_crc or 0
+        self.term_runs = list(found.term_runs)
+        self._files = files
+        self._segment_size = files.data.file_size
+
+    @property
+    def end_term(self) -> int:
+        """Term of the last entry; -1 when there is none."""
+        return self.term_runs[-1][1] if self.term_runs else -1
+
+    @property
+    def index_pos(self) -> int:
+        """Where the next unit goes in the index files."""
+        return (self.end_index + 1) * INDEX_UNIT_SIZE
+
+    def reserve(self, body_sizes: Sequence[int]) -> None:
+        """Make room for entries with such bodies. StoreFullError; ValueError for a long one."""
+        pos, count = place_bodies(body_sizes, self.end_pos, self._segment_size)[-1]
+        end_pos = pos + sum(body_sizes[-count:]) + count * ENTRY_HEADER_SIZE
+        self._reserve(end_pos, self.end_index + len(body_sizes))
+
+    def reserve_block(self, block: Block) -> None:
+        """Make room for a block, if it may come to be written here. StoreFullError."""
+        if block.linked:
+            self._reserve(block.runs[-1].end_pos, block.last_index)
+
+    def append(self, bodies: Sequence[Buffer], magic: int, term: int) -> None:
+        """Write a batch for which room was reserved."""
+        runs = pack_runs(
+            bodies,
+            magic=magic,
+            first_index=self.end_index + 1,
+            term=term,
+            end_pos=self.end_pos,
+            chain_crc=self.chain_crc,
+            segment_size=self._segment_size,
+        )
+        for run in runs:
+            self._write(run, term)
+
+    def append_block(self, block: Block) -> None:
+        """Write those entries of a block that the log has not.
+
+        StoreDamagedError when they do not follow the log: then two logs differ that must not.
+        """
+        runs = list(block.runs_from(self.end_index + 1))
+        link = Link(self.end_pos, self.chain_crc)
+        if not runs[0].follows(self.end_index, link, self._segment_size):
+            raise StoreDamagedError(
+                f"{self._files.data.folder}: the leader's entry {self.end_index + 1} does not "
+                f"follow this log, which ends at position {self.end_pos}: the logs differ before "
+                "it. Audit the group"
+            )
+        self._reserve(runs[-1].end_pos, block.last_index)
+        for run in runs:
+            self._write(run, block.term)
+
+    def link(self, index: int, term: int) -> Link | None:
+        """The end of the log as far as this entry; None when it holds none of that term there."""
+        if index == -1:
+            return Link(0, 0)
+        if not self.begin_index <= index <= self.end_index:
+            return None
+        if index == self.end_index:
+            return Link(self.end_pos, self.chain_crc) if term == self.end_term else None
+        header = self._files.header(index)
+        if header.term != term:
+            return None
+        return Link(self._files.end_pos(index), header.chain_crc)
+
+    def forget_from(self, first_index: int) -> None:
+        """Move the end before an entry; the files are still as they were."""
+        last_index = first_index - 1
+        if last_index >= self.begin_index:
+            self.end_pos = self._files.end_pos(last_index)
+            self.chain_crc = self._files.header(last_index).chain_crc
+        else:
+            self.end_pos = self.chain_crc = 0
+        self.end_index = last_index
+        while self.term_runs and self.term_runs[-1][0] >= first_index:
+            self.term_runs.pop()
+
+    def cut_files(self) -> None:
+        """Zero what lies behind the end, durably."""
+        self._files.data.truncate(self.end_pos)
+        self._files.index.truncate(self.index_pos)
+
+    def _reserve(self, end_pos: int, last_index: int) -> None:
+        self._files.data.reserve(self.end_pos, end_pos)
+        self._files.index.reserve(self.index_pos, (last_index + 1) * INDEX_UNIT_SIZE)
+
+    def _write(self, run: EntryRun, term: int) -> None:
+        """Copy a run behind the end, with a blank before it where a segment is left."""
+        assert term >= self.end_term
+        data = self._files.data
+        if run.pos != self.end_pos:
+            data.write(self.end_pos, disk.BLANK_HEADER.pack(disk.BLANK, run.pos - self.end_pos))
+        data.write(run.pos, run.data)
+        self._files.index.write(self.index_pos, run.units)
+        if term != self.end_term:
+            self.term_runs.append((self.end_index + 1, term))
+        self.chain_crc = run.chain_crc
+        self.end_pos = run.end_pos
+        self.end_index += run.count

@@ -1,0 +1,184 @@
+"""The segments of one kind, data or index, as one address space.
+
+The folder holds nothing but whole segments, since Java refuses anything else there. A new one is
+made beside it under another name, durable as a file of zeros, and renamed into it when it is
+needed.
+
+Every byte behind the end of the log is zero, at all times but within `truncate` and after a crash.
+Java reads a zero as the end, and no old record can come back once a new one is written before it.
+"""
+
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from dledger_formats import disk
+from dledger_node.errors import StoreDamagedError
+from dledger_node.store.mmap_file import MmapFile, sync_folder
+
+SPARE_SUFFIX: Final = ".spare"
+_ZEROS: Final = bytes(1 << 20)
+
+
+class MmapFileList:
+    """Segments in sequence. It knows where they lie, and not how far they are written."""
+
+    def __init__(self, folder: Path, file_size: int, files: list[MmapFile]) -> None:
+        self.folder = folder
+        self.file_size = file_size
+        self.files = files
+        self._spares: deque[MmapFile] = deque()
+        self._spare_numbers = itertools.count()
+
+    @classmethod
+    def load(cls, folder: Path, file_size: int) -> Self:
+        """Map what the folder holds; StoreDamagedError when it is not a sequence of whole segments.
+
+        Changes nothing but to remove spare segments that a crash left.
+        """
+        for left in folder.parent.glob(f"{folder.name}-*{SPARE_SUFFIX}"):
+            left.unlink()
+        paths = sorted(folder.iterdir())
+        starts = [_start_of(path, file_size) for path in paths]
+        for (path, start), following in itertools.pairwise(zip(paths, starts, strict=True)):
+            if following[1] != start + file_size:
+                raise StoreDamagedError(
+                    f"{folder}: {path.name} is followed by {following[0].name}, and segments have "
+                    f"{file_size} bytes: a file is missing, or the segment size was changed"
+                )
+        files = [MmapFile(path, start) for path, start in zip(paths, starts, strict=True)]
+        return cls(folder, file_size, files)
+
+    @property
+    def start(self) -> int:
+        """Position of the first byte; 0 when there is no file."""
+        return self.files[0].start if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """Position behind the last file; 0 when there is none."""
+        return self.files[-1].end if self.files else 0
+
+    def file_at(self, pos: int) -> MmapFile:
+        """The file that holds this position; IndexError when none does."""
+        number = (pos - self.start) // self.file_size
+        if number < 0 or not self.files:
+            raise IndexError(f"no file of {self.folder} holds position {pos}")
+        return self.files[number]
+
+    def files_between(self, start: int, end: int) -> tuple[MmapFile, ...]:
+        """The files that hold positions from `start` to `end`, the latter not included."""
+        return tuple(file for file in self.files if file.start < end and file.end > start)
+
+    def slice(self, start: int, end: int) -> memoryview:
+        """The bytes from `start` to `end`, which must lie in one file."""
+        file = self.file_at(start)
+        return file.view[start - file.start : end - file.start]
+
+    def reserve(self, pos: int, end: int) -> None:
+        """Make sure that a log that ends at `pos` can be written up to `end`. StoreFullError."""
+        while self._start_of_next(pos) + len(self._spares) * self.file_size < end:
+            self._make_spare()
+
+    def preallocate(self, pos: int) -> None:
+        """Have the next file ready once the one at `pos` is half full. StoreFullError."""
+        if not self._spares and self.end - pos < self.file_size // 2:
+            self._make_spare()
+
+    def write(self, pos: int, data: bytes | memoryview) -> None:
+        """Copy bytes to `pos`, over the borders of files; room must have been reserved."""
+        rest = memoryview(data)
+        while rest:
+            file = self.file_at(pos) if pos < self.end else self._add_file(pos)
+            at = pos - file.start
+            part = rest[: file.size - at]
+            file.view[at : at + len(part)] = part
+            rest = rest[len(part) :]
+            pos += len(part)
+
+    def truncate(self, pos: int) -> int:
+        """Zero everything from `pos` on, remove the files behind it, and make that durable.
+
+        Returns how many bytes from `pos` on were in use, as far as the last that was not zero. The
+        newest file goes first, so that a crash on the way leaves a sequence.
+        """
+        used_end = pos
+        while self.files and self.files[-1].start >= pos:
+            used_end = max(used_end, _used_end(self.files[-1], 0))
+            self.files.pop().remove()
+        sync_folder(self.folder)
+        if self.files and pos < self.end:
+            file = self.files[-1]
+            used_end = max(used_end, _used_end(file, pos - file.start))
+            _zero(file, pos - file.start, min(used_end, file.end) - file.start)
+            file.sync()
+        return used_end - pos
+
+    def sync(self, files: tuple[MmapFile, ...]) -> None:
+        """Make these files durable, and their names; blocks."""
+        for file in files:
+            file.sync()
+        if not all(file.name_is_durable for file in files):
+            sync_folder(self.folder)
+            for file in files:
+                file.name_is_durable = True
+
+    def close(self) -> None:
+        """Let go of all files and remove the spares, or leave that to the next `load`."""
+        for file in (*self.files, *self._spares):
+            file.close()
+        with contextlib.suppress(OSError):
+            for spare in self._spares:
+                spare.path.unlink()
+
+    def _start_of_next(self, pos: int) -> int:
+        return self.end if self.files else pos - pos % self.file_size
+
+    def _make_spare(self) -> None:
+        name = f"{self.folder.name}-{next(self._spare_numbers)}{SPARE_SUFFIX}"
+        self._spares.append(MmapFile.create(self.folder.parent / name, self.file_size))
+
+    def _add_file(self, pos: int) -> MmapFile:
+        start = self._start_of_next(pos)
+        file = self._spares.popleft()
+        file.become(self.folder / disk.file_name(start), start)
+        self.files.append(file)
+        return file
+
+
+def _start_of(path: Path, file_size: int) -> int:
+    try:
+        start = disk.start_offset(path.name)
+    except ValueError as error:
+        raise StoreDamagedError(f"{path}: {error}; move it away") from None
+    size = path.stat().st_size
+    if size != file_size:
+        raise StoreDamagedError(
+            f"{path} has {size} bytes; segments have {file_size}. Was the segment size changed?"
+        )
+    return start
+
+
+def _chunks(file: MmapFile, at: int) -> Iterator[tuple[int, int]]:
+    for begin, end in file.data_ranges(at):
+        for start in range(begin, end, len(_ZEROS)):
+            yield start, min(end, start + len(_ZEROS))
+
+
+def _used_end(file: MmapFile, at: int) -> int:
+    """Position behind the last byte that is not zero, or that of byte `at` when all are."""
+    used = at
+    for start, end in _chunks(file, at):
+        chunk = bytes(file.view[start:end])
+        if chunk != _ZEROS[: end - start]:
+            used = start + len(chunk.rstrip(b"\0"))
+    return file.start + used
+
+
+def _zero(file: MmapFile, start: int, end: int) -> None:
+    for at in range(start, end, len(_ZEROS)):
+        stop = min(end, at + len(_ZEROS))
+        file.view[at:stop] = _ZEROS[: stop - at]

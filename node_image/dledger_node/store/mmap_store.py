@@ -1,0 +1,352 @@
+"""One member's log: data and index files together, the only writer of both.
+
+Three kinds of threads meet here, without a lock on the way of an append:
+
+    the loop's thread   writes: reserve, append_*, truncate, flush_target, flushed, close
+    a worker thread     blocks on the disk: flush, save_checkpoint, preallocate
+    any thread          reads; it sees entries up to `end_index`, which moves last
+
+An append is a copy into mapped memory. It is durable once a flush that began later has returned:
+then `flushed` moves `durable_index`, which is all that may be acknowledged.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+from dledger_formats import disk
+from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer, EntryHeader, IndexUnit
+from dledger_formats.status import SegmentFile
+from dledger_node.errors import StoreError, StoreFullError
+from dledger_node.store import checkpoint as checkpoint_file
+from dledger_node.store import recovery, segment_files
+from dledger_node.store.block import Block, check_block
+from dledger_node.store.checkpoint import Checkpoint
+from dledger_node.store.lock import FolderLock
+from dledger_node.store.log_files import LogFiles
+from dledger_node.store.log_writer import LogWriter
+from dledger_node.store.mmap_file import MmapFile, sync_folder
+from dledger_node.store.mmap_file_list import MmapFileList
+from dledger_node.store.recovery import RecoveryReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushTarget:
+    """What a flush makes durable, captured on the loop's thread."""
+
+    end_index: int
+    end_term: int
+    end_pos: int
+    generation: int
+    """Counts truncations: after one, an older target says nothing."""
+    files: tuple[MmapFile, ...]
+
+
+class MmapStore:
+    """A log that ends at `end_index`; -1 when it is empty.
+
+    Invariant: committed_index <= durable_index <= end_index. The first is what the checkpoint says.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        lock: FolderLock,
+        files: LogFiles,
+        log: LogWriter,
+        checkpoint: Checkpoint | None,
+        report: RecoveryReport,
+    ) -> None:
+        """Take over files that recovery left in order; use `open`."""
+        self.durable_index = log.end_index
+        self.committed_index = checkpoint.committed_index if checkpoint else -1
+        self.recovery = report
+        self._folder = folder
+        self._lock = lock
+        self._files = files
+        self._log = log
+        self._flushed_pos = log.end_pos
+        self._index_synced_pos = log.index_pos
+        self._generation = 0
+        self._flush_error: StoreError | None = None
+        self._checkpoint = checkpoint
+        self._checkpoint_lock = threading.Lock()
+
+    @classmethod
+    def open(cls, folder: Path, *, segment_size_bytes: int, index_segment_size_bytes: int) -> Self:
+        """Lock, load and recover a store; `folder` (store_base_dir/dledger-ID) is made if missing.
+
+        StoreInUseError; StoreDamagedError, with nothing changed; StoreFullError.
+        """
+        began = time.monotonic()
+        with contextlib.ExitStack() as undo:
+            _make_folders(folder)
+            lock = FolderLock(folder)
+            undo.callback(lock.close)
+            data = MmapFileList.load(folder / disk.DATA_FOLDER, segment_size_bytes)
+            undo.callback(data.close)
+            index = MmapFileList.load(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
+            undo.callback(index.close)
+            files = LogFiles(data, index)
+            checkpoint = checkpoint_file.load_checkpoint(folder)
+            found = recovery.examine(files, checkpoint)
+            cut_bytes = recovery.repair(files, found)
+            report = recovery.report(found, cut_bytes, time.monotonic() - began)
+            store = cls(folder, lock, files, LogWriter(files, found), checkpoint, report)
+            store._save_checkpoint_if_room()
+            undo.pop_all()
+        return store
+
+    # -- what the log holds ------------------------------------------------------------------------
+
+    @property
+    def begin_index(self) -> int:
+        """The first entry; 0 for an empty log."""
+        return self._log.begin_index
+
+    @property
+    def end_index(self) -> int:
+        """The last entry; -1 for an empty log."""
+        return self._log.end_index
+
+    @property
+    def end_term(self) -> int:
+        """Term of the last entry; -1 when there is none."""
+        return self._log.end_term
+
+    @property
+    def body_bytes_max(self) -> int:
+        """The longest body: Java's limit, or what a segment can hold."""
+        overhead = ENTRY_HEADER_SIZE + disk.BLANK_SIZE_MIN
+        return min(disk.BODY_SIZE_MAX, self._files.data.file_size - overhead)
+
+    def term_runs(self) -> list[tuple[int, int]]:
+        """First index and term of every run of entries of one term."""
+        return list(self._log.term_runs)
+
+    def position(self, index: int) -> IndexUnit:
+        """Where an entry lies. IndexError outside of the log."""
+        self._check_range(index, index)
+        return self._files.unit(index)
+
+    def entry(self, index: int) -> tuple[EntryHeader, bytes]:
+        """Read one entry with all its checksums. IndexError; StoreDamagedError."""
+        self._check_range(index, index)
+        header, body = self._files.checked_entry(index, self.begin_index)
+        return header, bytes(body)
+
+    def read_range(
+        self, first_index: int, last_index: int, bytes_max: int
+    ) -> tuple[list[memoryview], int]:
+        """Stored bytes of whole entries, one view per segment, and the last index they hold.
+
+        At least one entry, then as many as `bytes_max` allows. Checksums are for the receiver to
+        verify. IndexError outside of the log; StoreDamagedError where the index is wrong.
+        """
+        self._check_range(first_index, last_index)
+        last_index = self._files.last_within(first_index, last_index, bytes_max)
+        return self._files.views(first_index, last_index), last_index
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def reserve(self, body_sizes: Sequence[int]) -> None:
+        """Make room for a batch. StoreFullError; ValueError when a body is too long."""
+        if (largest := max(body_sizes)) > self.body_bytes_max:
+            raise ValueError(
+                f"a body of {largest} bytes; at most {self.body_bytes_max} can be kept"
+            )
+        self._log.reserve(body_sizes)
+
+    def append_bodies(self, bodies: Sequence[Buffer], term: int) -> tuple[int, int]:
+        """Write a batch; returns its first and last index. As `reserve`, with nothing written."""
+        first_index = self._log.end_index + 1
+        self.reserve([len(body) for body in bodies])
+        self._log.append(bodies, disk.NORMAL, term)
+        return first_index, self._log.end_index
+
+    def append_noop(self, term: int) -> int:
+        """Write the empty entry with which a leader begins its term; returns its index."""
+        self._log.reserve([0])
+        self._log.append([b""], disk.NOOP, term)
+        return self._log.end_index
+
+    def check_block(
+        self,
+        data: Buffer,
+        *,
+        previous_index: int,
+        previous_term: int,
+        last_index: int,
+        term: int,
+    ) -> Block:
+        """Judge the entries behind previous_index, up to last_index, before the core hears of them.
+
+        They are compared with this log where it holds the previous entry; where it does not, the
+        core refuses the push. RemoteProtocolError. `data` must not change any more.
+        """
+        return check_block(
+            data,
+            first_index=previous_index + 1,
+            last_index=last_index,
+            term=term,
+            segment_size=self._files.data.file_size,
+            link=self._log.link(previous_index, previous_term),
+        )
+
+    def reserve_block(self, block: Block) -> None:
+        """Make room for a block. StoreFullError."""
+        self._log.reserve_block(block)
+
+    def append_block(self, block: Block, *, first_index: int, last_index: int) -> None:
+        """Write a block's entries from first_index on, behind the end of the log.
+
+        StoreDamagedError when they do not fit to it; StoreFullError; nothing is written then.
+        """
+        assert first_index == self.end_index + 1
+        assert last_index == block.last_index
+        self._log.append_block(block)
+
+    def truncate(self, first_index: int) -> None:
+        """Remove first_index and all behind it, durably; blocks for a few fsyncs.
+
+        Durably, because a new entry there must never meet an old one behind it again. The
+        checkpoint is lowered first, so that a crash on the way is no damage. StoreError at or below
+        the committed index.
+        """
+        if first_index > self.end_index:
+            return
+        # The first entry of a log that lost its front stays: it says where the log begins.
+        if first_index <= max(self.committed_index, self.begin_index or -1):
+            raise StoreError(
+                f"{self._folder}: entry {first_index} cannot be removed: entries up to "
+                f"{self.committed_index} are committed, and the log begins at {self.begin_index}"
+            )
+        with self._checkpoint_lock:
+            self._generation += 1
+            self._log.forget_from(first_index)
+            self.durable_index = min(self.durable_index, first_index - 1)
+            self._flushed_pos = min(self._flushed_pos, self._log.end_pos)
+            self._index_synced_pos = min(self._index_synced_pos, self._log.index_pos)
+            if self._checkpoint is not None and self._checkpoint.end_index > self.durable_index:
+                self._save(
+                    Checkpoint(end_index=self.durable_index, committed_index=self.committed_index)
+                )
+            self._log.cut_files()
+
+    # -- durability --------------------------------------------------------------------------------
+
+    def flush_target(self) -> FlushTarget:
+        """Capture what is written now."""
+        return FlushTarget(
+            end_index=self.end_index,
+            end_term=self.end_term,
+            end_pos=self._log.end_pos,
+            generation=self._generation,
+            files=self._files.data.files_between(self._flushed_pos, self._log.end_pos),
+        )
+
+    def flush(self, target: FlushTarget) -> None:
+        """Make a target durable; blocks. At most one flush at a time.
+
+        A StoreError is final, here and in every later call: the member must stop.
+        """
+        if self._flush_error is not None:
+            raise self._flush_error
+        try:
+            self._files.data.sync(target.files)
+        except StoreError as error:
+            self._flush_error = error
+            raise
+
+    def flushed(self, target: FlushTarget) -> None:
+        """Move `durable_index` after a flush, unless the log was truncated since its target."""
+        if target.generation == self._generation:
+            self.durable_index = target.end_index
+            self._flushed_pos = target.end_pos
+
+    def save_checkpoint(self, committed_index: int) -> None:
+        """Make durable what is durable and committed, for the next start; blocks.
+
+        Index files are synced here and not in `flush`: they can be made anew from the checkpoint's
+        segment on. After a StoreError, and a StoreFullError on a full volume, the last checkpoint
+        stands, and the next start verifies more.
+        """
+        with self._checkpoint_lock:
+            end_index = self.durable_index
+            checkpoint = Checkpoint(
+                end_index=end_index,
+                committed_index=min(max(committed_index, self.committed_index), end_index),
+            )
+            if checkpoint == self._checkpoint:
+                return
+            index_pos = (end_index + 1) * INDEX_UNIT_SIZE
+            index = self._files.index
+            index.sync(index.files_between(self._index_synced_pos, index_pos))
+            self._index_synced_pos = index_pos
+            self._save(checkpoint)
+
+    def preallocate(self) -> None:
+        """Have the next segments ready when these are half full; blocks. StoreFullError.
+
+        Without it they are made when they are needed, on the loop's thread.
+        """
+        self._files.data.preallocate(self._log.end_pos)
+        self._files.index.preallocate(self._log.index_pos)
+
+    def close(self) -> None:
+        """Flush, save the checkpoint if there is room for it, and let go of the files."""
+        try:
+            target = self.flush_target()
+            self.flush(target)
+            self.flushed(target)
+            self._save_checkpoint_if_room()
+        finally:
+            self._files.data.close()
+            self._files.index.close()
+            self._lock.close()
+
+    # -- files, for auditors -----------------------------------------------------------------------
+
+    def data_files(self, limit_index: int) -> list[SegmentFile]:
+        """The data files, readable up to the end of entry limit_index (the committed index)."""
+        limit_index = min(limit_index, self.end_index)
+        return segment_files.data_files(self._files, self.begin_index, limit_index)
+
+    def index_files(self, limit_index: int) -> list[SegmentFile]:
+        """The index files, readable up to the unit of limit_index."""
+        limit_index = min(limit_index, self.end_index)
+        return segment_files.index_files(self._files, self.begin_index, limit_index)
+
+    def read_file(self, folder: Literal["data", "index"], name: str, start: int, end: int) -> bytes:
+        """Bytes of a segment; blocks. FileNotFoundError for a name that is no segment's."""
+        return segment_files.read_file(self._folder / folder, name, start, end)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _check_range(self, first_index: int, last_index: int) -> None:
+        if not self.begin_index <= first_index <= last_index <= self.end_index:
+            raise IndexError(
+                f"entries {first_index} to {last_index} are asked for, and the log holds "
+                f"{self.begin_index} to {self.end_index}"
+            )
+
+    def _save_checkpoint_if_room(self) -> None:
+        with contextlib.suppress(StoreFullError):
+            self.save_checkpoint(self.committed_index)
+
+    def _save(self, checkpoint: Checkpoint) -> None:
+        checkpoint_file.save_checkpoint(self._folder, checkpoint)
+        self._checkpoint = checkpoint
+        self.committed_index = checkpoint.committed_index
+
+
+def _make_folders(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):
+        (folder / name).mkdir(exist_ok=True)
+    sync_folder(folder)
+    sync_folder(folder.parent)

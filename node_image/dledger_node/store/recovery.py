@@ -1,0 +1,282 @@
+"""From the files on disk to a known good end.
+
+1. `examine` reads and changes nothing. It trusts whole segments below the checkpoint (their entries
+   are checked when they are read), and verifies every record from the checkpoint's segment on.
+2. Where it stops is judged: behind the checkpoint's durable end a crash may have torn what was not
+   flushed, and it is cut. Before that end nothing can be torn: StoreDamagedError, and the files
+   stay as they are.
+3. `repair` cuts, writes index units anew where they disagree with the data, and makes what is left
+   durable, so that everything that is served is on disk.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from dledger_formats import disk
+from dledger_formats.disk import INDEX_UNIT_SIZE, DamagedRecordError, EntryScan
+from dledger_node.errors import StoreDamagedError
+from dledger_node.store.checkpoint import Checkpoint
+from dledger_node.store.log_files import LogFiles, place
+from dledger_node.store.mmap_file import MmapFile
+
+SCAN_ENTRIES_MAX: Final = 8192  # bounds the memory that a scan takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What opening found and did."""
+
+    begin_index: int
+    end_index: int
+    verified_entries: int
+    cut_bytes: int
+    """Bytes behind the last sound entry that were in use and now are zero; 0 after an orderly
+    stop.
+    """
+    cut_reason: str
+    """Why the first record behind the end was not taken; empty when there was none."""
+    rebuilt_units: int
+    """Index units that were missing or wrong."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """A place between two entries, and what the next entry must fit to."""
+
+    pos: int
+    """Where the entry before ends, or a segment begins."""
+    index: int
+    """Of the next entry."""
+    term: int
+    """Of the entry before."""
+    chain_crc: int | None
+    """Of the entry before; None when it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """A log as it was found."""
+
+    start: Cursor
+    """Where verification began."""
+    end: Cursor
+    begin_index: int
+    stop_reason: str
+    """Why the record behind the end was not taken; empty when there is none."""
+    bad_units: int
+    term_runs: list[tuple[int, int]]
+
+
+def examine(files: LogFiles, checkpoint: Checkpoint | None) -> Examined:
+    """Find the end of the log. StoreDamagedError when something is missing that was durable."""
+    beginning = _beginning(files)
+    try:
+        start = _checkpointed_start(files, checkpoint, beginning)
+        runs = list(files.term_runs(beginning.index, start.index - 1))
+    except (StoreDamagedError, IndexError):  # the index or a sealed segment is wrong: read all
+        start, runs = beginning, []
+    walk = _Walk(files, start, runs)
+    bad_units = 0
+    for index, units in walk:
+        stored = files.units(index, walk.end.index - 1)
+        if stored != units:
+            bad_units += _differing_units(stored, units)
+    _judge(files, checkpoint, walk)
+    return Examined(
+        start=start,
+        end=walk.end,
+        begin_index=beginning.index,
+        stop_reason=walk.stop_reason,
+        bad_units=bad_units,
+        term_runs=walk.term_runs,
+    )
+
+
+def repair(files: LogFiles, found: Examined) -> int:
+    """Make the files hold what was found and nothing else, durably; returns the bytes cut.
+
+    StoreFullError when a file has holes, or index files are missing, and there is no room.
+    """
+    for file in (*files.data.files, *files.index.files):
+        file.allocate()
+    if found.bad_units:
+        _write_units(files, found)
+    files.index.truncate(found.end.index * INDEX_UNIT_SIZE)
+    cut_bytes = files.data.truncate(found.end.pos)
+    files.data.sync(files.data.files_between(found.start.pos, files.data.end))
+    files.index.sync(tuple(files.index.files))
+    return cut_bytes
+
+
+class _Walk:
+    """Sound entries from a place on; iterating gives (first index, index units) of each batch.
+
+    After a batch, and when there are no more, `end` is behind the last entry taken.
+    """
+
+    def __init__(self, files: LogFiles, start: Cursor, term_runs: list[tuple[int, int]]) -> None:
+        self._data = files.data
+        self.end = start
+        self.term_runs = list(term_runs)
+        self.stop_pos = start.pos
+        self.stop_reason = ""
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        self.stop_pos = self.end.pos
+        while self.stop_pos < self._data.end:
+            file = self._data.file_at(self.stop_pos)
+            at = self.stop_pos - file.start
+            first_index = self.end.index
+            scan = self._take(file, at)
+            if self.end.index > first_index:
+                self.stop_pos = self.end.pos
+                yield first_index, scan.units
+            elif _is_blank(file, at):
+                self.stop_pos = file.end
+            else:
+                nothing = not any(file.view[at : at + disk.ENTRY_HEADER_SIZE])
+                self.stop_reason = "" if nothing else str(scan.damage)
+                return
+
+    def _take(self, file: MmapFile, at: int) -> EntryScan:
+        term = self.end.term
+        scan = self._scan(file, at, term)
+        if scan.damage and scan.damage.reason == "bad_term" and scan.end == at:
+            later_term = disk.unpack_header(file.view, at).term
+            if later_term > term:
+                term = later_term
+                scan = self._scan(file, at, term)
+        if scan.end > at:
+            if not self.term_runs or self.term_runs[-1][1] != term:
+                self.term_runs.append((self.end.index, term))
+            self.end = Cursor(
+                pos=file.start + scan.end,
+                index=scan.next_index,
+                term=term,
+                chain_crc=scan.chain_crc,
+            )
+        return scan
+
+    def _scan(self, file: MmapFile, at: int, term: int) -> EntryScan:
+        return disk.scan_entries(
+            file.view,
+            at,
+            file.size,
+            index=self.end.index,
+            term=term,
+            pos=file.start + at,
+            chain_crc=self.end.chain_crc,
+            count_max=SCAN_ENTRIES_MAX,
+        )
+
+
+def _beginning(files: LogFiles) -> Cursor:
+    """Before the first entry that the data files hold."""
+    pos = files.data.start
+    if pos == 0:
+        return Cursor(pos=0, index=0, term=0, chain_crc=0)
+    file = files.data.files[0]
+    try:
+        header = disk.check_entry(file.view, 0, file.size)
+    except DamagedRecordError as error:
+        raise StoreDamagedError(f"{file.path}: the first entry: {error}") from None
+    return Cursor(pos=pos, index=header.index, term=header.term, chain_crc=None)
+
+
+def _checkpointed_start(
+    files: LogFiles, checkpoint: Checkpoint | None, beginning: Cursor
+) -> Cursor:
+    """The start of the segment that holds the checkpoint's durable end, if all before it fit.
+
+    StoreDamagedError or IndexError when the index does not fit the data.
+    """
+    if checkpoint is None or checkpoint.end_index < beginning.index:
+        return beginning
+    files.header(checkpoint.end_index)
+    end_file = files.data.file_at(files.pos(checkpoint.end_index))
+    start = beginning
+    for file in files.data.files_between(files.data.start + 1, end_file.end):
+        if file.start == files.data.start:
+            continue
+        first = disk.unpack_header(file.view, 0)
+        files.header(first.index)
+        if files.pos(first.index) != file.start:
+            raise StoreDamagedError(f"{file.path} does not begin with entry {first.index}")
+        before = files.header(first.index - 1)
+        start = Cursor(
+            pos=file.start, index=first.index, term=before.term, chain_crc=before.chain_crc
+        )
+    return start
+
+
+def _judge(files: LogFiles, checkpoint: Checkpoint | None, walk: _Walk) -> None:
+    """Refuse a log that ends too early for a crash to have torn it."""
+    index = walk.end.index
+    if checkpoint is not None:
+        durable = index > checkpoint.end_index
+        why = f"the checkpoint says that entries up to {checkpoint.end_index} were durable"
+    else:
+        durable = not _more_is_sound(files, walk)
+        why = "entries behind it are sound, and there is no checkpoint to say how far the log goes"
+    if not durable:
+        raise StoreDamagedError(
+            f"{place(files.data, walk.stop_pos)}: entry {index} is missing or damaged "
+            f"({walk.stop_reason or 'nothing is there'}), and {why}. Nothing was changed. The "
+            "other members have the entry: replace this member"
+        )
+
+
+def _more_is_sound(files: LogFiles, walk: _Walk) -> bool:
+    """Whether the log goes on behind the place where it should end.
+
+    As Java does, more than one segment behind counts; and here also a sound entry after the next.
+    """
+    data = files.data
+    if data.files and data.files[-1].start > walk.stop_pos + data.file_size:
+        return True
+    try:
+        files.header(walk.end.index + 1)
+        file = data.file_at(files.pos(walk.end.index + 1))
+        disk.check_entry(file.view, files.pos(walk.end.index + 1) - file.start, file.size)
+    except (StoreDamagedError, DamagedRecordError, IndexError):
+        return False
+    return True
+
+
+def _write_units(files: LogFiles, found: Examined) -> None:
+    if files.index.start > found.begin_index * INDEX_UNIT_SIZE:
+        files.index.truncate(0)  # its first files are missing, so all were verified
+    files.index.reserve(found.start.index * INDEX_UNIT_SIZE, found.end.index * INDEX_UNIT_SIZE)
+    for index, units in _Walk(files, found.start, []):
+        files.index.write(index * INDEX_UNIT_SIZE, units)
+
+
+def _differing_units(stored: bytes, expected: bytes) -> int:
+    return sum(
+        stored[at : at + INDEX_UNIT_SIZE] != expected[at : at + INDEX_UNIT_SIZE]
+        for at in range(0, len(expected), INDEX_UNIT_SIZE)
+    )
+
+
+def _is_blank(file: MmapFile, at: int) -> bool:
+    """Whether a blank record fills the file from byte `at` to its end."""
+    left = file.size - at
+    if left < disk.BLANK_SIZE_MIN:
+        return False
+    magic, size = disk.BLANK_HEADER.unpack_from(file.view, at)
+    return bool(magic == disk.BLANK and size == left)
+
+
+def report(found: Examined, cut_bytes: int, seconds: float) -> RecoveryReport:
+    """Say what was found, and what `repair` did."""
+    return RecoveryReport(
+        begin_index=found.begin_index,
+        end_index=found.end.index - 1,
+        verified_entries=found.end.index - found.start.index,
+        cut_bytes=cut_bytes,
+        cut_reason=found.stop_reason,
+        rebuilt_units=found.bad_units,
+        seconds=seconds,
+    )

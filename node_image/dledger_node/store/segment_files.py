@@ -1,0 +1,54 @@
+"""What an auditor may read: the segments, each as far as it is committed, and their bytes."""
+
+import os
+from pathlib import Path
+
+from dledger_formats import disk
+from dledger_formats.disk import INDEX_UNIT_SIZE
+from dledger_formats.status import SegmentFile
+from dledger_node.store.log_files import LogFiles
+from dledger_node.store.mmap_file import MmapFile
+
+
+def data_files(files: LogFiles, begin_index: int, limit_index: int) -> list[SegmentFile]:
+    """The data files, readable up to the end of entry limit_index."""
+    end_pos = files.end_pos(limit_index) if limit_index >= begin_index else 0
+    return [
+        _segment_file(file, end_pos, files.first_from(file.start, begin_index, limit_index))
+        for file in files.data.files
+    ]
+
+
+def index_files(files: LogFiles, begin_index: int, limit_index: int) -> list[SegmentFile]:
+    """The index files, readable up to the unit of entry limit_index."""
+    end_pos = (limit_index + 1) * INDEX_UNIT_SIZE if limit_index >= begin_index else 0
+    return [
+        _segment_file(file, end_pos, max(file.start // INDEX_UNIT_SIZE, begin_index))
+        for file in files.index.files
+    ]
+
+
+def read_file(folder: Path, name: str, start: int, end: int) -> bytes:
+    """Bytes of a segment, read past the mapping: that would stop every thread while the disk works.
+
+    FileNotFoundError for a name that is no segment's, or one that was removed meanwhile.
+    """
+    try:
+        disk.start_offset(name)
+    except ValueError as error:
+        raise FileNotFoundError(str(error)) from None
+    fd = os.open(folder / name, os.O_RDONLY)
+    try:
+        return os.pread(fd, end - start, start)
+    finally:
+        os.close(fd)
+
+
+def _segment_file(file: MmapFile, end_pos: int, first_index: int) -> SegmentFile:
+    readable_bytes = max(0, min(end_pos - file.start, file.size))
+    return SegmentFile(
+        name=file.path.name,
+        size_bytes=file.size,
+        readable_bytes=readable_bytes,
+        first_index=first_index if readable_bytes else -1,
+    )

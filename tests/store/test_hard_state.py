@@ -1,0 +1,237 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.raft.ready import HardState
+from dledger_node.store import properties
+from dledger_node.store.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from dledger_node.store.hard_state import load_hard_state, save_hard_state
+
+OLD = HardState(term=6, vote_for="n1")
+NEW = HardState(term=7, vote_for="n0")
+
+
+def test_a_new_member_is_in_term_0_and_has_no_vote(tmp_path: Path) -> None:
+    assert load_hard_state(tmp_path) == HardState(term=0, vote_for=None)
+
+
+@settings(derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 2**62), st.from_regex(r"[A-Za-z0-9_]{1,32}", fullmatch=True) | st.none())
+def test_term_and_vote_are_read_back(memory_path: Path, term: int, vote_for: str | None) -> None:
+    state = HardState(term=term, vote_for=vote_for)
+    save_hard_state(memory_path, state)
+
+    assert load_hard_state(memory_path) == state
+
+
+def test_java_reads_what_is_written(tmp_path: Path) -> None:
+    """Its Properties take the two lines and pass over the comment."""
+    save_hard_state(tmp_path, NEW)
+    lines = (tmp_path / "currterm").read_text().splitlines()
+
+    assert lines[:2] == ["voteLeader=n0", "currTerm=7"]
+    assert [line[0] for line in lines[2:]] == ["#"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "voteLeader=n0\ncurrTerm=7\n",
+        "currTerm=7\r\nvoteLeader=n0\r\n",
+        "# a comment\n\ncurrTerm : 7\nvoteLeader = n0",
+    ],
+)
+def test_every_form_that_java_reads_is_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / "currterm").write_bytes(text.encode())
+
+    assert load_hard_state(tmp_path) == NEW
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "currTerm=7\n",
+        "voteLeader=n0\n",
+        "voteLeader=n0\ncurrTerm=\n",
+        "voteLeader=n0\ncurrTerm=-1\n",
+        "voteLeader=n0\ncurrTerm=7_0\n",
+        "voteLeader=n0\ncurrTerm=seven\n",
+        "voteLeader=n0\ncurrTerm=7\ncurrTerm=8\n",
+        "voteLeader=n0\ncurrTerm=7\nmore=1\n",
+        "voteLeader=n0\ncurrTerm\n",
+        "voteLeader=n0\ncurrTerm=7\n#crc32=00000000\n",
+        "voteLeader=\xff\ncurrTerm=7\n",
+        "\0" * 25,
+        "x" * 5000,
+    ],
+)
+def test_a_file_that_cannot_be_trusted_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "currterm").write_bytes(text.encode("latin-1"))
+
+    with pytest.raises(StoreDamagedError, match="currterm"):
+        load_hard_state(tmp_path)
+
+
+def test_every_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
+    save_hard_state(tmp_path, NEW)
+    path = tmp_path / "currterm"
+    raw = path.read_bytes()
+    refused = 0
+    for bit in range(len(raw) * 8):
+        damaged = bytearray(raw)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            assert load_hard_state(tmp_path) == NEW
+        except StoreDamagedError:
+            refused += 1
+
+    assert refused > len(raw) * 6
+
+
+@pytest.mark.parametrize("cut", range(0, 45, 4))
+def test_a_crash_while_the_new_state_is_written_leaves_the_old_one(
+    tmp_path: Path, cut: int
+) -> None:
+    save_hard_state(tmp_path, NEW)
+    new = (tmp_path / "currterm").read_bytes()
+    save_hard_state(tmp_path, OLD)
+    (tmp_path / "currterm.tmp").write_bytes(new[:cut])
+
+    assert load_hard_state(tmp_path) == OLD
+
+
+def test_a_crash_during_the_very_first_save_leaves_a_new_member(tmp_path: Path) -> None:
+    (tmp_path / "currterm.tmp").write_bytes(b"voteLe")
+
+    assert load_hard_state(tmp_path) == HardState(term=0, vote_for=None)
+
+
+@pytest.mark.parametrize(
+    ("tmp", "bak", "expected"),
+    [
+        ("voteLeader=n0\ncurrTerm=7\n", "voteLeader=n1\ncurrTerm=6\n", NEW),
+        ("voteLeader=n1\ncurrTerm=6\n", "voteLeader=n0\ncurrTerm=7\n", NEW),
+        ("voteLeader=n0\ncurrTerm=7\n", "voteLeader=\ncurrTerm=7\n", NEW),
+        (None, "voteLeader=n0\ncurrTerm=7\n", NEW),
+        ("voteLe", "voteLeader=n1\ncurrTerm=6\n", OLD),
+    ],
+)
+def test_after_a_crash_of_java_the_larger_term_that_is_left_counts(
+    tmp_path: Path, tmp: str | None, bak: str, expected: HardState
+) -> None:
+    if tmp is not None:
+        (tmp_path / "currterm.tmp").write_text(tmp)
+    (tmp_path / "currterm.bak").write_text(bak)
+
+    assert load_hard_state(tmp_path) == expected
+
+
+def test_nothing_is_guessed_when_all_that_is_left_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "currterm.bak").write_text("currTerm=")
+
+    with pytest.raises(StoreDamagedError, match=r"currterm\.bak"):
+        load_hard_state(tmp_path)
+
+
+def test_a_term_below_the_log_s_last_is_refused(tmp_path: Path) -> None:
+    save_hard_state(tmp_path, NEW)
+
+    assert load_hard_state(tmp_path, ledger_end_term=7) == NEW
+    with pytest.raises(StoreDamagedError, match="says term 7, and the log has an entry of term 8"):
+        load_hard_state(tmp_path, ledger_end_term=8)
+
+
+def test_the_file_is_durable_before_its_name_and_the_name_before_the_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def recording_fsync(fd: int) -> None:
+        calls.append(f"fsync {Path(os.readlink(f'/proc/self/fd/{fd}')).name}")
+        fsync(fd)
+
+    def recording_replace(source: Path, target: Path) -> None:
+        calls.append(f"rename {source.name} {target.name}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", recording_fsync)
+    monkeypatch.setattr(os, "replace", recording_replace)
+    save_hard_state(tmp_path, NEW)
+
+    assert calls == [
+        "fsync currterm.tmp",
+        "rename currterm.tmp currterm",
+        f"fsync {tmp_path.name}",
+    ]
+
+
+def test_a_killed_writer_leaves_a_state_that_it_had_saved_or_was_saving(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from dledger_node.raft.ready import HardState\n"
+        "from dledger_node.store.hard_state import save_hard_state\n"
+        "term = int(sys.argv[2])\n"
+        "while True:\n"
+        "    term += 1\n"
+        "    save_hard_state(Path(sys.argv[1]), HardState(term=term, vote_for=f'n{term % 3}'))\n"
+        "    print(term, flush=True)\n"
+    )
+    term = 0
+    for round_ in range(5):
+        with subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), str(term)], stdout=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout is not None
+            for _ in range(round_ * 7 + 1):
+                saved = int(writer.stdout.readline())
+            writer.kill()
+            rest = writer.stdout.read().split()
+        saved = int(rest[-1]) if rest else saved
+        state = load_hard_state(tmp_path)
+        assert state.term in (saved, saved + 1)
+        assert state.vote_for == f"n{state.term % 3}"
+        term = state.term
+
+
+def test_a_state_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
+    save_hard_state(tmp_path, OLD)
+    (tmp_path / "currterm.tmp").mkdir()
+
+    with pytest.raises(StoreError, match="term 7 could not be saved"):
+        save_hard_state(tmp_path, NEW)
+    assert load_hard_state(tmp_path) == OLD
+
+
+def test_a_checkpoint_is_read_back(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(end_index=299, committed_index=-1)
+    save_checkpoint(tmp_path, checkpoint)
+
+    assert load_checkpoint(tmp_path) == checkpoint
+
+
+def test_a_checkpoint_of_java_is_read(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text("committedIndex=299\nendIndex=301\n")
+
+    assert load_checkpoint(tmp_path) == Checkpoint(end_index=301, committed_index=299)
+
+
+@pytest.mark.parametrize("text", ["", "committedIndex=5\n", "endIndex=-2\ncommittedIndex=-1\n"])
+def test_a_checkpoint_that_cannot_be_trusted_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "checkpoint").write_text(text)
+
+    assert load_checkpoint(tmp_path) is None
+
+
+def test_the_bound_on_the_file_is_enough_for_the_longest_member_id(tmp_path: Path) -> None:
+    save_hard_state(tmp_path, HardState(term=2**63 - 1, vote_for="n" * 32))
+
+    assert (tmp_path / "currterm").stat().st_size * 4 < properties.FILE_BYTES_MAX

@@ -1,0 +1,77 @@
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dledger_node.store.mmap_store import MmapStore
+from dledger_store_files.contents import bodies_of, entry_or_none, files_under, flush
+from dledger_store_files.damage import flip
+
+OpenStore = Callable[..., MmapStore]
+Crashed = Callable[[MmapStore], Path]
+BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
+
+
+@pytest.mark.parametrize("entries_of_a_term", [5, 40])
+@pytest.mark.parametrize("checkpointed", [True, False])
+@pytest.mark.parametrize("loss", ["all", "first", "last", "zeros", "noise"])
+def test_index_files_are_made_anew_from_the_data(
+    open_store: OpenStore,
+    crashed: Crashed,
+    loss: str,
+    checkpointed: bool,
+    entries_of_a_term: int,
+) -> None:
+    store = open_store()
+    for start in range(0, 40, entries_of_a_term):
+        store.append_bodies(BODIES[start : start + entries_of_a_term], term=start + 1)
+    flush(store)
+    store.save_checkpoint(39 if checkpointed else -1)
+    if not checkpointed:
+        (store._folder / "checkpoint").unlink()
+    whole = files_under(store._folder)
+    runs = store.term_runs()
+    at = crashed(store)
+    paths = sorted((at / "index").iterdir())
+    match loss:
+        case "all":
+            shutil.rmtree(at / "index")
+        case "first":
+            paths[0].unlink()
+        case "last":
+            paths[-1].unlink()
+        case "zeros":
+            paths[1].write_bytes(bytes(320))
+        case "noise":
+            for path in paths:
+                path.write_bytes(random.Random(1).randbytes(320))
+
+    again = open_store(at)
+
+    assert bodies_of(again) == BODIES
+    assert again.term_runs() == runs
+    assert again.recovery.rebuilt_units > 0
+    for name, data in files_under(at).items():
+        assert name == "checkpoint" or data == whole[name]
+
+
+@pytest.mark.parametrize("index", range(0, 40, 3))
+@pytest.mark.parametrize("byte", [0, 8, 14, 22, 31])
+def test_a_wrong_index_unit_gives_the_right_entry_or_none(
+    open_store: OpenStore, crashed: Crashed, index: int, byte: int
+) -> None:
+    store = open_store()
+    for term in range(1, 9):
+        store.append_bodies(BODIES[term * 5 - 5 : term * 5], term)
+    runs = store.term_runs()
+    store.close()
+    at = crashed(store)
+    pos = index * 32 + byte
+    flip(at / "index", pos, bits=1, segment_bytes=320)
+
+    again = open_store(at)
+
+    assert again.term_runs() == runs
+    assert all(entry_or_none(again, number) in (body, None) for number, body in enumerate(BODIES))

@@ -1,0 +1,188 @@
+"""Whatever a power cut leaves, at any moment: the store opens, and holds what it had promised.
+
+A model of the disk stands between the store and its files. It knows what was synced: contents by
+fdatasync, names by fsync of their folder. A power cut then leaves each sector of each file as it
+was synced or as it was written later, and any prefix of the changes of names. Cuts come before a
+sync.
+"""
+
+import contextlib
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from dledger_node.store import mmap_file_list, mmap_store
+from dledger_node.store.mmap_file import MmapFile
+from dledger_node.store.mmap_store import MmapStore
+
+SECTOR_BYTES = 512
+SIZES = {"segment_size_bytes": 4096, "index_segment_size_bytes": 1600}
+
+
+class PowerCut(BaseException):
+    """Not an Exception, so that no handler in the store survives it."""
+
+
+class Disk:
+    """What the disk under one store folder is sure to hold."""
+
+    def __init__(self, choices: random.Random, patch: pytest.MonkeyPatch) -> None:
+        self.choices = choices
+        self.cut_probability = 0.0
+        self.contents: dict[int, bytes] = {}
+        self.names: dict[str, dict[str, int]] = {"data": {}, "index": {}}
+        self._sync = MmapFile.sync
+        self._sync_folder = mmap_file_list.sync_folder
+        patch.setattr(MmapFile, "sync", lambda file: self.sync(file))
+        patch.setattr(mmap_file_list, "sync_folder", self.sync_folder)
+        patch.setattr(mmap_store, "sync_folder", self.sync_folder)
+
+    def sync(self, file: MmapFile) -> None:
+        self._maybe_cut()
+        self._sync(file)
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            self.contents[file.path.stat().st_ino] = bytes(file.view)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._maybe_cut()
+        self._sync_folder(folder)
+        if folder.name in self.names:
+            self.names[folder.name] = inodes(folder)
+
+    def leave(self, source: Path, target: Path) -> None:
+        """Write to `target` what a power cut leaves of `source`, which is then all durable."""
+        keep = self.choices.random()
+        target.mkdir()
+        for path in source.glob("checkpoint*"):
+            (target / path.name).write_bytes(path.read_bytes())
+        for folder in ("data", "index"):
+            (target / folder).mkdir()
+            now = inodes(source / folder)
+            for name, inode in self._names_left(folder, now).items():
+                old = self.contents.get(inode, bytes(4096 if folder == "data" else 1600))
+                new = (source / folder / name).read_bytes() if now.get(name) == inode else old
+                (target / folder / name).write_bytes(self._mixed(old, new, keep))
+        self.contents, self.names = {}, {name: inodes(target / name) for name in self.names}
+        for path in (*(target / "data").iterdir(), *(target / "index").iterdir()):
+            self.contents[path.stat().st_ino] = path.read_bytes()
+
+    def _names_left(self, folder: str, now: dict[str, int]) -> dict[str, int]:
+        """Removals come before additions, and each of them from one end of the log."""
+        names = dict(self.names[folder])
+        removed = sorted((name for name in names if now.get(name) != names[name]), reverse=True)
+        added = sorted(name for name in now if now[name] != names.get(name))
+        done = self.choices.randrange(len(removed) + len(added) + 1)
+        for name in removed[:done]:
+            del names[name]
+        for name in added[: max(0, done - len(removed))]:
+            names[name] = now[name]
+        return names
+
+    def _mixed(self, old: bytes, new: bytes, keep: float) -> bytes:
+        return b"".join(
+            (new if self.choices.random() < keep else old)[at : at + SECTOR_BYTES]
+            for at in range(0, len(new), SECTOR_BYTES)
+        )
+
+    def _maybe_cut(self) -> None:
+        if self.choices.random() < self.cut_probability:
+            raise PowerCut
+
+
+def inodes(folder: Path) -> dict[str, int]:
+    with os.scandir(folder) as entries:
+        return {entry.name: entry.inode() for entry in entries}
+
+
+class Story:
+    """A store that is written to, and what it may and must hold after a power cut."""
+
+    def __init__(self, choices: random.Random, folder: Path) -> None:
+        self.choices = choices
+        self.folder = folder
+        self.body_size_max = choices.choice([40, 1500])
+        self.term = 0
+        self.bodies: list[bytes] = []
+        """The longest log that may be found: a prefix of it is."""
+        self.durable_index = -1
+        """The shortest."""
+
+    def open(self) -> None:
+        self.store = MmapStore.open(self.folder, **SIZES)
+        found = [self.store.entry(index)[1] for index in range(self.store.end_index + 1)]
+        assert self.durable_index < len(found)
+        assert found == self.bodies[: len(found)]
+        self.bodies = found
+        self.durable_index = len(found) - 1
+        self.term = max(self.term, self.store.end_term)
+
+    def step(self) -> None:
+        match self.choices.randrange(12):
+            case 0:
+                self.truncate()
+            case 1 | 2 | 3:
+                self.flush()
+            case 4:
+                self.store.save_checkpoint(self.durable_index - self.choices.randrange(20))
+            case 5:
+                self.store.preallocate()
+            case _:
+                self.append()
+
+    def append(self) -> None:
+        sizes = self.choices.choices(range(self.body_size_max), k=self.choices.randrange(1, 20))
+        bodies = [self.choices.randbytes(size) for size in sizes]
+        self.bodies += bodies
+        self.store.append_bodies(bodies, self.term)
+
+    def flush(self) -> None:
+        target = self.store.flush_target()
+        self.store.flush(target)
+        self.store.flushed(target)
+        self.durable_index = self.store.durable_index
+
+    def truncate(self) -> None:
+        first_index = len(self.bodies) - self.choices.randrange(15)
+        if first_index <= max(0, self.store.committed_index):
+            return
+        self.durable_index = min(self.durable_index, first_index - 1)
+        self.store.truncate(first_index)
+        del self.bodies[first_index:]
+        self.term += 1
+
+    def abandon(self) -> None:
+        """Let go of the files without a word to the disk."""
+        self.store._files.data.close()
+        self.store._files.index.close()
+        self.store._lock.close()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_power_cut_at_any_moment_leaves_what_was_promised(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    choices = random.Random(seed)
+    disk = Disk(choices, monkeypatch)
+    story = Story(choices, memory_path / "0")
+    story.open()
+    disk.names = {name: inodes(story.folder / name) for name in disk.names}
+    for number in range(1, 6):
+        disk.cut_probability = choices.choice([0, 0.05, 0.3])
+        with contextlib.suppress(PowerCut):
+            for _ in range(choices.randrange(40)):
+                story.step()
+        story.abandon()
+        disk.leave(story.folder, memory_path / str(number))
+        story.folder = memory_path / str(number)
+        while True:
+            try:
+                story.open()
+            except PowerCut:
+                disk.leave(story.folder, story.folder.with_name(story.folder.name + "x"))
+                story.folder = story.folder.with_name(story.folder.name + "x")
+                disk.cut_probability /= 2
+            else:
+                break
+    story.abandon()

@@ -1,0 +1,119 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dledger_formats import disk
+from dledger_node.store.mmap_store import MmapStore
+
+OpenStore = Callable[..., MmapStore]
+Crashed = Callable[[MmapStore], Path]
+BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
+
+
+def test_the_folders_hold_only_what_java_accepts(open_store: OpenStore, folder: Path) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    store.preallocate()
+    for name, size in (("data", 4096), ("index", 320)):
+        starts = [disk.start_offset(path.name) for path in sorted((folder / name).iterdir())]
+        assert starts == [size * number for number in range(len(starts))]
+        assert {path.stat().st_size for path in (folder / name).iterdir()} == {size}
+
+
+def test_the_next_segment_is_made_ahead_and_used(open_store: OpenStore, folder: Path) -> None:
+    store = open_store()
+    store.append_bodies([bytes(1900)], term=1)
+    store.preallocate()
+    assert not list(folder.glob("data-*"))
+    store.append_bodies([bytes(1000)], term=1)
+    store.preallocate()
+    store.preallocate()
+    (spare,) = folder.glob("data-*")
+    number = spare.stat().st_ino
+
+    store.append_bodies([bytes(2000)], term=1)
+
+    assert (folder / "data" / disk.file_name(4096)).stat().st_ino == number
+    assert not list(folder.glob("data-*"))
+
+
+def test_spare_segments_do_not_outlive_the_store(open_store: OpenStore, folder: Path) -> None:
+    (folder / "data").mkdir(parents=True)
+    (folder / "data-7.spare").write_bytes(b"left by a crash")
+    store = open_store()
+    assert not list(folder.glob("*.spare"))
+    store.reserve([4000] * 3)
+    assert list(folder.glob("*.spare"))
+    store.close()
+
+    assert not list(folder.glob("*.spare"))
+
+
+def test_reserving_writes_nothing(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies([b"x"], term=1)
+    store.reserve([4000] * 3)
+
+    assert store.end_index == 0
+    assert len(store.data_files(0)) == 1
+
+
+def test_the_manifest_shows_whole_records_up_to_the_limit(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies([bytes(952)] * 10, term=1)  # four entries of 1000 bytes in a segment
+
+    files = store.data_files(5)
+
+    assert [(file.name, file.readable_bytes, file.first_index) for file in files] == [
+        (disk.file_name(0), 4096, 0),
+        (disk.file_name(4096), 2000, 4),
+        (disk.file_name(8192), 0, -1),
+    ]
+    assert {file.size_bytes for file in files} == {4096}
+
+
+def test_the_manifest_of_the_index_shows_whole_units(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies([b"x"] * 25, term=1)
+
+    files = store.index_files(12)
+
+    assert [(file.readable_bytes, file.first_index) for file in files] == [
+        (320, 0),
+        (96, 10),
+        (0, -1),
+    ]
+
+
+@pytest.mark.parametrize("committed_index", [-1, 99])
+def test_the_manifest_takes_any_committed_index(
+    open_store: OpenStore, committed_index: int
+) -> None:
+    store = open_store()
+    store.append_bodies([bytes(952)] * 3, term=1)
+
+    (file,) = store.data_files(committed_index)
+
+    assert file.readable_bytes == (0 if committed_index == -1 else 3000)
+
+
+def test_a_segment_is_read_by_its_name(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    unit = store.position(3)
+
+    assert (
+        store.read_file("data", disk.file_name(0), unit.pos + 48, unit.pos + unit.size)
+        == (BODIES[3])
+    )
+    assert disk.unpack_index_unit(store.read_file("index", disk.file_name(0), 96, 128), 0) == unit
+
+
+@pytest.mark.parametrize("name", ["../currterm", "0" * 19 + "1", ""])
+def test_other_files_are_not_served(open_store: OpenStore, name: str) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+
+    with pytest.raises(FileNotFoundError):
+        store.read_file("data", name, 0, 1)
