@@ -1,0 +1,6 @@
+"""`python -m dledger_node`, the same as `dledger-node`."""
+
+from dledger_node.main import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,164 @@
+"""Clients' appends: gathered, proposed as one batch, and answered when their quorum holds them.
+
+All appends of one turn of the loop become one proposal. Whatever cannot be taken is refused at
+once, and surely not stored; whatever was taken is answered with success, or as unknown: it may
+commit later.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from dledger_formats import frames, requests
+from dledger_formats.requests import DLedgerResponseCode
+from dledger_node.pending import Batch, PendingAppends
+from dledger_node.raft.core import Raft, Refusal
+from dledger_node.remoting.connection import AppendCall, Connection
+from dledger_node.store.mmap_store import MmapStore
+
+PENDING_BYTES_MAX: Final = 64 << 20
+APPEND_WAIT_S: Final = 2.0
+"""After this an append is answered with 502; Java clients give up after 3 s."""
+
+
+class Appends:
+    """The way of an append from its connection into the core, and of its answer back."""
+
+    def __init__(
+        self,
+        core: Raft,
+        store: MmapStore,
+        *,
+        group: str,
+        pending_requests_max: int,
+        has_room: Callable[[Sequence[int]], bool],
+        drive: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._store = store
+        self._group = group
+        self._pending_requests_max = pending_requests_max
+        self._has_room = has_room
+        self._drive = drive
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[AppendCall] = []
+        self._drained = asyncio.Event()
+        self.pending = PendingAppends()
+        self.acknowledged = 0
+        self.refused = 0
+        self.unknown = 0
+
+    def gather(self, calls: list[AppendCall]) -> None:
+        """Keep appends until this turn of the loop ends."""
+        if not self._gathered:
+            self._loop.call_soon(self._propose)
+        self._gathered += calls
+
+    def settle(self, committed_index: int) -> None:
+        """Answer every append that is committed, with one write for each connection.
+
+        An index says whose append is committed there only while this member still leads the term
+        in which it gave the index away. Once it does not, another leader's entry may have taken
+        the place, so everything that waits is answered as unknown.
+        """
+        if not self._leads(self.pending.first_term):
+            self.give_up()
+            return
+        answers: dict[Connection, list[tuple[int, bytes]]] = {}
+        for batch in self.pending.take_committed(committed_index):
+            for index, call in enumerate(batch.calls, batch.first_index):
+                response = requests.AppendEntryResponse(
+                    group=self._group,
+                    leader_id=self._core.config.self_id,
+                    term=batch.term,
+                    index=index,
+                    pos=self._store.position(index).pos,
+                )
+                answers.setdefault(call.connection, []).append((call.opaque, response.to_json()))
+            self.acknowledged += len(batch.calls)
+        _send(answers)
+        if not self.pending.count:
+            self._drained.set()
+
+    def expire(self) -> None:
+        """Answer what has waited too long."""
+        self._answer_unknown(self.pending.take_expired(self._loop.time()))
+
+    def give_up(self) -> None:
+        """Answer everything that waits: this member leads no more, or stops."""
+        self._answer_unknown(self.pending.take_all())
+
+    def _leads(self, term: int | None) -> bool:
+        return self._core.leader_id == self._core.config.self_id and term in (None, self._core.term)
+
+    async def drained(self) -> None:
+        """Return once nothing waits for its quorum."""
+        self._drained.clear()
+        if self.pending.count:
+            await self._drained.wait()
+
+    def _propose(self) -> None:
+        calls, self._gathered = self._gathered, []
+        calls = self._refuse_excess(calls)
+        if not calls:
+            return
+        sizes = [len(call.body) for call in calls]
+        if not self._has_room(sizes):
+            self._refuse(calls, DLedgerResponseCode.DISK_FULL)
+            return
+        proposal = self._core.propose(len(calls), calls)
+        if isinstance(proposal, Refusal):
+            self._refuse(calls, DLedgerResponseCode.NOT_LEADER)
+            return
+        self.pending.add(
+            Batch(
+                first_index=proposal.first_index,
+                term=proposal.term,
+                calls=calls,
+                deadline_s=self._loop.time() + APPEND_WAIT_S,
+                body_bytes=sum(sizes),
+            )
+        )
+        self._drive()
+
+    def _refuse_excess(self, calls: list[AppendCall]) -> list[AppendCall]:
+        """Refuse what is too large, and what is more than may wait; returns the others."""
+        if not self._leads(None):
+            self._refuse(calls, DLedgerResponseCode.NOT_LEADER)
+            return []
+        taken: list[AppendCall] = []
+        count = self._pending_requests_max - self.pending.count
+        room_bytes = PENDING_BYTES_MAX - self.pending.body_bytes
+        for call in calls:
+            size = len(call.body)
+            if size > self._store.body_bytes_max:
+                self._refuse([call], DLedgerResponseCode.DISK_ERROR)  # Java's answer too
+            elif len(taken) >= count or size > room_bytes:
+                self._refuse([call], DLedgerResponseCode.LEADER_PENDING_FULL)
+            else:
+                room_bytes -= size
+                taken.append(call)
+        return taken
+
+    def _refuse(self, calls: Sequence[AppendCall], code: DLedgerResponseCode) -> None:
+        self.refused += len(calls)
+        self._answer(calls, code)
+
+    def _answer_unknown(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            self.unknown += len(batch.calls)
+            self._answer(batch.calls, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+
+    def _answer(self, calls: Sequence[AppendCall], code: DLedgerResponseCode) -> None:
+        response = requests.AppendEntryResponse(
+            code=code, group=self._group, leader_id=self._core.leader_id, term=self._core.term
+        ).to_json()
+        answers: dict[Connection, list[tuple[int, bytes]]] = {}
+        for call in calls:
+            answers.setdefault(call.connection, []).append((call.opaque, response))
+        _send(answers)
+
+
+def _send(answers: dict[Connection, list[tuple[int, bytes]]]) -> None:
+    for connection, responses in answers.items():
+        connection.send(frames.encode_responses(responses))

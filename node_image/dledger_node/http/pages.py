@@ -1,0 +1,166 @@
+"""The node's pages.
+
+GET /status                         this member's view of the group (NodeStatus)
+GET /leader?since=TERM:LEADER&wait=30s
+                                    who leads; answers when that is no longer TERM:LEADER
+GET /healthz                        200 while the process answers
+GET /readyz                         200 while this member serves its role, else 503 with the reason
+GET /metrics                        for Prometheus
+GET /manifest                       which files an auditor may read, and how far (Manifest)
+GET /segments/{data|index}/{name}   with Range: sealed or committed bytes, as they are on disk
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, Protocol, TypeAlias, cast
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from dledger_formats.status import LeaderView, Manifest, NodeStatus, SegmentFile
+
+WAIT_S_MAX: Final = 60.0
+WAITERS_MAX: Final = 256
+CHUNK_BYTES: Final = 1 << 20
+HEAD_BYTES_MAX: Final = 8 * 1024
+DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
+
+SOURCE: Final[web.AppKey["Source"]] = web.AppKey("source")
+REGISTRY: Final[web.AppKey[CollectorRegistry]] = web.AppKey("registry")
+WAITERS: Final[web.AppKey[asyncio.Semaphore]] = web.AppKey("waiters", asyncio.Semaphore)
+
+
+Folder: TypeAlias = Literal["data", "index"]
+
+
+class Source(Protocol):
+    """What the pages ask of the server."""
+
+    def status(self) -> NodeStatus:
+        """This member's view of the group."""
+
+    def leader_view(self) -> LeaderView:
+        """Who leads."""
+
+    async def leader_changed(self) -> None:
+        """Return once `leader_view` has another token than at the call."""
+
+    def manifest(self) -> Manifest:
+        """The files that may be read."""
+
+    def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
+        """Bytes of a file of the manifest; blocking."""
+
+
+def application(source: Source, registry: CollectorRegistry) -> web.Application:
+    """Build the application; it has no state of its own."""
+    app = web.Application(client_max_size=HEAD_BYTES_MAX)
+    app[SOURCE] = source
+    app[REGISTRY] = registry
+    app[WAITERS] = asyncio.Semaphore(WAITERS_MAX)
+    pages: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
+        "/status": status_page,
+        "/leader": leader_page,
+        "/healthz": healthz_page,
+        "/readyz": readyz_page,
+        "/metrics": metrics_page,
+        "/manifest": manifest_page,
+        "/segments/{folder:data|index}/{name:[0-9]{20}}": segment_page,
+    }
+    app.add_routes([web.get(path, page, allow_head=False) for path, page in pages.items()])
+    return app
+
+
+async def status_page(request: web.Request) -> web.Response:
+    """Show this member's view."""
+    return _json(request.app[SOURCE].status().to_json())
+
+
+async def leader_page(request: web.Request) -> web.Response:
+    """Answer at once when the caller's view is old, otherwise when it becomes so or its wait is
+    over.
+    """
+    source, waiters = request.app[SOURCE], request.app[WAITERS]
+    try:
+        wait_s = min(WAIT_S_MAX, _seconds(request.query.get("wait", "0s")))
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
+    if request.query.get("since") == source.leader_view().token and wait_s > 0:
+        if waiters.locked():
+            raise web.HTTPServiceUnavailable(text=f"{WAITERS_MAX} callers are waiting already\n")
+        async with waiters:
+            with contextlib.suppress(TimeoutError):  # the view as it is, is the answer
+                await asyncio.wait_for(source.leader_changed(), wait_s)
+    return _json(source.leader_view().to_json())
+
+
+async def healthz_page(_: web.Request) -> web.Response:
+    """Answer, which is all that a liveness probe asks."""
+    return web.Response(text="ok\n")
+
+
+async def readyz_page(request: web.Request) -> web.Response:
+    """Say whether this member serves its role, and if not, why."""
+    status = request.app[SOURCE].status()
+    if status.ready:
+        return web.Response(text="ok\n")
+    return web.Response(status=503, text=f"{status.reason}\n")
+
+
+async def metrics_page(request: web.Request) -> web.Response:
+    """Render the registry."""
+    body = generate_latest(request.app[REGISTRY])
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def manifest_page(request: web.Request) -> web.Response:
+    """List what may be read."""
+    return _json(request.app[SOURCE].manifest().to_json())
+
+
+async def segment_page(request: web.Request) -> web.StreamResponse:
+    """Send a range of one file, in pieces, so that a reader costs this member little memory."""
+    source = request.app[SOURCE]
+    folder = cast("Folder", request.match_info["folder"])  # the route lets nothing else through
+    name = request.match_info["name"]
+    found = _file(source.manifest(), folder, name)
+    if found is None:
+        raise web.HTTPNotFound(text=f"this member holds no {folder} file {name}\n")
+    try:
+        wanted = request.http_range
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
+    start, end, _ = wanted.indices(found.readable_bytes)
+    if start >= end and found.readable_bytes:
+        headers = {"Content-Range": f"bytes */{found.readable_bytes}"}
+        raise web.HTTPRequestRangeNotSatisfiable(headers=headers)
+    partial = wanted.start is not None or wanted.stop is not None
+    response = web.StreamResponse(status=206 if partial else 200)
+    response.content_type = "application/octet-stream"
+    response.content_length = end - start
+    if partial:
+        response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.readable_bytes}"
+    await response.prepare(request)
+    for begin in range(start, end, CHUNK_BYTES):
+        stop = min(end, begin + CHUNK_BYTES)
+        await response.write(await asyncio.to_thread(source.read_file, folder, name, begin, stop))
+    await response.write_eof()
+    return response
+
+
+def _file(manifest: Manifest, folder: Folder, name: str) -> SegmentFile | None:
+    files = manifest.data if folder == "data" else manifest.index
+    return next((file for file in files if file.name == name), None)
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
+
+
+def _seconds(text: str) -> float:
+    match = DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"wait is {text!r}; a duration such as 30s or 500ms is expected")
+    return float(match[1]) * (0.001 if match[2] == "ms" else 1.0)

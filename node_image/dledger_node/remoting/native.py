@@ -1,0 +1,184 @@
+"""The native dialect: the core's messages as bytes, between Python members.
+
+A link carries messages one way, from the member that opened it. Its first frame says who is
+calling:
+
+    HELLO    code 52001, JSON body {group, senderId, receiverId, segmentSizeBytes, protocol}
+    MESSAGE  code 52000, binary body: kind (1 byte), the message's numbers, and for APPEND the
+             stored bytes of its entries, exactly as they lie in the leader's segments
+
+Sender and receiver are known from HELLO, so a MESSAGE does not repeat them. Both codes are outside
+the range that Java DLedger uses; it answers them with "not supported". HELLO is answered; a MESSAGE
+is not.
+"""
+
+import struct
+from collections.abc import Container, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dledger_formats import frames
+from dledger_formats.frames import RemotingCommand
+from dledger_node.errors import RemoteProtocolError
+from dledger_node.raft.messages import (
+    AppendRequest,
+    CompareRequest,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    Message,
+    PushResponse,
+    PushResult,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+
+MESSAGE_CODE: Final = 52000
+HELLO_CODE: Final = 52001
+PROTOCOL: Final = 1
+NO_PROBE: Final = -1
+
+_PREFIX: Final = struct.Struct(">II")
+# Every MESSAGE has the same frame header: one way, so that nobody waits for an answer.
+_HEADER: Final = frames.encode(
+    RemotingCommand(code=MESSAGE_CODE, opaque=0, flag=frames.ONEWAY_FLAG)
+)[frames.PREFIX_BYTES :]
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Who opens a link, and what it takes for granted."""
+
+    group: str
+    sender_id: str
+    receiver_id: str
+    segment_size_bytes: int
+    """Blanks lie in the same places only when all members roll at the same size."""
+    protocol: int = PROTOCOL
+
+
+class Kind(NamedTuple):
+    """How one message is laid out: the numbers behind the kind byte, and their fields."""
+
+    message: type[Message]
+    numbers: struct.Struct
+    fields: tuple[str, ...]
+
+
+KINDS: Final[dict[int, Kind]] = {
+    1: Kind(VoteRequest, struct.Struct(">qqq"), ("term", "ledger_end_index", "ledger_end_term")),
+    2: Kind(VoteResponse, struct.Struct(">qqB"), ("term", "requested_term", "result")),
+    3: Kind(HeartBeatRequest, struct.Struct(">qqq"), ("term", "committed_index", "round")),
+    4: Kind(HeartBeatResponse, struct.Struct(">qq"), ("term", "round")),
+    5: Kind(
+        CompareRequest,
+        struct.Struct(">qqqqq"),
+        ("term", "index", "index_term", "committed_index", "probe"),
+    ),
+    6: Kind(
+        AppendRequest,
+        struct.Struct(">qqqqqqq"),
+        ("term", "previous_index", "previous_term", "first_index", "last_index", "entries_term",
+         "committed_index"),
+    ),
+    7: Kind(
+        PushResponse,
+        struct.Struct(">qqBqqqqq"),
+        ("term", "requested_term", "result", "match_index", "ledger_end_index", "conflict_term",
+         "conflict_index", "probe"),
+    ),
+}  # fmt: skip
+_KIND_OF: Final = {kind.message: number for number, kind in KINDS.items()}
+_RESULTS: Final[dict[type[Message], tuple[Any, ...]]] = {
+    VoteResponse: tuple(VoteResult),
+    PushResponse: tuple(PushResult),
+}
+
+
+def encode(
+    message: Message, entries: Sequence[bytes | memoryview] = ()
+) -> list[bytes | memoryview]:
+    """Return the buffers of one frame, the entries' bytes among them as they are."""
+    number = _KIND_OF[type(message)]
+    kind = KINDS[number]
+    values = [_to_number(message, field) for field in kind.fields]
+    head = bytes((number,)) + kind.numbers.pack(*values)
+    body_bytes = len(head) + sum(map(len, entries))
+    length = frames.LENGTH_WORD_BYTES + len(_HEADER) + body_bytes
+    return [_PREFIX.pack(length, len(_HEADER)) + _HEADER + head, *entries]
+
+
+def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
+    """Read one message; RemoteProtocolError when the bytes are none.
+
+    The entries of an APPEND are left as a view into `body`, unread: `store.block` judges them.
+    """
+    try:
+        kind = KINDS[body[0]]
+        values = kind.numbers.unpack_from(body, 1)
+    except (IndexError, KeyError, struct.error) as error:
+        raise RemoteProtocolError(
+            f"{sender} sent a message that cannot be read: {error}"
+        ) from error
+    named = dict(zip(kind.fields, values, strict=True))
+    end = 1 + kind.numbers.size
+    if kind.message is AppendRequest:
+        named["entries"] = memoryview(body)[end:]
+    elif len(body) != end:
+        raise RemoteProtocolError(f"{sender} sent {len(body) - end} bytes behind a message")
+    try:
+        if "result" in named:
+            named["result"] = _RESULTS[kind.message][named["result"]]
+        if named.get("probe") == NO_PROBE:
+            named["probe"] = None
+        return kind.message(sender=sender, receiver=receiver, **named)
+    except (IndexError, ValueError) as error:
+        raise RemoteProtocolError(
+            f"{sender} sent a {kind.message.__name__} that cannot be"
+        ) from error
+
+
+def _to_number(message: Message, field: str) -> int:
+    value = getattr(message, field)
+    if value is None:
+        return NO_PROBE
+    if field == "result":
+        return _RESULTS[type(message)].index(value)
+    assert isinstance(value, int)
+    return value
+
+
+def encode_hello(hello: Hello, opaque: int) -> bytes:
+    """Return the frame that opens a link."""
+    return frames.encode(
+        RemotingCommand(code=HELLO_CODE, opaque=opaque, body=msgspec.json.encode(hello))
+    )
+
+
+def decode_hello(body: bytes | memoryview) -> Hello:
+    """Read the body of a HELLO; RemoteProtocolError when it is none."""
+    try:
+        return msgspec.json.decode(body, type=Hello)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(
+            f"a link was opened with a HELLO that cannot be read: {error}"
+        ) from error
+
+
+def refusal(hello: Hello, expected: Hello, peers: Container[str]) -> str | None:
+    """Say why this caller may not open a link; None when it may.
+
+    `expected` is what this member would say to the caller; `peers` are the other members' ids.
+    """
+    if hello.group != expected.group or hello.receiver_id != expected.sender_id:
+        return f"this is {expected.sender_id} of the group {expected.group}"
+    if hello.sender_id not in peers:
+        return f"{hello.sender_id} is no other member of the group {expected.group}"
+    if hello.protocol != expected.protocol:
+        return f"protocol {hello.protocol}; {expected.protocol} is spoken here"
+    if hello.segment_size_bytes != expected.segment_size_bytes:
+        return (
+            f"segments of {hello.segment_size_bytes} bytes; all members must use the same size, "
+            f"which is {expected.segment_size_bytes} here"
+        )
+    return None

@@ -1,0 +1,254 @@
+"""The connection over which this member tells one peer everything: requests, and answers to its
+requests.
+
+A link is one way, so that its loss is seen by the member that depends on it. What is sent while it
+is down is dropped: the core expects loss. What is sent while the socket is full waits in a bounded
+queue, pushes as ranges and not as bytes; those are read from the store when there is room for them.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
+
+from dledger_formats import frames, requests
+from dledger_formats.json_objects import FormatError
+from dledger_node.config import split_address
+from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.remoting import native
+
+logger = logging.getLogger(__name__)
+
+PUSH_BYTES_MAX: Final = 1 << 20
+WRITE_BUFFER_BYTES_HIGH: Final = 4 << 20
+QUEUED_MESSAGES_MAX: Final = 4096
+CONNECT_TIMEOUT_S: Final = 1.0
+HELLO_TIMEOUT_S: Final = 2.0
+RETRY_DELAY_MIN_S: Final = 0.02
+RETRY_DELAY_MAX_S: Final = 0.5
+ANSWER_BYTES_MAX: Final = 64 * 1024
+
+
+class Owner(Protocol):
+    """What a link asks of the server that owns it."""
+
+    def hello(self, peer_id: str) -> native.Hello:
+        """Say who is calling."""
+
+    def read_entries(
+        self, push: AppendRequest, bytes_max: int
+    ) -> tuple[Sequence[bytes | memoryview], int] | None:
+        """Stored bytes of the push's first entries and the last index they hold.
+
+        None when the push is out of date: its leader has been deposed meanwhile.
+        """
+
+    def link_restored(self, peer_id: str) -> None:
+        """The peer has accepted this member's HELLO."""
+
+    def link_lost(self, peer_id: str) -> None:
+        """The connection broke, or could not be made."""
+
+
+class PeerLink:
+    """One peer's link; `run` keeps it up until it is cancelled."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        peer_id: str,
+        address: str,
+        *,
+        dead_after_ms: int,
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        self.peer_id = peer_id
+        self.address = address
+        self.dropped = 0
+        """Messages that were not sent because the link was down or its queue full."""
+        self._owner = owner
+        self._dead_after_ms = dead_after_ms
+        self._uniform = uniform
+        self._connection: _Connection | None = None
+        self._told = ""
+
+    @property
+    def up(self) -> bool:
+        """Whether the peer has accepted this member's HELLO on the present connection."""
+        return self._connection is not None
+
+    def send(self, message: Message) -> None:
+        """Send now, or when the socket has room, or never."""
+        if self._connection is None or not self._connection.send(message):
+            self.dropped += 1
+
+    async def run(self) -> None:
+        """Connect, and connect again, for ever; back off while the peer cannot be reached."""
+        delay_s = 0.0
+        while True:
+            await asyncio.sleep(self._uniform(delay_s / 2, delay_s))
+            connection = await self._open()
+            if connection is None:
+                self._owner.link_lost(self.peer_id)
+                delay_s = min(RETRY_DELAY_MAX_S, max(RETRY_DELAY_MIN_S, delay_s * 2))
+                continue
+            delay_s = 0.0
+            self._connection = connection
+            self._told = ""
+            self._owner.link_restored(self.peer_id)
+            try:
+                await connection.lost
+            finally:
+                self._connection = None
+                connection.close()
+            self._owner.link_lost(self.peer_id)
+
+    async def _open(self) -> "_Connection | None":
+        """Connect and say HELLO; None, with a line in the log, when either fails."""
+        connection: _Connection | None = None
+        try:
+            connection = await asyncio.wait_for(self._connect(), CONNECT_TIMEOUT_S)
+            await asyncio.wait_for(connection.say_hello(), HELLO_TIMEOUT_S)
+        except (OSError, TimeoutError, frames.FrameError) as error:
+            self._tell(str(error) or "timed out")
+            if connection is not None:
+                connection.close()
+            return None
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        return connection
+
+    def _tell(self, reason: str) -> None:
+        """Log why there is no link, but not again for the same reason."""
+        if reason != self._told:
+            logger.info("no link to %s at %s: %s", self.peer_id, self.address, reason)
+        self._told = reason
+
+    async def _connect(self) -> "_Connection":
+        host, port = split_address(self.address)
+        loop = asyncio.get_running_loop()
+        # The name is looked up every time: a pod that comes back has another address.
+        transport, connection = await loop.create_connection(
+            lambda: _Connection(self._owner, self.peer_id), host, port
+        )
+        opened: socket.socket | None = transport.get_extra_info("socket")
+        if opened is not None:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A peer whose host vanished sends no reset; without this the kernel tries for minutes.
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._dead_after_ms)
+        return connection
+
+
+class _Connection(asyncio.Protocol):
+    """One connection of a link."""
+
+    def __init__(self, owner: Owner, peer_id: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._owner = owner
+        self._peer_id = peer_id
+        self._answer: asyncio.Future[None] = loop.create_future()
+        self._decoder = frames.FrameDecoder(frame_bytes_max=ANSWER_BYTES_MAX)
+        self._queue: deque[Message] = deque()
+        self._paused = False
+        self._transport: asyncio.Transport | None = None
+
+    async def say_hello(self) -> None:
+        """Introduce this member; ConnectionError with the peer's reason when it refuses."""
+        assert self._transport is not None
+        self._transport.write(native.encode_hello(self._owner.hello(self._peer_id), opaque=0))
+        await self._answer
+
+    def send(self, message: Message) -> bool:
+        """Write, or queue while the socket is full; False when the queue is full too."""
+        if self._paused or self._queue:
+            if len(self._queue) >= QUEUED_MESSAGES_MAX:
+                return False
+            self._queue.append(message)
+            return True
+        self._write(message)
+        return True
+
+    def close(self) -> None:
+        """Cut the connection at once; what was not sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        # uvloop's transports are no subclasses, but have all of its methods.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
+
+    def data_received(self, data: bytes) -> None:
+        """Take the answer to HELLO, the only thing that a peer says on this connection."""
+        try:
+            for command in self._decoder.feed(data):
+                response = requests.Message.from_json(command.body)
+                if self._answer.done():
+                    continue
+                if response.code == requests.DLedgerResponseCode.SUCCESS:
+                    self._answer.set_result(None)
+                else:
+                    self._answer.set_exception(ConnectionRefusedError(f"refused: {command.remark}"))
+        except (frames.FrameError, FormatError) as error:
+            if not self._answer.done():
+                self._answer.set_exception(
+                    ConnectionError(f"an answer that cannot be read: {error}")
+                )
+            self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell whoever waits."""
+        self._queue.clear()
+        if not self._answer.done():
+            self._answer.set_exception(ConnectionResetError("closed before HELLO was answered"))
+        with contextlib.suppress(asyncio.InvalidStateError):
+            self.lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        """Queue from now on."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """Send what was queued, until the socket is full again."""
+        self._paused = False
+        while self._queue and not self._paused:
+            self._write(self._queue.popleft())
+
+    def _write(self, message: Message) -> None:
+        assert self._transport is not None
+        if isinstance(message, AppendRequest):
+            self._write_push(message)
+        else:
+            self._transport.writelines(native.encode(message))
+
+    def _write_push(self, push: AppendRequest) -> None:
+        """Write a push in pieces; the pieces for which the socket has no room go to the queue's
+        front.
+        """
+        assert self._transport is not None
+        while True:
+            found = self._owner.read_entries(push, PUSH_BYTES_MAX)
+            if found is None:
+                return
+            entries, last_index = found
+            piece = dataclasses.replace(push, last_index=last_index)
+            self._transport.writelines(native.encode(piece, entries))
+            if last_index >= push.last_index:
+                return
+            push = dataclasses.replace(
+                push,
+                previous_index=last_index,
+                previous_term=push.entries_term,
+                first_index=last_index + 1,
+            )
+            if self._paused:
+                self._queue.appendleft(push)
+                return

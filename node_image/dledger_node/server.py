@@ -1,0 +1,400 @@
+"""The node's one loop: ticks, messages and appends go into the core; what it asks for is done here.
+
+Everything but the flush runs on the event loop's thread, so nothing here is locked. All appends of
+one turn of the loop become one proposal, one run of bytes in the store, one push and one flush
+(`appends`).
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from dledger_formats import requests
+from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.settings import NodeSettings
+from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
+from dledger_node import member_status
+from dledger_node.appends import Appends
+from dledger_node.config import TICK_MS
+from dledger_node.errors import StoreFullError
+from dledger_node.group_commit import GroupCommit
+from dledger_node.http.metrics import Counters
+from dledger_node.http.pages import Folder
+from dledger_node.raft.core import Raft
+from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.raft.ready import (
+    HardState,
+    Ready,
+    Truncate,
+    Write,
+    WriteNoop,
+    WriteProposal,
+    WritePushed,
+)
+from dledger_node.remoting import native
+from dledger_node.remoting.connection import AppendCall, Connection
+from dledger_node.remoting.peer_link import PeerLink
+from dledger_node.store.block import Block
+from dledger_node.store.mmap_store import FlushTarget, MmapStore
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS_MAX: Final = 1024
+IDLE_CLOSE_S: Final = 120.0  # as Java's remoting
+FRAME_CLOSE_S: Final = 30.0
+MAINTENANCE_INTERVAL_S: Final = 1.0
+CATCH_UP_TICKS_MAX: Final = 2
+GET_BYTES_MAX: Final = 1 << 20
+VOLUME_FULL: Final = "the volume is full: no room for another segment"
+
+
+class DLedgerServer:
+    """One member. `fatal` is resolved when it must stop."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        core: Raft,
+        store: MmapStore,
+        *,
+        save_hard_state: Callable[[HardState], None],
+        version: str,
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        self.group = settings.group
+        self.self_id = settings.self_id
+        self._settings = settings
+        self._core = core
+        self._store = store
+        self._save_hard_state = save_hard_state
+        self._version = version
+        self._loop = asyncio.get_running_loop()
+        self.fatal: asyncio.Future[None] = self._loop.create_future()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._group_commit = GroupCommit(
+            store, self._executor, on_durable=self._durable, on_failed=self._fail
+        )
+        self._links = {
+            peer_id: PeerLink(
+                self,
+                peer_id,
+                address,
+                dead_after_ms=2 * settings.election_timeout_ms,
+                uniform=uniform,
+            )
+            for peer_id, address in settings.peers.items()
+            if peer_id != settings.self_id
+        }
+        self._appends = Appends(
+            core,
+            store,
+            group=settings.group,
+            pending_requests_max=settings.pending_requests_max,
+            has_room=self._has_room,
+            drive=self._drive,
+        )
+        self._connections: set[Connection] = set()
+        self._trouble = ""
+        self._leader_token = self.leader_view().token
+        self._leader_changed = asyncio.Event()
+        self._protocol_errors = 0
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the links and the clock going until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for link in self._links.values():
+                tasks.create_task(link.run(), name=f"link to {link.peer_id}")
+            tasks.create_task(self._tick_for_ever(), name="ticks")
+            tasks.create_task(self._maintain_for_ever(), name="maintenance")
+
+    async def close(self) -> None:
+        """Answer what waits, flush, and leave the store in order."""
+        self._appends.give_up()
+        for connection in list(self._connections):
+            connection.close()
+        await self._group_commit.drain()
+        self._executor.shutdown()
+        with contextlib.suppress(StoreFullError):
+            self._save_checkpoint()
+        self._store.close()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Give the appends that wait for their quorum a last chance."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._appends.drained(), timeout_s)
+
+    async def _tick_for_ever(self) -> None:
+        """Tick at a steady rate; after a pause, not all at once: messages wait to be read first."""
+        tick_s = TICK_MS / 1000
+        next_s = self._loop.time() + tick_s
+        while True:
+            await asyncio.sleep(next_s - self._loop.time())
+            next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
+            if not self._trouble or self._core.leader_id == self.self_id:
+                self._drive(self._core.tick)
+            # Otherwise it must not stand for election: it has no room for a leader's first entry.
+            self._appends.expire()
+
+    async def _maintain_for_ever(self) -> None:
+        """Once a second: idle connections, the checkpoint, the next segment; in a thread what
+        blocks.
+        """
+        while True:
+            await asyncio.sleep(MAINTENANCE_INTERVAL_S)
+            self._close_idle()
+            # On a full volume the last checkpoint stands, and `reserve` tells when room is needed.
+            for work in (self._save_checkpoint, self._store.preallocate):
+                with contextlib.suppress(StoreFullError):
+                    await asyncio.to_thread(work)
+            self._has_room([0])
+
+    def _save_checkpoint(self) -> None:
+        self._store.save_checkpoint(self._core.committed_index)
+
+    def _close_idle(self) -> None:
+        now_s = self._loop.time()
+        for connection in list(self._connections):
+            limit_s = FRAME_CLOSE_S if connection.unfinished_bytes else IDLE_CLOSE_S
+            if now_s - connection.active_at_s > limit_s:
+                connection.close()
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop: what this member believes and what is on its disk may differ now."""
+        if not self.fatal.done():
+            logger.critical("%s %s must stop", self.group, self.self_id, exc_info=error)
+            self.fatal.set_exception(error)
+
+    # -- the core's work -------------------------------------------------------------------------
+
+    def _drive(self, give: Callable[[], None] | None = None) -> None:
+        """Give the core an input, then do what it asks for until it asks no more.
+
+        Whatever breaks on the way ends this member: its core, its disk and what it has said could
+        contradict each other from then on.
+        """
+        try:
+            if give is not None:
+                give()
+            while (ready := self._core.ready()) is not None:
+                self._do(ready)
+                self._core.advance(ready)
+                if self._settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH and ready.writes:
+                    self._core.persisted(self._store.end_index, self._store.end_term)
+        except Exception as error:
+            self._fail(error)
+            return
+        self._appends.settle(self._core.committed_index)
+        self._group_commit.start()
+        self._tell_leader_change()
+
+    def _do(self, ready: Ready) -> None:
+        """Do one batch of work, in the order that `Ready` demands."""
+        if ready.hard_state is not None:
+            self._save_hard_state(ready.hard_state)
+        for write in ready.writes:
+            self._write(write)
+        for message in ready.messages:
+            self._links[message.receiver].send(message)
+
+    def _write(self, write: Write) -> None:
+        match write:
+            case Truncate():
+                self._store.truncate(write.first_index)
+            case WriteNoop():
+                self._store.append_noop(write.term)
+            case WriteProposal():
+                assert isinstance(write.entries, list)
+                self._store.append_bodies([call.body for call in write.entries], write.term)
+            case WritePushed():
+                assert isinstance(write.entries, Block)
+                self._store.append_block(
+                    write.entries, first_index=write.first_index, last_index=write.last_index
+                )
+
+    def _durable(self, target: FlushTarget) -> None:
+        self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
+
+    def _tell_leader_change(self) -> None:
+        token = self.leader_view().token
+        if token != self._leader_token:
+            logger.info("leader: %s", self.leader_view())
+            self._leader_token = token
+            self._leader_changed.set()
+            self._leader_changed = asyncio.Event()
+
+    def _has_room(self, body_sizes: Sequence[int]) -> bool:
+        """Whether the store can take these bodies; the status says so when it cannot."""
+        return self._try_reserve(lambda: self._store.reserve(body_sizes))
+
+    def _try_reserve(self, reserve: Callable[[], None]) -> bool:
+        try:
+            reserve()
+        except StoreFullError as error:
+            if not self._trouble:
+                logger.error("%s", error)  # noqa: TRY400 - the trace would tell nobody more
+            self._trouble = VOLUME_FULL
+            return False
+        self._trouble = ""
+        return True
+
+    # -- clients' requests -------------------------------------------------------------------------
+
+    def append(self, calls: list[AppendCall]) -> None:
+        """Take appends; each is answered on its connection."""
+        self._appends.gather(calls)
+
+    def metadata(self) -> requests.MetadataResponse:
+        """Who is in the group, and who leads it."""
+        return requests.MetadataResponse(
+            group=self.group,
+            local_id=self.self_id,
+            leader_id=self._core.leader_id,
+            term=self._core.term,
+            peers=dict(self._settings.peers),
+        )
+
+    def get(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
+        """Read committed entries: one, or as many as `maxSize` bytes hold."""
+        code = self._refuse_get(request.begin_index)
+        if code is not None:
+            return requests.GetEntriesResponse(
+                code=code, group=self.group, leader_id=self._core.leader_id
+            )
+        entries: list[requests.DLedgerEntry] = []
+        room_bytes = min(request.max_size, GET_BYTES_MAX)
+        for index in range(request.begin_index, self._core.committed_index + 1):
+            header, body = self._store.entry(index)
+            room_bytes -= len(body)
+            if entries and room_bytes < 0:
+                break
+            entries.append(requests.DLedgerEntry.from_disk(header, body))
+        return requests.GetEntriesResponse(group=self.group, entries=entries)
+
+    def _refuse_get(self, index: int) -> DLedgerResponseCode | None:
+        if not self._core.master:
+            return DLedgerResponseCode.NOT_LEADER
+        if 0 <= index < self._core.ledger_begin_index:
+            return DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
+        if not 0 <= index <= self._core.committed_index:
+            return DLedgerResponseCode.INDEX_OUT_OF_RANGE
+        return None
+
+    # -- peers -----------------------------------------------------------------------------------
+
+    def hello(self, peer_id: str) -> native.Hello:
+        """Say who is calling."""
+        return native.Hello(
+            group=self.group,
+            sender_id=self.self_id,
+            receiver_id=peer_id,
+            segment_size_bytes=self._settings.segment_size_bytes,
+        )
+
+    def refuse_hello(self, hello: native.Hello) -> str | None:
+        """Say why this caller may not open a link; None when it may."""
+        return native.refusal(hello, self.hello(hello.sender_id), self._links)
+
+    def peer_message(self, message: Message) -> None:
+        """Pass a message on, once the bytes that it carries are judged and have room."""
+        if isinstance(message, AppendRequest):
+            assert isinstance(message.entries, memoryview)
+            block = self._store.check_block(
+                message.entries,
+                previous_index=message.previous_index,
+                previous_term=message.previous_term,
+                last_index=message.last_index,
+                term=message.entries_term,
+            )
+            if not self._try_reserve(lambda: self._store.reserve_block(block)):
+                return  # no answer is given; the leader tries again
+            message = dataclasses.replace(message, entries=block)
+        self._drive(lambda: self._core.step(message))
+
+    def read_entries(
+        self, push: AppendRequest, bytes_max: int
+    ) -> tuple[Sequence[bytes | memoryview], int] | None:
+        """Stored bytes of a push, unless this member leads that term no more."""
+        if self._core.leader_id != self.self_id or self._core.term != push.term:
+            return None
+        return self._store.read_range(push.first_index, push.last_index, bytes_max)
+
+    def link_restored(self, peer_id: str) -> None:
+        """Tell the core."""
+        logger.info("link to %s is up", peer_id)
+        self._drive(lambda: self._core.link_restored(peer_id))
+
+    def link_lost(self, peer_id: str) -> None:
+        """Tell the core."""
+        self._drive(lambda: self._core.link_lost(peer_id))
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> bool:
+        """Count a connection; False when there are too many."""
+        if len(self._connections) >= CONNECTIONS_MAX:
+            logger.warning(
+                "%d connections are open; refused %s", CONNECTIONS_MAX, connection.peername
+            )
+            return False
+        self._connections.add(connection)
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._connections.discard(connection)
+
+    def protocol_error(self, peer: str, error: Exception) -> None:
+        """Count a connection that had to be closed."""
+        self._protocol_errors += 1
+        logger.warning("closed the connection of %s: %s", peer, error)
+
+    # -- what HTTP shows ---------------------------------------------------------------------------
+
+    def status(self) -> NodeStatus:
+        """This member's view of the group."""
+        store = member_status.StoreView(
+            durable_index=self._store.durable_index, trouble=self._trouble
+        )
+        links = {peer_id: link.up for peer_id, link in self._links.items()}
+        return member_status.node_status(self._core, self._settings, store, links, self._version)
+
+    def leader_view(self) -> LeaderView:
+        """Who leads."""
+        return member_status.leader_view(self._core)
+
+    async def leader_changed(self) -> None:
+        """Return once `leader_view` has another token than at the call."""
+        await self._leader_changed.wait()
+
+    def manifest(self) -> Manifest:
+        """Every file, readable up to the committed index."""
+        committed_index = self._core.committed_index
+        return Manifest(
+            status=self.status(),
+            data=self._store.data_files(committed_index),
+            index=self._store.index_files(committed_index),
+        )
+
+    def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
+        """Bytes of one file; safe in any thread."""
+        return self._store.read_file(folder, name, start, end)
+
+    def counters(self) -> Counters:
+        """What was counted since the start."""
+        return Counters(
+            appends_acknowledged=self._appends.acknowledged,
+            appends_refused=self._appends.refused,
+            appends_unknown=self._appends.unknown,
+            flushes=self._group_commit.flushes,
+            pending_appends=self._appends.pending.count,
+            pending_bytes=self._appends.pending.body_bytes,
+            connections=len(self._connections),
+            protocol_errors=self._protocol_errors,
+            messages_dropped={peer_id: link.dropped for peer_id, link in self._links.items()},
+        )

@@ -1,0 +1,40 @@
+"""Made-up histories of a log, the same for the same seed."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dledger_formats import disk
+from dledger_logs.write import Entry, Shape
+
+TERM_ENTRIES = 100
+
+
+def history(count: int, *, seed: int = 1, body_bytes: tuple[int, int] = (5, 90)) -> list[Entry]:
+    """Make up entries: a new term every hundred, each begun with a NOOP, bodies of any length."""
+    rng = random.Random(seed)
+    return [
+        Entry(term=1 + number // TERM_ENTRIES, body=b"", magic=disk.NOOP)
+        if number % TERM_ENTRIES == 0
+        else Entry(term=1 + number // TERM_ENTRIES, body=rng.randbytes(rng.randint(*body_bytes)))
+        for number in range(count)
+    ]
+
+
+def with_other_body(entries: Sequence[Entry], index: int) -> list[Entry]:
+    """Return a history that differs in one entry, which is as good as any."""
+    changed = list(entries)
+    changed[index] = replace(changed[index], body=changed[index].body[::-1] + b"!")
+    return changed
+
+
+def with_term(entries: Sequence[Entry], index: int, term: int) -> list[Entry]:
+    """Return a history in which one entry has another term."""
+    changed = list(entries)
+    changed[index] = replace(changed[index], term=term)
+    return changed
+
+
+def small_shape(segment_bytes: int = 4096) -> Shape:
+    """Choose a layout in which a few hundred entries fill several files of either kind."""
+    return Shape(segment_bytes=segment_bytes, index_segment_bytes=32 * 25)

@@ -1,0 +1,100 @@
+"""Serve a log over HTTP as a node does: its manifest, and ranges of what the manifest allows."""
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from dledger_formats.status import Manifest, SegmentFile
+
+RANGE: Final = re.compile(r"bytes=(\d+)-(\d+)")
+SEGMENT: Final = re.compile(r"/segments/(data|index)/(\d{20})")
+
+Interrupt: TypeAlias = Callable[[str], int | None]
+"""Given a path, the status with which to refuse it, 0 to hang up, or None to serve it."""
+
+
+def never(_: str) -> None:
+    """Serve everything."""
+
+
+@contextmanager
+def served(root: Path, manifest: Manifest, interrupt: Interrupt = never) -> Iterator[str]:
+    """Serve a member's files on a free port of loopback while the block runs; gives its URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(root, manifest, interrupt))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _handler(root: Path, manifest: Manifest, interrupt: Interrupt) -> type[BaseHTTPRequestHandler]:
+    files = {("data", file.name): file for file in manifest.data}
+    files |= {("index", file.name): file for file in manifest.index}
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:
+            refused = interrupt(self.path)
+            if refused == 0:
+                self.close_connection = True
+            elif refused is not None:
+                self._answer(refused)
+            elif self.path == "/manifest":
+                self._answer(200, manifest.to_json())
+            else:
+                self._segment()
+
+        def _segment(self) -> None:
+            asked = SEGMENT.fullmatch(self.path)
+            file = files.get((asked[1], asked[2])) if asked else None
+            if asked is None or file is None:
+                self._answer(404)
+                return
+            range_ = RANGE.fullmatch(self.headers.get("Range", ""))
+            path = root / asked[1] / asked[2]
+            if range_ is None or not path.exists():
+                self._answer(400 if range_ is None else 404)
+                return
+            raw = read_range(path, file, int(range_[1]), int(range_[2]) + 1)
+            if not raw:
+                self._answer(416)
+                return
+            end = int(range_[1]) + len(raw) - 1
+            self._answer(206, raw, f"bytes {range_[1]}-{end}/{file.readable_bytes}")
+
+        def _answer(self, status: int, body: bytes = b"", content_range: str = "") -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            if content_range:
+                self.send_header("Content-Range", content_range)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
+def read_range(path: Path, file: SegmentFile, start: int, end: int) -> bytes:
+    """Read what is both asked for and readable."""
+    with path.open("rb") as opened:
+        opened.seek(start)
+        return opened.read(max(0, min(end, file.readable_bytes) - start))
+
+
+def without_segment(manifest: Manifest, segment: str) -> Manifest:
+    """Return what a member says that started after this data file was lost."""
+    return replace(manifest, data=[file for file in manifest.data if file.name != segment])

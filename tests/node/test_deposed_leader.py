@@ -1,0 +1,119 @@
+"""A leader that is deposed while appends wait: none of them may be called acknowledged."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from dledger_formats import frames, requests
+from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.settings import NodeSettings
+from dledger_node.config import raft_config
+from dledger_node.raft.core import Raft
+from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.messages import AppendRequest, VoteResponse, VoteResult
+from dledger_node.raft.ready import HardState
+from dledger_node.remoting.connection import AppendCall, Connection
+from dledger_node.server import DLedgerServer
+from dledger_node.store.mmap_store import MmapStore
+
+SEGMENT_BYTES = 1 << 16
+
+
+class Client(Connection):
+    """A connection that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.answers: list[requests.AppendEntryResponse] = []
+
+    def send(self, data: bytes) -> None:
+        for command in frames.FrameDecoder().feed(data):
+            self.answers.append(requests.AppendEntryResponse.from_json(command.body))
+
+
+def open_store(folder: Path) -> MmapStore:
+    return MmapStore.open(
+        folder, segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=SEGMENT_BYTES
+    )
+
+
+def make_server(folder: Path) -> tuple[DLedgerServer, Raft]:
+    peers = dict.fromkeys(("n0", "n1", "n2"), "127.0.0.1:1")
+    settings = NodeSettings(
+        group="g",
+        self_id="n0",
+        peers=peers,
+        store_base_dir=str(folder),
+        segment_size_bytes=SEGMENT_BYTES,
+        index_segment_size_bytes=SEGMENT_BYTES,
+    )
+    core = Raft(
+        raft_config(settings),
+        HardState(term=0, vote_for=None),
+        LogTerms(),
+        committed_index=-1,
+        randint=lambda low, _: low,
+    )
+    server = DLedgerServer(
+        settings,
+        core,
+        open_store(folder / "n0"),
+        save_hard_state=lambda _: None,
+        version="test",
+        uniform=lambda low, _: low,
+    )
+    return server, core
+
+
+def elect(server: DLedgerServer, core: Raft) -> None:
+    """Let n0 win the first election, with the vote of n1."""
+    while core.term == 0:
+        core.tick()
+    vote = VoteResponse(
+        sender="n1", receiver="n0", term=1, requested_term=1, result=VoteResult.ACCEPT
+    )
+    server.peer_message(vote)
+    assert core.leader_id == "n0"
+
+
+def push_of_another_leader(folder: Path, bodies: Sequence[bytes]) -> AppendRequest:
+    """What n1, the leader of term 2, pushes: other entries at the same indexes, all committed."""
+    other = open_store(folder / "n1")
+    other.append_noop(2)
+    _, last_index = other.append_bodies(bodies, 2)
+    views, _ = other.read_range(0, last_index, 1 << 20)
+    entries = memoryview(b"".join(views))
+    for view in views:
+        view.release()
+    other.close()
+    return AppendRequest(
+        sender="n1",
+        receiver="n0",
+        term=2,
+        previous_index=-1,
+        previous_term=-1,
+        first_index=0,
+        last_index=last_index,
+        entries_term=2,
+        committed_index=last_index,
+        entries=entries,
+    )
+
+
+async def test_an_append_whose_place_another_leader_took_is_not_acknowledged(
+    tmp_path: Path,
+) -> None:
+    server, core = make_server(tmp_path)
+    elect(server, core)
+    client = Client()
+    server.append([AppendCall(client, 7, b"mine")])
+    await asyncio.sleep(0)  # the turn of the loop in which appends are gathered ends
+    assert core.ledger_end_index == 1
+
+    server.peer_message(push_of_another_leader(tmp_path, [b"another's"]))
+    await asyncio.sleep(0)
+
+    assert core.committed_index == 1, "the other leader's entry is committed where mine was"
+    assert [answer.code for answer in client.answers] == [
+        DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+    ]
+    await server.close()

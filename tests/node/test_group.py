@@ -1,0 +1,230 @@
+"""A group of three real nodes: what it acknowledges stays, whoever fails."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from dledger_client.client import DLedgerClient
+from dledger_client.members import Timing
+from dledger_client.outcomes import Acknowledged, Refused, Unknown
+from dledger_formats.status import FlushDiskType, Role
+from dledger_group.group import NodeGroup, wait_for
+
+BODIES = [f"message {number}".encode() for number in range(500)]
+
+
+def client_of(group: NodeGroup, **options: object) -> DLedgerClient:
+    return DLedgerClient(servers=group.servers, group="g", **options)  # type: ignore[arg-type]
+
+
+async def append_all(group: NodeGroup, bodies: list[bytes], **options: object) -> dict[int, bytes]:
+    """Append, every one to be acknowledged; returns the bodies by index."""
+    stored = {}
+    async with client_of(group, **options) as client:
+        async for outcome in client.append_all(bodies):
+            assert isinstance(outcome, Acknowledged), outcome
+            stored[outcome.index] = bodies[outcome.number]
+    return stored
+
+
+async def read_back(group: NodeGroup, first: int, last: int) -> dict[int, bytes]:
+    async with client_of(group) as client:
+        return {entry.index: entry.body async for entry in client.get_range(first, last)}
+
+
+def wait_for_equal_logs(group: NodeGroup) -> None:
+    """Wait until every running member has committed the same, and holds nothing more."""
+
+    def equal() -> bool:
+        views = [group.status(member) for member in group.running()]
+        return len({(v.committed_index, v.ledger_end_index, v.durable_index) for v in views}) == 1
+
+    wait_for(equal, "every member has committed the same entries")
+
+
+async def test_what_is_appended_is_read_back_at_its_index(group: NodeGroup) -> None:
+    group.master()
+
+    stored = await append_all(group, BODIES)
+
+    assert len(stored) == len(BODIES)
+    assert sorted(stored) == list(range(min(stored), min(stored) + len(BODIES)))
+    assert await read_back(group, min(stored), max(stored)) == stored
+
+
+async def test_a_term_begins_with_an_empty_entry(group: NodeGroup) -> None:
+    master = group.master()
+
+    status = group.status(master)
+
+    assert (status.ledger_begin_index, status.committed_index) == (0, 0)
+
+
+async def test_one_master_and_the_others_follow_it(group: NodeGroup) -> None:
+    master = group.master()
+    for member in group.running():
+        group.wait_for_status(member, lambda view: view.leader_id == master, "follows the master")
+
+    views = {member: group.status(member) for member in group.running()}
+
+    assert [member for member, view in views.items() if view.master] == [master]
+    assert {view.role for member, view in views.items() if member != master} == {Role.FOLLOWER}
+    assert views[master].broker_id == 0
+    assert all(views[m].broker_id == int(m[1]) + 1 for m in views if m != master)
+    assert all(view.ready for view in views.values())
+
+
+async def test_followers_hold_the_leaders_bytes(group: NodeGroup) -> None:
+    master = group.master()
+    await append_all(group, BODIES)
+    wait_for_equal_logs(group)
+
+    first = group.manifest(master).data[0]
+    headers = {"Range": f"bytes=0-{first.readable_bytes - 1}"}
+    logs = {group.get(m, f"/segments/data/{first.name}", headers) for m in group.running()}
+
+    assert len(logs) == 1
+    assert {(status, len(body)) for status, body in logs} == {(206, first.readable_bytes)}
+
+
+async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(
+    group: NodeGroup,
+) -> None:
+    leader = group.master()
+    stored = await append_all(group, BODIES)
+
+    group.kill(leader)
+    began_s = time.monotonic()
+    successor = group.master()
+    gap_s = time.monotonic() - began_s
+    stored |= await append_all(group, BODIES)
+
+    assert successor != leader
+    assert gap_s < 2.0, "a killed process is seen by its connections, not by a timeout"
+    assert await read_back(group, min(stored), max(stored)) | stored == await read_back(
+        group, min(stored), max(stored)
+    )
+
+
+async def test_a_frozen_leader_is_deposed_and_comes_back_as_a_follower(group: NodeGroup) -> None:
+    leader = group.master()
+
+    group.freeze(leader)
+    others = [member for member in group.running() if member != leader]
+    for member in others:
+        group.wait_for_status(
+            member, lambda view: view.leader_id not in (None, leader), "follows another leader"
+        )
+    group.thaw(leader)
+
+    group.wait_for_status(leader, lambda view: view.role is Role.FOLLOWER, "follows too")
+    assert not group.status(leader).master
+
+
+async def test_a_member_that_was_away_catches_up(group: NodeGroup) -> None:
+    master = group.master()
+    away = next(member for member in group.running() if member != master)
+    group.kill(away)
+    # Several segments. A disk that is busy for 2 s makes an outcome unknown; it is sent again.
+    await append_all(group, [bytes(10_000)] * 500, at_least_once=True)
+
+    group.start(away)
+    group.wait_until_up(away)
+
+    wait_for_equal_logs(group)
+
+
+async def test_all_members_killed_at_once_keep_what_was_acknowledged(group: NodeGroup) -> None:
+    group.master()
+    stored = await append_all(group, BODIES)
+
+    for member in group.running():
+        group.kill(member)
+    for member in group.peers:
+        group.start(member)
+        group.wait_until_up(member)
+    group.master()
+
+    assert await read_back(group, min(stored), max(stored)) == stored
+
+
+async def test_appends_go_on_through_a_killed_leader(group: NodeGroup) -> None:
+    """Every outcome is told, and what was acknowledged is where it was said to be."""
+    leader = group.master()
+    acknowledged: dict[int, bytes] = {}
+    unknown = 0
+    bodies = [f"record {number}".encode() * 20 for number in range(20_000)]
+    async with client_of(group) as client:
+        async for outcome in client.append_all(bodies, in_flight=256):
+            match outcome:
+                case Acknowledged(number=number, index=index):
+                    acknowledged[index] = bodies[number]
+                case Unknown():
+                    unknown += 1
+                case Refused():
+                    pytest.fail(f"refused: {outcome}")
+            if len(acknowledged) == 5_000 and leader in group.running():
+                group.kill(leader)
+
+    held = await read_back(group, min(acknowledged), max(acknowledged))
+
+    assert len(acknowledged) + unknown == len(bodies)
+    assert unknown <= 256, "no more than what was in flight"
+    assert {index: held.get(index) for index in acknowledged} == acknowledged
+
+
+async def test_without_a_majority_nothing_is_acknowledged(group: NodeGroup) -> None:
+    leader = group.master()
+    for member in group.running():
+        if member != leader:
+            group.kill(member)
+
+    async with client_of(group, timing=Timing(deadline_s=3.0)) as client:
+        outcomes = [outcome async for outcome in client.append_all([b"lost?"])]
+
+    assert not isinstance(outcomes[0], Acknowledged)
+
+
+async def test_a_leader_without_a_majority_steps_down(group: NodeGroup) -> None:
+    leader = group.master()
+    for member in group.running():
+        if member != leader:
+            group.kill(member)
+
+    group.wait_for_status(leader, lambda view: not view.master, "is no master any more")
+    assert not group.status(leader).ready
+
+
+async def test_a_member_asked_to_stop_ends_in_order_and_is_replaced(group: NodeGroup) -> None:
+    leader = group.master()
+    await append_all(group, BODIES)
+
+    assert group.stop(leader) == 0
+    assert group.master() != leader
+
+
+async def test_a_group_of_one_acknowledges_by_itself(tmp_path: Path) -> None:
+    with NodeGroup(tmp_path, members=1) as group:
+        group.master()
+
+        stored = await append_all(group, BODIES)
+
+        assert len(stored) == len(BODIES)
+
+
+async def test_asynchronous_flush_is_named_in_the_status(tmp_path: Path) -> None:
+    with NodeGroup(tmp_path, flush_disk_type=FlushDiskType.ASYNC_FLUSH) as group:
+        master = group.master()
+        await append_all(group, BODIES)
+
+        assert group.status(master).flush_disk_type is FlushDiskType.ASYNC_FLUSH
+
+
+async def test_two_clients_share_the_log(group: NodeGroup) -> None:
+    group.master()
+
+    halves = await asyncio.gather(append_all(group, BODIES), append_all(group, BODIES))
+
+    assert not halves[0].keys() & halves[1].keys()

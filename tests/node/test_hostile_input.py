@@ -1,0 +1,172 @@
+"""Bytes that no sane peer sends close their connection, are counted, and do nothing else."""
+
+import random
+import socket
+
+import pytest
+
+from dledger_formats import frames, requests
+from dledger_formats.frames import FrameDecoder, RemotingCommand
+from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
+from dledger_group.group import NodeGroup, wait_for
+from dledger_node.remoting import native
+
+
+def connect(group: NodeGroup, member: str) -> socket.socket:
+    host, _, port = group.peers[member].rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def protocol_errors(group: NodeGroup, member: str) -> float:
+    lines = group.get(member, "/metrics")[1].decode().splitlines()
+    prefix = "dledger_node_protocol_errors_total "
+    return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))
+
+
+def ask(group: NodeGroup, member: str, command: RemotingCommand) -> RemotingCommand:
+    with connect(group, member) as connection:
+        connection.sendall(frames.encode(command))
+        decoder = FrameDecoder()
+        while True:
+            answers = decoder.feed(connection.recv(65536))
+            if answers:
+                return answers[0]
+
+
+def hello(**changed: object) -> native.Hello:
+    fields: dict[str, object] = {
+        "group": "g",
+        "sender_id": "n0",
+        "receiver_id": "n1",
+        "segment_size_bytes": 1 << 20,
+    }
+    return native.Hello(**{**fields, **changed})  # type: ignore[arg-type]
+
+
+def closed_by_peer(connection: socket.socket) -> bool:
+    """Whether the other side ended the connection, without another byte."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\xff" * 64,
+        b"\x00\x00\x00\x10\x00\x00\x00\xff" + bytes(16),
+        random.Random(7).randbytes(4096),
+        b"\x00\x00\x00\x0a\x00\x00\x00\x02{]" + bytes(4),
+    ],
+    ids=["http", "huge length", "header longer than frame", "noise", "header that is no json"],
+)
+def test_garbage_closes_the_connection_and_is_counted(
+    steady_group: NodeGroup, garbage: bytes
+) -> None:
+    master = steady_group.master()
+    before = steady_group.status(master)
+    counted = protocol_errors(steady_group, master)
+
+    with connect(steady_group, master) as connection:
+        connection.sendall(garbage)
+        assert closed_by_peer(connection)
+
+    wait_for(lambda: protocol_errors(steady_group, master) == counted + 1, "the garbage is counted")
+    after = steady_group.status(master)
+    assert (after.term, after.master) == (before.term, True)
+
+
+def test_a_message_before_hello_closes_the_connection(steady_group: NodeGroup) -> None:
+    master = steady_group.master()
+    message = RemotingCommand(code=native.MESSAGE_CODE, opaque=0, body=b"\x01" + bytes(24))
+
+    with connect(steady_group, master) as connection:
+        connection.sendall(frames.encode(message))
+
+        assert closed_by_peer(connection)
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"group": "other"}, "group"),
+        ({"receiver_id": "n2"}, "n1"),
+        ({"sender_id": "n9"}, "n9"),
+        ({"segment_size_bytes": 4096}, "segments"),
+        ({"protocol": 2}, "protocol"),
+    ],
+)
+def test_a_stranger_may_not_open_a_link_and_is_told_why(
+    steady_group: NodeGroup, changed: dict[str, object], word: str
+) -> None:
+    steady_group.master()
+    frame = FrameDecoder().feed(native.encode_hello(hello(**changed), opaque=5))[0]
+
+    answer = ask(steady_group, "n1", frame)
+
+    body = requests.Message.from_json(answer.body)
+    assert body.code is DLedgerResponseCode.UNKNOWN_MEMBER
+    assert word in (answer.remark or "")
+
+
+def test_a_push_with_a_flipped_bit_is_never_stored(steady_group: NodeGroup) -> None:
+    """The bytes are judged before the core hears of them."""
+    master = steady_group.master()
+    follower = next(member for member in steady_group.running() if member != master)
+    sender = next(member for member in steady_group.peers if member != follower)
+    before = steady_group.status(follower)
+    entry = bytearray(48)
+    entry[3] = 1  # magic 1, but a size of 0
+
+    with connect(steady_group, follower) as connection:
+        greeting = hello(sender_id=sender, receiver_id=follower)
+        connection.sendall(native.encode_hello(greeting, opaque=0))
+        connection.recv(4096)
+        body = b"\x06" + native.KINDS[6].numbers.pack(before.term, 0, 0, 1, 1, before.term, 0)
+        push = RemotingCommand(code=native.MESSAGE_CODE, opaque=0, body=body + bytes(entry))
+        connection.sendall(frames.encode(push))
+
+        assert closed_by_peer(connection)
+
+    after = steady_group.status(follower)
+    assert (after.ledger_end_index, after.term) == (before.ledger_end_index, before.term)
+
+
+@pytest.mark.parametrize("code", [RequestCode.METADATA, RequestCode.APPEND, RequestCode.GET])
+def test_a_body_that_is_no_json_is_answered_and_the_connection_lives(
+    steady_group: NodeGroup, code: RequestCode
+) -> None:
+    answer = ask(
+        steady_group, steady_group.master(), RemotingCommand(code=code, opaque=7, body=b"[")
+    )
+
+    assert (answer.code, answer.opaque) == (SystemCode.SYSTEM_ERROR, 7)
+
+
+def test_an_unknown_request_code_is_answered_as_not_supported(steady_group: NodeGroup) -> None:
+    answer = ask(
+        steady_group, steady_group.master(), RemotingCommand(code=51003, opaque=8, body=b"{}")
+    )
+
+    assert (answer.code, answer.opaque) == (SystemCode.REQUEST_CODE_NOT_SUPPORTED, 8)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"group": "other", "remote_id": "n1"}, DLedgerResponseCode.UNKNOWN_GROUP),
+        ({"group": "g", "remote_id": "n9"}, DLedgerResponseCode.UNKNOWN_MEMBER),
+    ],
+)
+def test_a_request_for_another_group_or_member_is_refused(
+    steady_group: NodeGroup, fields: dict[str, str], code: DLedgerResponseCode
+) -> None:
+    steady_group.master()
+    request = requests.AppendEntryRequest(body=b"x", **fields)  # type: ignore[arg-type]
+    command = RemotingCommand(code=RequestCode.APPEND, opaque=1, body=request.to_json())
+
+    answer = ask(steady_group, "n1", command)
+
+    assert requests.AppendEntryResponse.from_json(answer.body).code is code

@@ -1,0 +1,102 @@
+"""The node's pages."""
+
+import threading
+import time
+
+from dledger_formats.status import LeaderView
+from dledger_group.group import NodeGroup
+
+
+def leader_view(group: NodeGroup, member: str, query: str = "") -> LeaderView:
+    status, body = group.get(member, f"/leader{query}")
+    assert status == 200
+    return LeaderView.from_json(body)
+
+
+def test_the_long_poll_answers_at_once_when_the_caller_is_behind(steady_group: NodeGroup) -> None:
+    master = steady_group.master()
+
+    began_s = time.monotonic()
+    view = leader_view(steady_group, master, "?since=0:&wait=30s")
+
+    assert view.leader_id == master
+    assert time.monotonic() - began_s < 5
+
+
+def test_the_long_poll_answers_when_the_leader_changes(group: NodeGroup) -> None:
+    master = group.master()
+    follower = next(member for member in group.running() if member != master)
+    group.wait_for_status(follower, lambda view: view.leader_id == master, "follows the master")
+    known = leader_view(group, follower).token
+    threading.Timer(0.2, group.kill, [master]).start()
+
+    view = leader_view(group, follower, f"?since={known}&wait=20s")
+
+    assert view.token != known
+
+
+def test_the_long_poll_answers_after_its_wait_when_nothing_changes(steady_group: NodeGroup) -> None:
+    master = steady_group.master()
+    known = leader_view(steady_group, master).token
+
+    began_s = time.monotonic()
+    view = leader_view(steady_group, master, f"?since={known}&wait=300ms")
+
+    assert view.token == known
+    assert 0.25 < time.monotonic() - began_s < 5
+
+
+def test_a_wait_that_is_no_duration_is_refused_with_an_example(steady_group: NodeGroup) -> None:
+    status, body = steady_group.get(steady_group.master(), "/leader?since=0:&wait=soon")
+
+    assert status == 400
+    assert b"30s" in body
+
+
+def test_a_member_that_serves_is_ready_and_one_without_a_majority_says_why(
+    group: NodeGroup,
+) -> None:
+    master = group.master()
+    assert group.get(master, "/readyz") == (200, b"ok\n")
+    assert group.get(master, "/healthz") == (200, b"ok\n")
+
+    for member in group.running():
+        if member != master:
+            group.kill(member)
+    group.wait_for_status(master, lambda view: not view.ready, "is not ready")
+
+    status, body = group.get(master, "/readyz")
+    assert (status, b"no leader" in body) == (503, True)
+
+
+def test_the_metrics_name_the_role_and_count_the_flushes(steady_group: NodeGroup) -> None:
+    master = steady_group.master()
+
+    status, body = steady_group.get(master, "/metrics")
+
+    assert status == 200
+    assert b'dledger_node_role{role="LEADER"} 1.0' in body
+    assert b"dledger_node_flushes_total" in body
+
+
+def test_a_segment_is_read_by_ranges_and_no_further_than_committed(steady_group: NodeGroup) -> None:
+    master = steady_group.master()
+    file = steady_group.manifest(master).data[0]
+    path = f"/segments/data/{file.name}"
+
+    whole = steady_group.get(master, path)
+    part = steady_group.get(master, path, {"Range": "bytes=8-15"})
+    beyond = steady_group.get(master, path, {"Range": f"bytes={file.readable_bytes}-"})
+
+    assert whole == (200, whole[1])
+    assert len(whole[1]) == file.readable_bytes < file.size_bytes
+    assert part == (206, whole[1][8:16])
+    assert beyond[0] == 416
+
+
+def test_a_file_that_is_none_is_not_found(steady_group: NodeGroup) -> None:
+    master = steady_group.master()
+
+    assert steady_group.get(master, "/segments/data/00000000009999999999")[0] == 404
+    assert steady_group.get(master, "/segments/data/..%2f..%2fcurrterm")[0] == 404
+    assert steady_group.get(master, "/segments/snapshot/00000000000000000000")[0] == 404
