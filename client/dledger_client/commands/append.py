@@ -1,0 +1,248 @@
+"""`dledger append`: one entry for each line of a file, and an account of what became of them."""
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tqdm import tqdm
+
+from dledger_client.client import IN_FLIGHT, DLedgerClient
+from dledger_client.commands import common
+from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.lines import LineTooLongError, read_lines
+from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
+from dledger_formats import disk
+from dledger_formats.requests import DLedgerResponseCode
+
+REASONS_MAX: Final = 10
+"""Different reasons that the summary tells."""
+EXIT_ON_SIGNAL: Final = 128
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Say what `dledger append` takes."""
+    parser = commands.add_parser(
+        "append",
+        help="append one entry for each line",
+        description="Append one entry for each line of FILE, without its newline.",
+        epilog="Exit codes: 0 all acknowledged, 2 usage, 3 some outcome unknown, 4 some refused, "
+        "5 group unreachable, 128 + n ended by signal n (130 for Ctrl-C).",
+    )
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="- is standard input")
+    parser.add_argument("--body", metavar="TEXT", help="append this one entry and read no file")
+    common.add_group_options(parser)
+    parser.add_argument(
+        "--in-flight",
+        metavar="N",
+        type=common.positive_int,
+        default=IN_FLIGHT,
+        help="appends awaited at a time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--at-least-once",
+        action="store_true",
+        help="send again what may or may not have been appended: entries may appear twice",
+    )
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="a progress bar on standard error (default: when that is a terminal)",
+    )
+    parser.add_argument(
+        "--output",
+        choices=["text", "json"],
+        default="text",
+        help="a summary as text, or a line of JSON for each entry and a last one for the summary",
+    )
+    parser.set_defaults(run=run)
+
+
+class _Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at run time
+    """A progress bar without tqdm's thread, which only serves loops that stand still."""
+
+    monitor_interval = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """What became of the lines so far."""
+
+    taken: int = 0
+    acknowledged: int = 0
+    unknown: int = 0
+    refused: int = 0
+    unreachable: bool = False
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def unfinished(self) -> int:
+        """Lines that were taken and whose outcome was not awaited."""
+        return self.taken - self.acknowledged - self.unknown - self.refused
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The worst thing that happened."""
+        if self.unknown or self.unfinished:
+            return ExitCode.UNKNOWN
+        if self.unreachable:
+            return ExitCode.UNREACHABLE
+        return ExitCode.REFUSED if self.refused else ExitCode.OK
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one line."""
+        if isinstance(outcome, Acknowledged):
+            self.acknowledged += 1
+            return
+        if isinstance(outcome, Unknown):
+            self.unknown += 1
+        else:
+            self.refused += 1
+            self.unreachable |= outcome.code is DLedgerResponseCode.METADATA_ERROR
+        if len(self.reasons) < REASONS_MAX or outcome.reason in self.reasons:
+            self.reasons[outcome.reason] += 1
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Append until the input ends, a signal comes or the group cannot be reached; return the exit
+    code.
+    """
+    account = Account()
+    signals: list[int] = []
+    problem: Exception | None = None
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    began_s = loop.time()
+    async with common.open_client(arguments, at_least_once=arguments.at_least_once) as client:
+        with _input(arguments) as bodies, _cancelled_by_signals(task, signals):
+            try:
+                await _append(client, _counted(bodies, account), account, arguments)
+            except LineTooLongError as error:
+                problem = error
+            except asyncio.CancelledError:
+                if not signals:
+                    raise
+                task.uncancel()
+    _write_summary(client, account, loop.time() - began_s, as_json=arguments.output == "json")
+    if problem is not None:
+        raise UsageError(str(problem))
+    return EXIT_ON_SIGNAL + signals[0] if signals else account.exit_code
+
+
+async def _append(
+    client: DLedgerClient,
+    bodies: AsyncIterator[bytes],
+    account: Account,
+    arguments: argparse.Namespace,
+) -> None:
+    shows_progress = arguments.progress
+    if shows_progress is None:
+        shows_progress = sys.stderr.isatty()
+    as_json = arguments.output == "json"
+    outcomes = client.append_all(bodies, in_flight=arguments.in_flight)
+    with _Bar(disable=not shows_progress, unit=" appends", file=sys.stderr) as bar:
+        async with contextlib.aclosing(outcomes):
+            shown_leader_id = None
+            async for outcome in outcomes:
+                account.add(outcome)
+                bar.update()
+                if client.leader_id != shown_leader_id:
+                    shown_leader_id = client.leader_id
+                    bar.set_postfix_str(f"leader {shown_leader_id}", refresh=False)
+                if as_json:
+                    common.write_json(_plain(outcome))
+
+
+async def _counted(bodies: AsyncIterator[bytes], account: Account) -> AsyncGenerator[bytes, None]:
+    """Pass the bodies on; none after the group was found to be unreachable."""
+    async for body in bodies:
+        if account.unreachable:
+            return
+        account.taken += 1
+        yield body
+
+
+@contextlib.contextmanager
+def _input(arguments: argparse.Namespace) -> Iterator[AsyncIterator[bytes]]:
+    if arguments.body is not None:
+        yield _single(arguments.body.encode())
+        return
+    if arguments.file == "-":
+        yield read_lines(sys.stdin.fileno(), disk.BODY_SIZE_MAX)
+        return
+    try:
+        file = os.open(arguments.file, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"{arguments.file} cannot be read: {error.strerror}") from error
+    try:
+        yield read_lines(file, disk.BODY_SIZE_MAX)
+    finally:
+        os.close(file)
+
+
+async def _single(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body
+
+
+@contextlib.contextmanager
+def _cancelled_by_signals(task: asyncio.Task[Any], signals: list[int]) -> Iterator[None]:
+    """Cancel the task at SIGINT and SIGTERM, and note which of them came."""
+    loop = asyncio.get_running_loop()
+
+    def cancel(number: int) -> None:
+        signals.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, cancel, number)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    fields = dataclasses.asdict(outcome)
+    number = fields.pop("number")
+    if isinstance(outcome, Refused):
+        fields["code"] = outcome.code.value
+    return {"number": number, "outcome": type(outcome).__name__.lower(), **fields}
+
+
+def _write_summary(
+    client: DLedgerClient, account: Account, elapsed_s: float, *, as_json: bool
+) -> None:
+    statistics = client.statistics
+    summary = {
+        "acknowledged": account.acknowledged,
+        "unknown": account.unknown,
+        "refused": account.refused,
+        "unfinished": account.unfinished,
+        "leader": client.leader_id,
+        "leaderChanges": statistics.leader_changes,
+        "longestGapMs": round(statistics.longest_gap_s * 1000, 1),
+        "appendsPerSecond": round(account.acknowledged / elapsed_s, 1) if elapsed_s else 0.0,
+        "reasons": dict(account.reasons),
+    }
+    if as_json:
+        common.write_json({"summary": summary})
+        return
+    common.write_line(f"acknowledged    {account.acknowledged}")
+    common.write_line(f"unknown         {account.unknown}")
+    common.write_line(f"refused         {account.refused}")
+    if account.unfinished:
+        common.write_line(f"unfinished      {account.unfinished}")
+    common.write_line(f"leader          {client.leader_id or '-'}")
+    common.write_line(f"leader changes  {statistics.leader_changes}")
+    common.write_line(f"longest gap     {summary['longestGapMs']} ms")
+    common.write_line(f"rate            {summary['appendsPerSecond']} appends/s")
+    for reason, times in account.reasons.items():
+        common.write_line(f"{times} times: {reason}")

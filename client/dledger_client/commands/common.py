@@ -1,0 +1,112 @@
+"""What the commands share: exit codes, the options that name a group, and output."""
+
+import argparse
+import enum
+import json
+import os
+import sys
+from typing import Any, Final
+
+from dledger_client.client import DLedgerClient
+from dledger_client.errors import AddressError
+from dledger_client.members import Timing
+
+SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
+GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"
+
+
+class ExitCode(enum.IntEnum):
+    """What `dledger` says to the shell; where several hold, the first in this list."""
+
+    UNKNOWN = 3
+    """The outcome of some append is not known: it may or may not be in the log."""
+    UNREACHABLE = 5
+    """No member, or no leader, answered in time."""
+    REFUSED = 4
+    """The group refused some request, which had no effect."""
+    USAGE = 2
+    OK = 0
+
+
+class UsageError(Exception):
+    """The command line, or the input, asks for something that cannot be done."""
+
+
+def add_group_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a group and how to speak to it."""
+    parser.add_argument(
+        "--servers",
+        metavar="HOST:PORT,…",
+        default=os.environ.get(SERVERS_VARIABLE),
+        help=f"where to begin, ID=HOST:PORT for Java's servers (default: ${SERVERS_VARIABLE})",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="NAME",
+        default=os.environ.get(GROUP_VARIABLE),
+        help=f"the group's name (default: ${GROUP_VARIABLE})",
+    )
+    parser.add_argument(
+        "--deadline",
+        metavar="SECONDS",
+        type=positive_number,
+        default=Timing().deadline_s,
+        help="give up an operation after this time, all attempts included (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-follow",
+        action="store_true",
+        help="ask only these servers, and fail where they do not lead",
+    )
+
+
+def open_client(arguments: argparse.Namespace, *, at_least_once: bool = False) -> DLedgerClient:
+    """Make the client that the options describe; UsageError when they do not name a group."""
+    if not arguments.servers or not arguments.group:
+        raise UsageError(
+            f"name the group: --servers and --group, or {SERVERS_VARIABLE} and {GROUP_VARIABLE}"
+        )
+    try:
+        return DLedgerClient(
+            [arguments.servers],
+            arguments.group,
+            follow_leader=not arguments.no_follow,
+            at_least_once=at_least_once,
+            timing=Timing(deadline_s=arguments.deadline),
+        )
+    except AddressError as error:
+        raise UsageError(str(error)) from error
+
+
+def positive_number(text: str) -> float:
+    """Read a number above 0, for argparse."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def positive_int(text: str) -> int:
+    """Read a whole number above 0, for argparse."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def write_json(value: Any) -> None:
+    """Write one line of JSON to the standard output."""
+    write_line(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def write_line(line: str = "") -> None:
+    """Write one line to the standard output."""
+    sys.stdout.write(line + "\n")
+
+
+def write_table(rows: list[list[str]]) -> None:
+    """Write rows, the first being the header, with columns as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        write_line("  ".join(cells).rstrip())

@@ -1,0 +1,35 @@
+"""`dledger group`: who the members are and who leads, as a member says."""
+
+import argparse
+
+from dledger_client.commands import common
+from dledger_client.commands.common import ExitCode
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Say what `dledger group` takes."""
+    parser = commands.add_parser(
+        "group",
+        help="print the members and the leader",
+        description="Ask for METADATA: the members' addresses, and who leads.",
+        epilog="Exit codes: 0 answered, 2 usage, 4 refused, 5 group unreachable.",
+    )
+    common.add_group_options(parser)
+    parser.add_argument("--output", choices=["text", "json"], default="text")
+    parser.set_defaults(run=run)
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Ask and print; return the exit code."""
+    async with common.open_client(arguments) as client:
+        metadata = await client.metadata()
+    if arguments.output == "json":
+        common.write_json(
+            {"group": metadata.group, "leader": metadata.leader_id, "peers": metadata.peers}
+        )
+        return ExitCode.OK
+    rows = [["MEMBER", "ADDRESS", "ROLE"]]
+    for peer_id, address in sorted(metadata.peers.items()):
+        rows.append([peer_id, address, "leader" if peer_id == metadata.leader_id else ""])
+    common.write_table(rows)
+    return ExitCode.OK

@@ -1,0 +1,117 @@
+"""`dledger status`: what each member says of itself over HTTP, side by side."""
+
+import argparse
+import asyncio
+import http.client
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dledger_client.addresses import ServerAddress, parse_servers
+from dledger_client.commands import common
+from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.errors import AddressError
+from dledger_formats.json_objects import FormatError
+from dledger_formats.settings import HTTP_PORT
+from dledger_formats.status import NodeStatus, Role
+
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+TIMEOUT_S: Final = 2.0
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Say what `dledger status` takes."""
+    parser = commands.add_parser(
+        "status",
+        help="print what each member says of itself",
+        description="Ask each member for GET /status: those of --http, or else all that METADATA "
+        "names, at --http-port.",
+        epilog="Exit codes: 0 some member answered, 2 usage, 5 none did.",
+    )
+    parser.add_argument("--http", metavar="HOST:PORT,…", help="where to ask")
+    parser.add_argument("--http-port", metavar="PORT", type=common.positive_int, default=HTTP_PORT)
+    common.add_group_options(parser)
+    parser.add_argument("--output", choices=["text", "json"], default="text")
+    parser.set_defaults(run=run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came from one address: a status, or what went wrong."""
+
+    address: ServerAddress
+    status: NodeStatus | None = None
+    raw: dict[str, Any] | None = None
+    problem: str = ""
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Ask everyone and print; return the exit code."""
+    addresses = await _addresses(arguments)
+    answers = await asyncio.gather(*(asyncio.to_thread(_ask, address) for address in addresses))
+    if arguments.output == "json":
+        common.write_json([_plain(answer) for answer in answers])
+    else:
+        common.write_table(_rows(answers))
+    return ExitCode.OK if any(answer.status for answer in answers) else ExitCode.UNREACHABLE
+
+
+async def _addresses(arguments: argparse.Namespace) -> list[ServerAddress]:
+    try:
+        if arguments.http:
+            return parse_servers([arguments.http])
+        async with common.open_client(arguments) as client:
+            metadata = await client.metadata()
+        peers = parse_servers([f"{key}={value}" for key, value in sorted(metadata.peers.items())])
+    except AddressError as error:
+        raise UsageError(str(error)) from error
+    port = arguments.http_port
+    return [ServerAddress(host=peer.host, port=port, member_id=peer.member_id) for peer in peers]
+
+
+def _ask(address: ServerAddress) -> Answer:
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/status")
+        response = connection.getresponse()
+        body = response.read(ANSWER_BYTES_MAX)
+        if response.status != http.HTTPStatus.OK:
+            return Answer(address=address, problem=f"HTTP {response.status}")
+        return Answer(address=address, status=NodeStatus.from_json(body), raw=json.loads(body))
+    except (OSError, http.client.HTTPException, FormatError) as error:
+        return Answer(address=address, problem=str(error) or type(error).__name__)
+    finally:
+        connection.close()
+
+
+def _plain(answer: Answer) -> dict[str, Any]:
+    plain: dict[str, Any] = {"address": str(answer.address)}
+    return plain | (answer.raw if answer.raw is not None else {"problem": answer.problem})
+
+
+def _rows(answers: list[Answer]) -> list[list[str]]:
+    """Make the table's cells; the lag is counted from the leader's end."""
+    leaders = [a.status for a in answers if a.status and a.status.role is Role.LEADER]
+    leader = max(leaders, key=lambda status: status.term, default=None)
+    rows = [["MEMBER", "ROLE", "TERM", "LEADER", "END", "COMMITTED", "LAG", "READY", "ADDRESS"]]
+    for answer in answers:
+        status = answer.status
+        if status is None:
+            name = answer.address.member_id or "-"
+            rows.append([name, *["-"] * 7, f"{answer.address}: {answer.problem}"])
+            continue
+        lag = "-" if leader is None else str(leader.ledger_end_index - status.ledger_end_index)
+        rows.append(
+            [
+                status.self_id,
+                ("master" if status.master else status.role.value.lower()),
+                str(status.term),
+                status.leader_id or "-",
+                str(status.ledger_end_index),
+                str(status.committed_index),
+                lag,
+                "yes" if status.ready else f"no: {status.reason}",
+                str(answer.address),
+            ]
+        )
+    return rows

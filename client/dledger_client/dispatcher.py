@@ -1,0 +1,296 @@
+"""Carries calls to the leader, wherever it goes, and decides when one may be sent again."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from dledger_client.addresses import ServerAddress
+from dledger_client.backoff import PAUSE_MIN_S, pause_s
+from dledger_client.calls import APPEND, Call, Judgement, Verdict, judge
+from dledger_client.connection import Connection
+from dledger_client.errors import (
+    ClientError,
+    ConnectionLostError,
+    GroupUnreachableError,
+    NoEntryError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from dledger_client.members import Members, Timing
+from dledger_client.search import LeaderSearch
+from dledger_client.statistics import AppendStatistics
+from dledger_client.tasks import Spawn
+from dledger_formats.frames import RemotingCommand
+from dledger_formats.requests import DLedgerResponseCode, Message
+
+EXPIRY_INTERVAL_S: Final = 0.05
+DISK_FULL_PAUSE_S: Final = 0.5  # room is made by retention, which takes its time
+
+
+class Dispatcher:
+    """Holds the connection to the leader, the calls that wait for one, and the search for it.
+
+    A call is in exactly one place: on a connection, in `_waiting`, or in `_delayed`; or it has
+    ended.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        servers: Sequence[ServerAddress],
+        timing: Timing,
+        statistics: AppendStatistics,
+        spawn: Spawn,
+        *,
+        follow_leader: bool,
+        random: Callable[[], float],
+    ) -> None:
+        self.members = Members(group, servers, timing, self, follow_leader=follow_leader)
+        self._spawn = spawn
+        self._statistics = statistics
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+        self._leader: Connection | None = None
+        self._waiting: deque[Call] = deque()
+        self._delayed: dict[Call, asyncio.TimerHandle] = {}
+        self._search: asyncio.Task[None] | None = None
+        self._look: asyncio.Task[None] | None = None
+        # Searches since an answer was last a success: from the second on, there is a pause first.
+        self._searches = 0
+        self._trouble_since_s = 0.0
+        self._is_closed = False
+
+    @property
+    def leader(self) -> Connection | None:
+        """The connection to the leader, while there is one."""
+        return self._leader
+
+    def submit(self, call: Call) -> None:
+        """Send a call now, or as soon as there is a leader to send it to."""
+        if call.kind is APPEND:
+            self._statistics.began(self._loop.time())
+        self._forward(call)
+
+    def close(self) -> None:
+        """End every call: what was sent is unknown, the rest had no effect."""
+        self._is_closed = True
+        for task in (self._search, self._look):
+            if task is not None:
+                task.cancel()
+        delayed, self._delayed = self._delayed, {}
+        for timer in delayed.values():
+            timer.cancel()
+        waiting, self._waiting = self._waiting, deque()
+        for call in (*delayed, *waiting):
+            self._end(call, GroupUnreachableError("the client was closed"))
+
+    # What a connection tells of a call.
+
+    def answered(self, call: Call, command: RemotingCommand) -> None:
+        """Take the answer of a member."""
+        judgement = judge(call.kind, command)
+        if judgement.verdict is Verdict.DONE:
+            assert judgement.response is not None
+            self._searches = 0
+            self.members.saw_term(judgement.response.term)
+            self._end(call, judgement.response)
+            return
+        call.last_code, call.problem = judgement.code, f"{call.connection}: {judgement.reason}"
+        if judgement.verdict is Verdict.REFUSED or (
+            judgement.verdict is Verdict.AS_NUMBERS and call.sent_as_numbers
+        ):
+            self._end(call, _refusal(call))
+        elif judgement.verdict is Verdict.ELSEWHERE:
+            self._send_elsewhere(call, judgement)
+        elif judgement.verdict is Verdict.AS_NUMBERS:
+            assert call.connection is not None
+            call.connection.bytes_as_numbers = True
+            self._forward(call)
+        elif judgement.verdict is Verdict.LATER:
+            self._send_later(call)
+        else:
+            call.may_have_happened = True
+            if call.is_repeatable:
+                self._send_later(call)
+            else:
+                self._end(call, OutcomeUnknownError(call.problem))
+
+    def lost(self, call: Call, error: ConnectionLostError) -> None:
+        """Hear that no answer will come to this attempt."""
+        call.last_code, call.problem = None, str(error)
+        call.may_have_happened |= error.was_sent
+        if error.was_sent and not call.is_repeatable:
+            self._end(call, OutcomeUnknownError(call.problem))
+        else:
+            self._forward(call)
+
+    # What a connection tells of itself.
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Look for the leader again if it was behind this connection."""
+        if self._leader is connection:
+            self._leader = None
+
+    def connection_stalled(self, connection: Connection) -> None:
+        """Ask the others who leads when the leader owes answers and is silent."""
+        if self.members.follow_leader and self._leader is connection and self._look is None:
+            self._look = self._spawn(self._look_past(connection))
+
+    # The way of a call.
+
+    def _forward(self, call: Call) -> None:
+        if call.answer.done():  # cancelled by who awaits it
+            self._end(call, GroupUnreachableError("cancelled"))
+        elif self._is_closed:
+            self._end(call, GroupUnreachableError("the client was closed"))
+        elif self._leader is not None:
+            self._send(call, self._leader)
+        else:
+            self._waiting.append(call)
+            if self._search is None:
+                self._search = self._spawn(self._search_leader())
+
+    def _send(self, call: Call, connection: Connection) -> None:
+        now_s = self._loop.time()
+        if call.deadline_s <= now_s:
+            self._end_overdue(call)
+            return
+        call.attempts += 1
+        call.connection = connection
+        call.sent_as_numbers = connection.bytes_as_numbers
+        call.answer_by_s = min(call.deadline_s, now_s + self.members.timing.request_timeout_s)
+        request = msgspec.structs.replace(call.request, remote_id=connection.member_id)
+        body = request.to_json(bytes_as_numbers=call.sent_as_numbers)
+        connection.send(call.kind.code, body, call)
+
+    def _send_elsewhere(self, call: Call, judgement: Judgement) -> None:
+        connection = call.connection
+        assert connection is not None
+        if self._leader is connection:
+            self._leader = None
+        call.last_code = None  # an answer of no leader is none of the group's
+        if not self.members.follow_leader or judgement.code is DLedgerResponseCode.UNKNOWN_MEMBER:
+            self.members.forget(connection)  # a Service may lead to another pod by now
+        if self.members.follow_leader:
+            self._forward(call)
+        else:
+            leader_id = judgement.response.leader_id if judgement.response else None
+            self._end(call, NotLeaderError(call.problem, leader_id))
+
+    def _send_later(self, call: Call) -> None:
+        at_least_s = PAUSE_MIN_S
+        if call.last_code is DLedgerResponseCode.DISK_FULL:
+            at_least_s = DISK_FULL_PAUSE_S
+        pause = pause_s(self._loop.time() - call.began_s, self._random, at_least_s)
+        self._delayed[call] = self._loop.call_later(pause, self._forward_delayed, call)
+
+    def _forward_delayed(self, call: Call) -> None:
+        del self._delayed[call]
+        self._forward(call)
+
+    def _end(self, call: Call, answer: Message | ClientError) -> None:
+        if call.kind is APPEND:
+            succeeded = isinstance(answer, Message)
+            self._statistics.ended(self._loop.time(), acknowledged=succeeded)
+            if call.may_have_happened and not succeeded:
+                # However the last attempt ended, an earlier one may have had its effect.
+                answer = OutcomeUnknownError(call.problem or str(answer))
+        if not call.answer.done():
+            call.answer.set_result(answer)
+
+    def _end_overdue(self, call: Call) -> None:
+        if call.last_code is not None:
+            self._end(call, _refusal(call))
+            return
+        waited_s = self._loop.time() - call.began_s
+        reason = call.problem or self.members.problem
+        self._end(
+            call,
+            GroupUnreachableError(
+                f"no leader of the group {self.members.group} took the request within "
+                f"{waited_s:.1f} s; the last problem: {reason}"
+            ),
+        )
+
+    # The way to the leader.
+
+    async def _search_leader(self) -> None:
+        """Find the leader for the calls that wait; those that wait too long end meanwhile."""
+        try:
+            while self._waiting and self._leader is None:
+                self._searches += 1
+                if self._searches == 1:
+                    self._trouble_since_s = self._loop.time()
+                else:
+                    elapsed_s = self._loop.time() - self._trouble_since_s
+                    await asyncio.sleep(pause_s(elapsed_s, self._random))
+                found = await self._find_while(lambda: bool(self._waiting))
+                if isinstance(found, Connection):
+                    self._follow(found)
+                elif found is not None:
+                    self._end_all_waiting(found)
+        finally:
+            self._search = None
+
+    async def _look_past(self, stalled: Connection) -> None:
+        """Leave a leader that is silent as soon as another member says that it leads."""
+        try:
+            found = await self._find_while(
+                lambda: self._leader is stalled and stalled.is_stalled, without=stalled.member_id
+            )
+            if isinstance(found, Connection) and self._leader is stalled:
+                self._follow(found)
+                stalled.abort(f"{stalled} fell silent, and {found} leads")
+        finally:
+            self._look = None
+
+    async def _find_while(
+        self, is_wanted: Callable[[], bool], *, without: str | None = None
+    ) -> Connection | ClientError | None:
+        search = LeaderSearch(self.members, self._random, without=without)
+        find = self._spawn(search.run())
+        try:
+            while is_wanted():
+                await asyncio.wait({find}, timeout=EXPIRY_INTERVAL_S)
+                self._expire_waiting()
+                if find.done():
+                    return find.result()
+        finally:
+            find.cancel()
+        return None
+
+    def _follow(self, connection: Connection) -> None:
+        if not connection.is_open:
+            return
+        self._leader = connection
+        self._statistics.saw_leader(connection.member_id)
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            self._forward(call)
+
+    def _expire_waiting(self) -> None:
+        now_s = self._loop.time()
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            if call.deadline_s <= now_s:
+                self._end_overdue(call)
+            else:
+                self._waiting.append(call)
+
+    def _end_all_waiting(self, error: ClientError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            self._end(call, error)
+
+
+def _refusal(call: Call) -> RefusedError:
+    code = call.last_code or DLedgerResponseCode.UNSUPPORTED
+    is_no_entry = code in (
+        DLedgerResponseCode.INDEX_OUT_OF_RANGE,
+        DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN,
+    )
+    return (NoEntryError if is_no_entry else RefusedError)(code, call.problem)

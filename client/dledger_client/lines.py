@@ -1,0 +1,99 @@
+"""Lines from a file, pipe or terminal, without ever blocking the event loop."""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import AsyncGenerator
+from typing import Final
+
+READ_BYTES: Final = 64 * 1024
+READS_AHEAD_MAX: Final = 4
+LOOP_CHECK_S: Final = 0.2
+THREAD_NAME: Final = "dledger-lines"
+
+
+class LineTooLongError(ValueError):
+    """A line is longer than an entry may be."""
+
+
+async def read_lines(file: int, line_bytes_max: int) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of a file descriptor as they come, without their newline.
+
+    A last line that has no newline counts as one. LineTooLongError names the line. A thread of its
+    own reads, as a read of a pipe or terminal may never return; it is left behind then, and ends
+    with the process.
+    """
+    number = 0
+    rest = b""
+    async for chunk in _read_chunks(file):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            number += 1
+            _check(line, number, line_bytes_max)
+            yield line
+        _check(rest, number + 1, line_bytes_max)
+    if rest:
+        yield rest
+
+
+def _check(line: bytes, number: int, line_bytes_max: int) -> None:
+    if len(line) > line_bytes_max:
+        raise LineTooLongError(f"line {number} is longer than {line_bytes_max} bytes")
+
+
+async def _read_chunks(file: int) -> AsyncGenerator[bytes, None]:
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(READS_AHEAD_MAX)
+    thread = threading.Thread(
+        target=_pump, name=THREAD_NAME, args=(os.dup(file), loop, chunks), daemon=True
+    )
+    thread.start()
+    while chunk := await chunks.get():
+        if isinstance(chunk, OSError):
+            raise chunk
+        yield chunk
+
+
+def _pump(
+    file: int, loop: asyncio.AbstractEventLoop, chunks: "asyncio.Queue[bytes | OSError]"
+) -> None:
+    """Put what can be read into the queue, and wait while it is full; b"" is the end.
+
+    Closes `file`, which must be this thread's own: the caller's may be closed, and its number
+    given to another file, while a read waits.
+    """
+    try:
+        chunk: bytes | OSError = b"more"
+        while chunk and not isinstance(chunk, OSError):
+            try:
+                chunk = os.read(file, READ_BYTES)
+            except OSError as error:
+                chunk = error
+            if not _put(chunk, loop, chunks):
+                return
+    finally:
+        os.close(file)
+
+
+def _put(
+    chunk: bytes | OSError,
+    loop: asyncio.AbstractEventLoop,
+    chunks: "asyncio.Queue[bytes | OSError]",
+) -> bool:
+    """Put a chunk from another thread; False when the loop has ended, and nobody wants it."""
+    put = chunks.put(chunk)
+    try:
+        future = asyncio.run_coroutine_threadsafe(put, loop)
+        while True:
+            try:
+                future.result(timeout=LOOP_CHECK_S)
+            except TimeoutError:
+                if loop.is_closed():  # it closed before it took the call, and never will
+                    put.close()
+                    return False
+            else:
+                return True
+    except (RuntimeError, concurrent.futures.CancelledError):
+        put.close()
+        return False

@@ -1,0 +1,45 @@
+"""What a client can say of all its appends together."""
+
+
+class AppendStatistics:
+    """Counts, as the dispatcher reports them; times are on the loop's clock."""
+
+    __slots__ = (
+        "_acknowledged_at_s",
+        "_outstanding",
+        "acknowledged",
+        "leader_changes",
+        "leader_id",
+        "longest_gap_s",
+    )
+
+    def __init__(self) -> None:
+        self.acknowledged = 0
+        self.leader_id: str | None = None
+        self.leader_changes = 0
+        """How often the leader was another one than before."""
+        self.longest_gap_s = 0.0
+        """The longest time without an acknowledgement while one was awaited."""
+        self._outstanding = 0
+        # The last acknowledgement, or since when one is awaited.
+        self._acknowledged_at_s = 0.0
+
+    def began(self, now_s: float) -> None:
+        """Count an append that is awaited from now on."""
+        if self._outstanding == 0:
+            self._acknowledged_at_s = now_s
+        self._outstanding += 1
+
+    def ended(self, now_s: float, *, acknowledged: bool) -> None:
+        """Count its end, whichever it is."""
+        self._outstanding -= 1
+        self.longest_gap_s = max(self.longest_gap_s, now_s - self._acknowledged_at_s)
+        if acknowledged:
+            self.acknowledged += 1
+            self._acknowledged_at_s = now_s
+
+    def saw_leader(self, leader_id: str | None) -> None:
+        """Take note of who leads now."""
+        if self.leader_id is not None and leader_id != self.leader_id:
+            self.leader_changes += 1
+        self.leader_id = leader_id

@@ -1,0 +1,50 @@
+"""How servers are named."""
+
+import pytest
+
+from dledger_client.addresses import SERVERS_MAX, ServerAddress, parse_server, parse_servers
+from dledger_client.errors import AddressError
+
+
+@pytest.mark.parametrize(
+    ("text", "member_id", "host", "port"),
+    [
+        ("10.0.0.1:40911", None, "10.0.0.1", 40911),
+        ("orders-master:40911", None, "orders-master", 40911),
+        ("orders-master.ns.svc:40911", None, "orders-master.ns.svc", 40911),
+        ("n0-localhost:20911", "n0", "localhost", 20911),
+        ("n12-orders-0.orders-nodes:20911", "n12", "orders-0.orders-nodes", 20911),
+        ("a=localhost:1", "a", "localhost", 1),
+        ("n0=n1-host:1", "n0", "n1-host", 1),
+        ("=n1-host:1", None, "n1-host", 1),
+        ("[::1]:40911", None, "::1", 40911),
+        ("n0=[::1]:40911", "n0", "::1", 40911),
+        (" host:65535 ", None, "host", 65535),
+    ],
+)
+def test_a_server_is_read(text: str, member_id: str | None, host: str, port: int) -> None:
+    assert parse_server(text) == ServerAddress(host=host, port=port, member_id=member_id)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:", ":1", "n0-:1", "host:0", "host:65536", "host:x", "a b=host:1"]
+)
+def test_a_server_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(AddressError):
+        parse_server(text)
+
+
+def test_servers_may_be_separated_by_commas_or_semicolons() -> None:
+    servers = parse_servers(["n0-a:1;n1-b:2", "c:3, d:4"])
+
+    assert [str(server) for server in servers] == ["a:1", "b:2", "c:3", "d:4"]
+
+
+@pytest.mark.parametrize("texts", [[], [" , "], ["a:1,"] * (SERVERS_MAX + 1)])
+def test_no_server_and_too_many_are_refused(texts: list[str]) -> None:
+    with pytest.raises(AddressError):
+        parse_servers(texts)
+
+
+def test_an_ipv6_address_is_written_as_it_is_read() -> None:
+    assert str(parse_server("[::1]:40911")) == "[::1]:40911"

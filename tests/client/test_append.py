@@ -1,0 +1,209 @@
+"""What the client makes of each answer to an append, and of none."""
+
+import asyncio
+
+import pytest
+
+from dledger_client.client import DLedgerClient
+from dledger_client.errors import (
+    GroupUnreachableError,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from dledger_client.members import Timing
+from dledger_client.outcomes import Appended
+from dledger_fake_server.group import Group, Instead
+from dledger_formats import disk
+from dledger_formats.frames import RemotingCommand
+from dledger_formats.requests import NOT_APPENDED, DLedgerResponseCode
+
+Code = DLedgerResponseCode
+BUSY = RemotingCommand(code=2, opaque=0, remark="[PCBUSY_CLEAN_QUEUE]broker busy")
+SYSTEM_ERROR = RemotingCommand(code=1, opaque=0, remark="java.lang.NullPointerException: x")
+NOT_SUPPORTED = RemotingCommand(code=3, opaque=0, remark="request type 50001 not supported")
+UNREADABLE = RemotingCommand(code=200, opaque=0, body=b"not JSON")
+
+LATER = [
+    Code.LEADER_PENDING_FULL, Code.LEADER_TRANSFERRING, Code.LEADER_NOT_READY, Code.DISK_FULL, BUSY,
+]  # fmt: skip
+UNKNOWN = [
+    Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED, Code.EXPIRED_TERM, Code.TIMEOUT,
+    Code.DISK_ERROR, Code.INTERNAL_ERROR, Code.UNKNOWN, Code.ILLEGAL_MEMBER_STATE, SYSTEM_ERROR,
+    UNREADABLE, Instead.HANG_UP, Instead.APPEND_AND_HANG_UP, Instead.SEND_GARBAGE,
+]  # fmt: skip
+REFUSED = [Code.UNKNOWN_GROUP, Code.UNSUPPORTED, NOT_SUPPORTED]
+
+
+def name_of(behaviour: object) -> str:
+    return getattr(behaviour, "name", None) or f"remoting-{getattr(behaviour, 'code', '')}"
+
+
+def client_of(group: Group, *, at_least_once: bool = False, **timing: float) -> DLedgerClient:
+    return DLedgerClient(
+        group.servers, group.name, at_least_once=at_least_once, timing=Timing(**timing)
+    )
+
+
+async def test_an_append_returns_where_the_entry_is(group: Group) -> None:
+    async with client_of(group) as client:
+        await client.append(b"first")
+        appended = await client.append(b"second")
+
+    assert appended == Appended(index=1, term=1, pos=0)
+
+
+@pytest.mark.parametrize("behaviour", LATER, ids=name_of)
+async def test_what_the_leader_cannot_take_now_is_sent_again(
+    group: Group, behaviour: DLedgerResponseCode
+) -> None:
+    group["n0"].script.extend([behaviour, behaviour])
+    async with client_of(group) as client:
+        await client.append(b"x")
+
+    assert (group.log, len(group["n0"].appends)) == ([b"x"], 3)
+
+
+@pytest.mark.parametrize("behaviour", UNKNOWN, ids=name_of)
+async def test_an_append_of_unknown_outcome_is_reported_and_not_sent_again(
+    group: Group, behaviour: DLedgerResponseCode
+) -> None:
+    group["n0"].script.append(behaviour)
+    async with client_of(group) as client:
+        with pytest.raises(OutcomeUnknownError):
+            await client.append(b"x")
+
+    assert sum(len(member.appends) for member in group.members.values()) == 1
+
+
+@pytest.mark.parametrize("behaviour", UNKNOWN, ids=name_of)
+async def test_an_append_of_unknown_outcome_is_sent_again_when_that_is_asked_for(
+    group: Group, behaviour: DLedgerResponseCode
+) -> None:
+    group["n0"].script.append(behaviour)
+    async with client_of(group, at_least_once=True) as client:
+        appended = await client.append(b"x")
+
+    assert group.log[appended.index] == b"x"
+    assert len(group["n0"].appends) == 2
+
+
+@pytest.mark.parametrize("behaviour", REFUSED, ids=name_of)
+async def test_a_refusal_is_told_and_not_sent_again(
+    group: Group, behaviour: DLedgerResponseCode
+) -> None:
+    group["n0"].script.append(behaviour)
+    async with client_of(group, at_least_once=True) as client:
+        with pytest.raises(RefusedError) as caught:
+            await client.append(b"x")
+
+    assert caught.value.code in (behaviour, Code.UNSUPPORTED)
+    assert len(group["n0"].appends) == 1
+
+
+@pytest.mark.parametrize("last", [Code.UNSUPPORTED, Code.LEADER_PENDING_FULL], ids=name_of)
+async def test_a_refusal_does_not_make_an_earlier_unknown_attempt_undone(
+    group: Group, last: DLedgerResponseCode
+) -> None:
+    group["n0"].script.extend([Instead.APPEND_AND_HANG_UP, *[last] * 100])
+    async with client_of(group, at_least_once=True) as client:
+        with pytest.raises(OutcomeUnknownError):
+            await client.append(b"x", deadline_s=0.3)
+
+
+def test_no_code_that_promises_that_nothing_was_appended_is_tested_as_unknown() -> None:
+    assert not NOT_APPENDED & {code for code in UNKNOWN if isinstance(code, Code)}
+
+
+async def test_a_silent_leader_leaves_the_outcome_unknown(group: Group) -> None:
+    group["n0"].script.append(Instead.KEEP_SILENT)
+    async with client_of(group, request_timeout_s=0.1) as client:
+        with pytest.raises(OutcomeUnknownError, match="no answer in time"):
+            await client.append(b"x")
+
+    assert len(group["n0"].appends) == 1
+
+
+async def test_an_answer_that_comes_after_its_time_disturbs_nothing(group: Group) -> None:
+    group["n0"].script.append(Instead.KEEP_SILENT)
+    async with client_of(group, request_timeout_s=0.1) as client:
+        with pytest.raises(OutcomeUnknownError):
+            await client.append(b"late")
+        late = RemotingCommand(code=200, flag=1, opaque=1, body=b'{"code":200,"term":9,"index":9}')
+        group["n0"].send_to_all(late)
+
+        assert (await client.append(b"next")).index == 0
+
+
+async def test_a_disk_that_stays_full_is_the_reason_in_the_end(group: Group) -> None:
+    group["n0"].script.extend([Code.DISK_FULL] * 50)
+    async with client_of(group) as client:
+        with pytest.raises(RefusedError, match="415 DISK_FULL"):
+            await client.append(b"x", deadline_s=0.1)
+
+
+async def test_a_body_that_no_entry_can_hold_is_refused_before_it_is_sent(group: Group) -> None:
+    async with client_of(group) as client:
+        with pytest.raises(RefusedError, match="at most"):
+            await client.append(bytes(disk.BODY_SIZE_MAX + 1))
+
+    assert not group["n0"].appends
+
+
+async def test_the_largest_body_is_taken(group: Group) -> None:
+    body = bytes(disk.BODY_SIZE_MAX)
+    async with client_of(group) as client:
+        await client.append(body)
+
+    assert group.log == [body]
+
+
+async def test_text_is_no_body(group: Group) -> None:
+    async with client_of(group) as client:
+        with pytest.raises(TypeError, match="must be bytes"):
+            await client.append("text")  # type: ignore[arg-type]
+
+
+async def test_an_append_that_is_cancelled_disturbs_no_other(group: Group) -> None:
+    group["n0"].script.append(Instead.KEEP_SILENT)
+    async with client_of(group) as client:
+        cancelled = asyncio.create_task(client.append(b"x"))
+        await group["n0"].appended_to.wait()
+        cancelled.cancel()
+
+        assert (await client.append(b"y")).index == 0
+
+
+async def test_closing_the_client_ends_what_is_in_flight(group: Group) -> None:
+    group["n0"].script.append(Instead.KEEP_SILENT)
+    async with client_of(group) as client:
+        sent = asyncio.create_task(client.append(b"x"))
+        await group["n0"].appended_to.wait()
+
+    with pytest.raises(OutcomeUnknownError, match="closed"):
+        await sent
+
+
+async def test_closing_the_client_ends_what_waits_for_a_leader(group: Group) -> None:
+    group.elect(None)
+    async with client_of(group) as client:
+        waiting = asyncio.create_task(client.append(b"x"))
+        await group["n0"].asked.wait()
+
+    with pytest.raises(GroupUnreachableError, match="closed"):
+        await waiting
+
+
+async def test_a_client_that_is_not_entered_says_so(group: Group) -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        await client_of(group).append(b"x")
+
+
+async def test_java_s_newest_server_gets_its_bytes_as_numbers(group: Group) -> None:
+    group["n0"].reads_only_numbers = True
+    async with client_of(group) as client:
+        await asyncio.gather(*(client.append(b"\x00\x80\xff") for _ in range(3)))
+        attempts = len(group["n0"].appends)
+        await client.append(b"again")
+
+    assert group.log == [b"\x00\x80\xff"] * 3 + [b"again"]
+    assert len(group["n0"].appends) == attempts + 1

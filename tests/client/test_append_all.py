@@ -1,0 +1,252 @@
+"""Many appends in flight: order, bounds, and what a change of leaders does to them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from dledger_client.append_stream import append_stream
+from dledger_client.calls import APPEND, Call
+from dledger_client.client import DLedgerClient
+from dledger_client.members import Timing
+from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
+from dledger_client.tasks import TaskScope
+from dledger_fake_server.group import Group, Instead
+from dledger_formats.requests import AppendEntryRequest, AppendEntryResponse, DLedgerResponseCode
+
+Code = DLedgerResponseCode
+BODIES = [b"body %d" % number for number in range(500)]
+
+
+async def outcomes_of(client: DLedgerClient, bodies: list[bytes], **options: int) -> list[Outcome]:
+    return [outcome async for outcome in client.append_all(bodies, **options)]
+
+
+async def test_outcomes_come_in_the_order_of_the_bodies(group: Group) -> None:
+    async with DLedgerClient(group.servers, "g0") as client:
+        outcomes = await outcomes_of(client, BODIES)
+
+    assert outcomes == [
+        Acknowledged(number=number, index=number, term=1, attempts=1)
+        for number in range(len(BODIES))
+    ]
+    assert group.log == BODIES
+
+
+async def test_bodies_may_come_from_an_asynchronous_iterator(group: Group) -> None:
+    async def bodies() -> AsyncIterator[bytes]:
+        for body in BODIES:
+            await asyncio.sleep(0)
+            yield body
+
+    async with DLedgerClient(group.servers, "g0") as client:
+        numbers = [outcome.number async for outcome in client.append_all(bodies())]
+
+    assert (numbers, group.log) == (list(range(len(BODIES))), BODIES)
+
+
+async def test_an_outcome_does_not_wait_for_the_next_body(group: Group) -> None:
+    is_told = asyncio.Event()
+
+    async def bodies() -> AsyncIterator[bytes]:
+        yield b"first"
+        await is_told.wait()
+        yield b"second"
+
+    async with DLedgerClient(group.servers, "g0") as client:
+        outcomes = client.append_all(bodies())
+        assert (await anext(outcomes)).number == 0
+        is_told.set()
+        assert (await anext(outcomes)).number == 1
+        await outcomes.aclose()
+
+
+async def test_one_in_flight_means_one_after_the_other(group: Group) -> None:
+    async with DLedgerClient(group.servers, "g0") as client:
+        await outcomes_of(client, BODIES[:20], in_flight=1)
+
+    assert group["n0"].largest_read == 1
+
+
+async def test_an_append_that_is_sent_again_keeps_its_place_among_the_outcomes(
+    group: Group,
+) -> None:
+    group["n0"].script.extend([Code.SUCCESS, Code.LEADER_PENDING_FULL])
+    async with DLedgerClient(group.servers, "g0") as client:
+        outcomes = await outcomes_of(client, BODIES[:5])
+
+    assert [outcome.number for outcome in outcomes] == [0, 1, 2, 3, 4]
+    assert isinstance(outcomes[1], Acknowledged)
+    assert outcomes[1].attempts == 2
+    assert sorted(group.log) == BODIES[:5]
+
+
+async def test_each_body_has_its_own_outcome(group: Group) -> None:
+    group["n0"].script.extend([Code.SUCCESS, Code.WAIT_QUORUM_ACK_TIMEOUT, Code.UNSUPPORTED])
+    async with DLedgerClient(group.servers, "g0") as client:
+        outcomes = await outcomes_of(client, BODIES[:4])
+
+    assert [type(outcome) for outcome in outcomes] == [Acknowledged, Unknown, Refused, Acknowledged]
+
+
+async def test_no_more_bodies_are_taken_than_may_be_in_flight(group: Group) -> None:
+    taken = []
+
+    def bodies() -> Iterator[bytes]:
+        for body in BODIES:
+            taken.append(body)
+            yield body
+
+    async with DLedgerClient(group.servers, "g0") as client:
+        outcomes = client.append_all(bodies(), in_flight=7)
+        for number in range(50):
+            await anext(outcomes)
+            # One more is taken from the iterator before there is room for it.
+            assert len(taken) <= number + 1 + 7 + 1
+        await outcomes.aclose()
+
+
+async def test_no_more_bytes_are_taken_than_may_be_in_flight() -> None:
+    started: list[Call] = []
+    loop = asyncio.get_running_loop()
+
+    def start(body: bytes) -> Call:
+        call = Call(
+            kind=APPEND,
+            request=AppendEntryRequest(body=body),
+            is_repeatable=False,
+            deadline_s=0.0,
+            carrier=None,  # type: ignore[arg-type]  # nothing is carried anywhere here
+            answer=loop.create_future(),
+        )
+        started.append(call)
+        return call
+
+    async with TaskScope() as tasks:
+        outcomes = append_stream(
+            start, [bytes(40)] * 9, in_flight=9, in_flight_bytes=100, spawn=tasks.spawn
+        )
+        first = asyncio.ensure_future(anext(outcomes))
+        while len(started) < 3:  # noqa: ASYNC110 - the feeder stops here, and tells nobody
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(started) == 3
+        for call in started:
+            call.answer.set_result(AppendEntryResponse(index=0))
+        assert (await first).number == 0
+        await outcomes.aclose()
+
+
+async def test_an_error_of_the_bodies_is_raised_after_the_outcomes_before_it(group: Group) -> None:
+    def bodies() -> Iterator[bytes]:
+        yield from BODIES[:3]
+        raise LookupError("no more")
+
+    async with DLedgerClient(group.servers, "g0") as client:
+        outcomes = client.append_all(bodies())
+        numbers = [(await anext(outcomes)).number for _ in range(3)]
+        with pytest.raises(LookupError, match="no more"):
+            await anext(outcomes)
+
+    assert numbers == [0, 1, 2]
+
+
+async def test_leaving_the_outcomes_early_stops_taking_bodies(group: Group) -> None:
+    taken = []
+
+    async def bodies() -> AsyncIterator[bytes]:
+        while True:
+            taken.append(b"")
+            await asyncio.sleep(0)
+            yield b"x"
+
+    async with DLedgerClient(group.servers, "g0") as client:
+        async with contextlib.aclosing(client.append_all(bodies())) as outcomes:
+            async for _ in outcomes:
+                break
+        count = len(taken)
+        await client.append(b"the loop turns on")
+
+        assert len(taken) - count <= 1
+
+
+async def test_in_flight_must_leave_room_for_one(group: Group) -> None:
+    async with DLedgerClient(group.servers, "g0") as client:
+        with pytest.raises(ValueError, match="at least 1"):
+            client.append_all([], in_flight=0)
+
+
+# A change of leaders in the middle.
+
+
+async def kill_leader(group: Group) -> None:
+    """Kill n0 as soon as it has some appends, and elect n1 a little later."""
+    while len(group.log) < 50:  # noqa: ASYNC110 - the log is a plain list
+        await asyncio.sleep(0)
+    group.elect(None)
+    await group["n0"].stop()
+    await group["n1"].asked.wait()
+    group.elect("n1")
+
+
+@pytest.mark.parametrize("last_act", [Instead.HANG_UP, Instead.APPEND_AND_HANG_UP, Code.NOT_LEADER])
+async def test_what_is_acknowledged_across_a_failover_is_in_the_log_once(
+    group: Group, last_act: Instead | DLedgerResponseCode
+) -> None:
+    group["n0"].script.extend([Code.SUCCESS] * 100 + [last_act])
+    async with DLedgerClient(group.servers, "g0") as client:
+        killing = asyncio.create_task(kill_leader(group))
+        outcomes = await outcomes_of(client, BODIES, in_flight=50)
+        await killing
+
+    acknowledged = [outcome for outcome in outcomes if isinstance(outcome, Acknowledged)]
+    assert [group.log[outcome.index] for outcome in acknowledged] == [
+        BODIES[outcome.number] for outcome in acknowledged
+    ]
+    assert len(set(group.log)) == len(group.log)
+    assert not any(isinstance(outcome, Refused) for outcome in outcomes)
+    assert len(acknowledged) >= len(BODIES) - 2 * 50
+
+
+async def test_with_at_least_once_every_body_is_acknowledged_across_a_failover(
+    group: Group,
+) -> None:
+    async with DLedgerClient(group.servers, "g0", at_least_once=True) as client:
+        killing = asyncio.create_task(kill_leader(group))
+        outcomes = await outcomes_of(client, BODIES, in_flight=50)
+        await killing
+
+    assert [
+        group.log[outcome.index] for outcome in outcomes if isinstance(outcome, Acknowledged)
+    ] == BODIES
+
+
+async def test_what_never_reached_the_socket_of_a_stuck_leader_goes_to_the_next(
+    group: Group,
+) -> None:
+    bodies = [number.to_bytes(2, "big") * 50_000 for number in range(200)]
+    timing = Timing(deadline_s=60, request_timeout_s=60, stall_s=0.1)
+    async with DLedgerClient(group.servers, "g0", timing=timing) as client:
+        await client.append(b"before")
+        group["n0"].stop_reading()
+        group.elect("n1")
+        outcomes = await outcomes_of(client, bodies, in_flight=200)
+
+    sent = [outcome.number for outcome in outcomes if isinstance(outcome, Unknown)]
+    assert 0 < len(sent) < len(bodies)
+    assert sent == list(range(len(sent)))
+    assert group.log[1:] == bodies[len(sent) :]
+
+
+async def test_statistics_tell_acknowledgements_leaders_and_the_longest_gap(group: Group) -> None:
+    async with DLedgerClient(group.servers, "g0", at_least_once=True) as client:
+        killing = asyncio.create_task(kill_leader(group))
+        await outcomes_of(client, BODIES, in_flight=50)
+        await killing
+
+    statistics = client.statistics
+    assert statistics.acknowledged == len(BODIES)
+    assert (statistics.leader_id, statistics.leader_changes) == ("n1", 1)
+    assert statistics.longest_gap_s > 0

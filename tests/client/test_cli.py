@@ -1,0 +1,211 @@
+"""`dledger get`, `group` and `status`: what they print, and what they tell the shell."""
+
+import base64
+import http.server
+import json
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dledger_client.cli import main
+from dledger_fake_server.group import Group
+from dledger_formats.status import FlushDiskType, NodeStatus, Role
+
+NOBODY = "127.0.0.1:1"
+pytestmark = pytest.mark.usefixtures("group_in_environment")
+
+
+def json_lines(capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+# get
+
+
+def test_entries_are_written_as_they_were_appended(
+    group_in_thread: Group, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    group_in_thread.log = [b"zero", b"\xff\x00", b"two", b"three"]
+
+    assert main(["get", "--first", "1", "--last", "2"]) == 0
+    assert capfdbinary.readouterr().out == b"\xff\x00\ntwo\n"
+
+
+@pytest.mark.parametrize(("last", "count"), [([], 1), (["--last", "end"], 3)])
+def test_get_reads_one_entry_or_to_the_end(
+    group_in_thread: Group,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    last: list[str],
+    count: int,
+) -> None:
+    group_in_thread.log = [b"x"] * 4
+
+    main(["get", "--first", "1", *last])
+
+    assert capfdbinary.readouterr().out == b"x\n" * count
+
+
+def test_entries_are_lines_of_json_with_text_where_it_is_text(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group_in_thread.log = ["ü".encode(), b"\xff"]
+
+    main(["get", "--first", "0", "--last", "1", "--output", "json"])
+
+    text, binary = json_lines(capsys)
+    assert text == {"index": 0, "term": 1, "pos": 0, "body": "ü"}
+    assert base64.b64decode(binary["bodyBase64"]) == b"\xff"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--first", "9"], 4, "410 INDEX_OUT_OF_RANGE"),
+        (["--first", "-1"], 2, "no range"),
+        (["--first", "3", "--last", "2"], 2, "no range"),
+        (["--first", "0", "--last", "soon"], 2, "an index or `end`"),
+        (["--first", "0", "--servers", "nowhere"], 2, "HOST:PORT"),
+        (["--first", "0", "--group", ""], 2, "DLEDGER_CLIENT_GROUP"),
+        (["--first", "0", "--group", "other"], 4, "does not belong to the group other"),
+        (["--first", "0", "--servers", NOBODY, "--deadline", "0.1"], 5, "cannot be reached"),
+    ],
+)
+def test_what_cannot_be_read_is_told_to_people_and_to_the_shell(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
+) -> None:
+    assert main(["get", *arguments]) == code
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["put"], ["append", "--in-flight", "0"], ["get"], ["append", "--deadline", "nan"]],
+)
+def test_a_command_line_that_makes_no_sense_exits_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+
+    assert caught.value.code == 2
+
+
+# group and status
+
+
+def test_group_prints_the_members_and_the_leader(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group_in_thread.elect("n1")
+
+    assert main(["group"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows == [
+        ["MEMBER", "ADDRESS", "ROLE"],
+        ["n0", group_in_thread["n0"].address],
+        ["n1", group_in_thread["n1"].address, "leader"],
+        ["n2", group_in_thread["n2"].address],
+    ]
+
+
+def test_group_prints_json(group_in_thread: Group, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["group", "--output", "json"])
+
+    [told] = json_lines(capsys)
+    assert (told["group"], told["leader"], sorted(told["peers"])) == (
+        "g0",
+        "n0",
+        ["n0", "n1", "n2"],
+    )
+
+
+def status_of(self_id: str, *, role: Role, end: int, ready: bool = True) -> NodeStatus:
+    return NodeStatus(
+        group="g0", self_id=self_id, role=role, term=4, leader_id="n0",
+        master=role is Role.LEADER, ready=ready, reason="" if ready else "catching up",
+        broker_id=0, ledger_begin_index=0, ledger_end_index=end, ledger_end_term=4,
+        committed_index=end, durable_index=end, flush_disk_type=FlushDiskType.SYNC_FLUSH,
+        peers={}, version="0",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def status_pages() -> Iterator[list[tuple[str, int]]]:
+    """Two members' status pages, and a server that is none."""
+    pages = [
+        (200, status_of("n0", role=Role.LEADER, end=100).to_json()),
+        (200, status_of("n1", role=Role.FOLLOWER, end=93, ready=False).to_json()),
+        (404, b"no such page"),
+    ]
+    servers = [_page_server(code, body) for code, body in pages]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+    yield [("127.0.0.1", server.server_port) for server in servers]
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def _page_server(code: int, body: bytes) -> http.server.ThreadingHTTPServer:
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(code if self.path == "/status" else 400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+
+
+def test_status_shows_the_members_side_by_side(
+    status_pages: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    addresses = [f"{host}:{port}" for host, port in status_pages]
+
+    assert main(["status", "--http", ",".join([*addresses, NOBODY])]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[1] == ["n0", "master", "4", "n0", "100", "100", "0", "yes", addresses[0]]
+    assert rows[2] == [
+        "n1", "follower", "4", "n0", "93", "93", "7", "no:", "catching", "up", addresses[1],
+    ]  # fmt: skip
+    assert rows[3][-2:] == ["HTTP", "404"]
+    assert "refused" in rows[4]
+
+
+def test_status_gives_json_as_the_members_gave_it(
+    status_pages: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, port = status_pages[0]
+
+    main(["status", "--http", f"{host}:{port},{NOBODY}", "--output", "json"])
+
+    [[answered, failed]] = json_lines(capsys)
+    assert answered == {"address": f"{host}:{port}"} | json.loads(
+        status_of("n0", role=Role.LEADER, end=100).to_json()
+    )
+    assert "refused" in failed["problem"]
+
+
+def test_status_finds_the_members_by_metadata(
+    status_pages: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, port = status_pages[0]
+
+    # All members are on one host here, so each is asked at the same page.
+    assert main(["status", "--http-port", str(port)]) == 0
+    assert capsys.readouterr().out.count("master") == 3
+
+
+def test_status_of_nobody_tells_the_shell() -> None:
+    assert main(["status", "--http", NOBODY]) == 5
+
+
+def test_the_environment_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DLEDGER_CLIENT_SERVERS")
+
+    assert "DLEDGER_CLIENT_SERVERS" not in os.environ
+    assert main(["group"]) == 2

@@ -1,0 +1,149 @@
+"""`dledger append`: what becomes of the lines, and what people and the shell hear of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger_client.cli import main
+from dledger_fake_server.group import Group, Instead
+from dledger_formats import disk
+from dledger_formats.requests import DLedgerResponseCode
+
+Code = DLedgerResponseCode
+NOBODY = "127.0.0.1:1"
+pytestmark = pytest.mark.usefixtures("group_in_environment")
+
+
+@pytest.fixture
+def lines_file(tmp_path: Path) -> Path:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    return path
+
+
+def json_lines(capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_file_is_appended_line_by_line(group_in_thread: Group, lines_file: Path) -> None:
+    assert main(["append", str(lines_file)]) == 0
+
+    assert group_in_thread.log == [b"one", b"two", b"three"]
+
+
+def test_one_body_is_appended_from_the_command_line(group_in_thread: Group) -> None:
+    assert main(["append", "--body", "héllo"]) == 0
+
+    assert group_in_thread.log == ["héllo".encode()]
+
+
+def test_each_outcome_is_a_line_of_json_and_the_summary_the_last(
+    group_in_thread: Group, lines_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group_in_thread["n0"].script.extend([Code.SUCCESS, Code.UNSUPPORTED, Instead.HANG_UP])
+
+    main(["append", str(lines_file), "--output", "json"])
+
+    *outcomes, last = json_lines(capsys)
+    assert outcomes[0] == {
+        "number": 0, "outcome": "acknowledged", "index": 0, "term": 1, "attempts": 1,
+    }  # fmt: skip
+    assert (outcomes[1]["outcome"], outcomes[1]["code"]) == ("refused", 303)
+    assert outcomes[2]["outcome"] == "unknown"
+    summary = last["summary"]
+    counts = {key: summary[key] for key in ("acknowledged", "unknown", "refused", "unfinished")}
+    assert counts == {"acknowledged": 1, "unknown": 1, "refused": 1, "unfinished": 0}
+    assert (summary["leader"], summary["leaderChanges"]) == ("n0", 0)
+
+
+def test_the_summary_for_people_tells_the_counts_and_the_reasons(
+    group_in_thread: Group, lines_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group_in_thread["n0"].script.extend([Code.UNSUPPORTED, Code.UNSUPPORTED])
+
+    main(["append", str(lines_file)])
+
+    out = capsys.readouterr().out
+    assert "acknowledged    1\n" in out
+    assert "refused         2\n" in out
+    assert "2 times: n0 at 127.0.0.1" in out
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ([], 0),
+        ([Instead.HANG_UP], 3),
+        ([Code.UNSUPPORTED], 4),
+        ([Code.UNSUPPORTED, Instead.HANG_UP], 3),
+    ],
+    ids=["all acknowledged", "some unknown", "some refused", "unknown before refused"],
+)
+def test_the_exit_code_of_append_tells_the_worst(
+    group_in_thread: Group, lines_file: Path, script: list[Instead | Code], code: int
+) -> None:
+    group_in_thread["n0"].script.extend(script)
+
+    assert main(["append", str(lines_file), "--in-flight", "1"]) == code
+
+
+def test_what_is_unknown_is_sent_again_when_that_is_asked_for(
+    group_in_thread: Group, lines_file: Path
+) -> None:
+    group_in_thread["n0"].script.append(Instead.APPEND_AND_HANG_UP)
+
+    assert main(["append", str(lines_file), "--in-flight", "1", "--at-least-once"]) == 0
+    assert group_in_thread.log == [b"one", b"one", b"two", b"three"]
+
+
+def test_an_unreachable_group_ends_the_command_at_the_first_deadline(
+    lines_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--servers", NOBODY, "--deadline", "0.1", "--in-flight", "1", "--output", "json"]
+
+    code = main(["append", str(lines_file), *options])
+
+    assert code == 5
+    assert json_lines(capsys)[-1]["summary"]["refused"] <= 2
+
+
+def test_a_line_that_no_entry_can_hold_is_told_after_the_lines_before_it(
+    group_in_thread: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(b"short\n" + b"x" * (disk.BODY_SIZE_MAX + 1))
+
+    assert main(["append", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert "acknowledged    1\n" in captured.out
+    assert "line 2 is longer" in captured.err
+    assert group_in_thread.log == [b"short"]
+
+
+def test_progress_is_shown_with_the_leader_when_asked_for(
+    lines_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["append", str(lines_file), "--progress"])
+
+    err = capsys.readouterr().err
+    assert "3 appends" in err
+    assert "leader n0" in err
+
+
+def test_no_progress_is_shown_where_no_terminal_is(
+    lines_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["append", str(lines_file)])
+
+    assert capsys.readouterr().err == ""
+
+
+def test_only_the_servers_given_are_asked_with_no_follow(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = group_in_thread["n1"].address
+
+    assert main(["append", "--body", "x", "--servers", server, "--no-follow"]) == 4
+    assert "the leader is n0" in capsys.readouterr().out

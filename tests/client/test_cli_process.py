@@ -1,0 +1,63 @@
+"""`dledger` as a process of its own: standard input, signals, and readers that go away."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from dledger_fake_server.group import Group, Instead
+from dledger_formats.requests import DLedgerResponseCode
+
+Code = DLedgerResponseCode
+pytestmark = pytest.mark.usefixtures("group_in_environment")
+
+
+def start_dledger(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "import sys; from dledger_client.cli import main; sys.exit(main())",
+         *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_standard_input_is_appended(group_in_thread: Group) -> None:
+    with start_dledger("append", "-") as process:
+        _, err = process.communicate(b"a\nb", timeout=60)
+
+    assert (process.returncode, err) == (0, b"")
+    assert group_in_thread.log == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_command_with_the_summary_so_far(
+    group_in_thread: Group, number: signal.Signals
+) -> None:
+    group_in_thread["n0"].script.extend([Code.SUCCESS, Instead.KEEP_SILENT])
+    with start_dledger("append", "--output", "json") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"answered\nnot answered\n")
+        process.stdin.flush()
+        first = json.loads(process.stdout.readline())
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+
+    assert first["outcome"] == "acknowledged"
+    summary = json.loads(out.splitlines()[-1])["summary"]
+    assert (summary["acknowledged"], summary["unfinished"]) == (1, 1)
+    assert (process.returncode, err) == (128 + number, b"")
+
+
+def test_a_reader_of_the_output_may_go_away(group_in_thread: Group) -> None:
+    group_in_thread.log = [b"x" * 1000] * 1000
+    with start_dledger("get", "--first", "0", "--last", "end") as process:
+        assert process.stdout is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        process.wait(timeout=60)
+
+    assert (process.returncode, err) == (0, b"")

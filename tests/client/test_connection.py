@@ -1,0 +1,148 @@
+"""How requests leave: together, in order, and not faster than the other side takes them."""
+
+import asyncio
+
+from dledger_client.addresses import ServerAddress
+from dledger_client.connection import WRITE_BYTES, Connection
+from dledger_client.errors import ConnectionLostError
+from dledger_formats.frames import FrameDecoder, RemotingCommand, encode_responses
+
+
+class Writes(asyncio.Transport):
+    """A transport that keeps what is written to it, write by write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[list[RemotingCommand]] = []
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.requests.append(FrameDecoder().feed(data))
+
+    def abort(self) -> None:
+        pass
+
+
+class Nobody:
+    """Watches connections and does nothing about them."""
+
+    def connection_lost(self, connection: Connection) -> None:
+        pass
+
+    def connection_stalled(self, connection: Connection) -> None:
+        pass
+
+
+class Waiting:
+    """A reply that keeps what it hears."""
+
+    def __init__(self, answer_by_s: float = float("inf")) -> None:
+        self.answer_by_s = answer_by_s
+        self.heard: list[RemotingCommand | ConnectionLostError] = []
+
+    def answered(self, command: RemotingCommand) -> None:
+        self.heard.append(command)
+
+    def lost(self, error: ConnectionLostError) -> None:
+        self.heard.append(error)
+
+
+def connected() -> tuple[Connection, Writes]:
+    transport = Writes()
+    connection = Connection(ServerAddress(host="h", port=1), Nobody(), stall_s=60)
+    connection.connection_made(transport)
+    return connection, transport
+
+
+async def test_requests_of_one_turn_leave_in_one_write() -> None:
+    connection, transport = connected()
+    for number in range(100):
+        connection.send(50001, b"%d" % number, Waiting())
+    assert transport.requests == []
+    await asyncio.sleep(0)
+
+    [written] = transport.requests
+    assert [command.body for command in written] == [b"%d" % number for number in range(100)]
+    connection.connection_lost(None)
+
+
+async def test_a_full_write_does_not_wait_for_the_turn_to_end() -> None:
+    connection, transport = connected()
+    for _ in range(5):
+        connection.send(50001, bytes(WRITE_BYTES // 2), Waiting())
+
+    assert [len(written) for written in transport.requests] == [2, 2]
+    connection.connection_lost(None)
+
+
+async def test_requests_of_different_codes_keep_their_order() -> None:
+    connection, transport = connected()
+    for code in (50001, 50001, 50002, 50001):
+        connection.send(code, b"", Waiting())
+    await asyncio.sleep(0)
+
+    codes = [command.code for written in transport.requests for command in written]
+    assert codes == [50001, 50001, 50002, 50001]
+    connection.connection_lost(None)
+
+
+async def test_answers_find_their_requests_in_any_order() -> None:
+    connection, transport = connected()
+    replies = [Waiting() for _ in range(3)]
+    for reply in replies:
+        connection.send(50001, b"", reply)
+    await asyncio.sleep(0)
+    opaques = [command.opaque for command in transport.requests[0]]
+    answers = [(opaque, b"for %d" % number) for number, opaque in enumerate(opaques)]
+    connection.data_received(encode_responses(reversed(answers)))
+
+    bodies = [[answer.body for answer in reply.heard if isinstance(answer, RemotingCommand)]
+              for reply in replies]  # fmt: skip
+    assert bodies == [[b"for 0"], [b"for 1"], [b"for 2"]]
+    connection.connection_lost(None)
+
+
+async def test_what_was_written_may_have_arrived_and_what_was_not_has_not() -> None:
+    connection, _ = connected()
+    written, kept = Waiting(), Waiting()
+    connection.send(50001, b"", written)
+    await asyncio.sleep(0)
+    connection.pause_writing()
+    connection.send(50001, b"", kept)
+    await asyncio.sleep(0)
+    connection.connection_lost(None)
+
+    errors = [reply.heard[0] for reply in (written, kept)]
+    assert [isinstance(e, ConnectionLostError) and e.was_sent for e in errors] == [True, False]
+    assert (len(written.heard), len(kept.heard)) == (1, 1)
+
+
+async def test_what_was_kept_back_leaves_when_the_other_side_takes_bytes_again() -> None:
+    connection, transport = connected()
+    connection.pause_writing()
+    connection.send(50001, b"kept", Waiting())
+    await asyncio.sleep(0)
+    assert transport.requests == []
+    connection.resume_writing()
+
+    assert [command.body for [command] in transport.requests] == [b"kept"]
+    connection.connection_lost(None)
+
+
+async def test_a_request_that_cannot_leave_in_time_was_not_sent() -> None:
+    connection, transport = connected()
+    connection.pause_writing()
+    reply = Waiting(answer_by_s=0.0)
+    connection.send(50001, b"", reply)
+    async with asyncio.timeout(20):
+        while not reply.heard:  # noqa: ASYNC110 - the reply is a plain list
+            await asyncio.sleep(0.01)
+    connection.resume_writing()
+
+    [error] = reply.heard
+    assert isinstance(error, ConnectionLostError)
+    assert not error.was_sent
+    assert transport.requests == []
+    connection.connection_lost(None)

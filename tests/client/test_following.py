@@ -1,0 +1,282 @@
+"""Finding the leader, and following it wherever it goes."""
+
+import asyncio
+
+import pytest
+
+from dledger_client.client import DLedgerClient, GroupMetadata
+from dledger_client.errors import (
+    GroupUnreachableError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from dledger_client.members import Timing
+from dledger_fake_server.group import Group, Instead
+from dledger_formats.requests import DLedgerResponseCode
+
+Code = DLedgerResponseCode
+# Longer than any test may take: what needs one of these to pass fails.
+PATIENT = Timing(deadline_s=60, request_timeout_s=60, connect_timeout_s=60, stall_s=60)
+TEST_S = 20.0
+
+
+async def test_any_member_shows_the_way_to_the_leader(group: Group) -> None:
+    group.elect("n2")
+    async with DLedgerClient([group["n1"].address], "g0") as client:
+        await client.append(b"x")
+
+    assert (group.log, client.leader_id) == ([b"x"], "n2")
+
+
+async def test_an_append_follows_the_leader_when_it_has_moved(group: Group) -> None:
+    async with DLedgerClient([group["n0"].address], "g0", timing=PATIENT) as client:
+        await client.append(b"to n0")
+        group.elect("n1")
+        await client.append(b"to n1")
+
+    assert group.log == [b"to n0", b"to n1"]
+    assert group["n1"].appends == [b"to n1"]
+    assert client.statistics.leader_changes == 1
+
+
+async def test_an_append_waits_for_a_leader_to_be_elected(group: Group) -> None:
+    group.elect(None)
+    async with DLedgerClient(group.servers, "g0") as client:
+        waiting = asyncio.create_task(client.append(b"x"))
+        await group["n1"].asked.wait()
+        group.elect("n1")
+
+        assert (await waiting).term == 3
+
+
+async def test_an_append_waits_for_the_first_member_to_start(group: Group) -> None:
+    servers = group.servers
+    for member in group.members.values():
+        await member.stop()
+    async with DLedgerClient(servers, "g0") as client:
+        waiting = asyncio.create_task(client.append(b"x"))
+        await asyncio.sleep(0)
+        await group["n0"].start()
+
+        assert (await waiting).index == 0
+
+
+async def test_a_leader_that_died_is_followed_when_it_is_back_at_its_port(group: Group) -> None:
+    async with DLedgerClient(group.servers, "g0") as client:
+        await client.append(b"before")
+        await group["n0"].stop()
+        await group["n0"].start()
+        await client.append(b"after")
+
+    assert group.log == [b"before", b"after"]
+
+
+async def test_a_group_without_leader_is_reported_with_the_last_problem(group: Group) -> None:
+    group.elect(None)
+    async with DLedgerClient(group.servers, "g0") as client:
+        with pytest.raises(GroupUnreachableError, match="nobody leads"):
+            await client.append(b"x", deadline_s=0.2)
+
+
+async def test_a_group_that_is_gone_is_reported(group: Group) -> None:
+    servers = group.servers
+    for member in group.members.values():
+        await member.stop()
+    async with DLedgerClient(servers, "g0") as client:
+        with pytest.raises(GroupUnreachableError, match="cannot be reached"):
+            await client.append(b"x", deadline_s=0.2)
+
+
+async def test_a_member_that_swallows_everything_holds_nobody_up(group: Group) -> None:
+    group["n1"].is_frozen = True
+    servers = [group["n1"].address, group["n2"].address]
+    async with DLedgerClient(servers, "g0", timing=PATIENT) as client, asyncio.timeout(TEST_S):
+        await client.append(b"x")
+
+    assert group.log == [b"x"]
+
+
+async def test_a_leader_that_falls_silent_is_left_for_its_successor(group: Group) -> None:
+    timing = Timing(deadline_s=60, request_timeout_s=60, stall_s=0.1)
+    async with (
+        DLedgerClient(group.servers, "g0", timing=timing) as client,
+        asyncio.timeout(TEST_S),
+    ):
+        await client.append(b"before")
+        group["n0"].is_frozen = True
+        group.elect("n1")
+        with pytest.raises(OutcomeUnknownError, match="fell silent, and n1"):
+            await client.append(b"into the void")
+        await client.append(b"after")
+
+    assert group.log == [b"before", b"after"]
+
+
+async def test_a_slow_leader_without_successor_is_waited_for(group: Group) -> None:
+    timing = Timing(deadline_s=60, request_timeout_s=1.0, stall_s=0.1)
+    group["n0"].script.append(Instead.KEEP_SILENT)
+    async with DLedgerClient(group.servers, "g0", timing=timing) as client:
+        with pytest.raises(OutcomeUnknownError, match="no answer in time"):
+            await client.append(b"x")
+
+        assert client.leader_id == "n0"
+
+
+async def test_a_deposed_leader_of_an_older_term_is_not_believed(group: Group) -> None:
+    async with DLedgerClient(group.servers, "g0") as client:
+        group.elect("n1")
+        await client.append(b"x")
+        group["n2"].leader_hint, group["n2"].stale_term = "n2", 1
+        group.elect(None)
+        waiting = asyncio.create_task(client.append(b"y"))
+        group["n2"].asked.clear()
+        await group["n2"].asked.wait()
+        group.elect("n0")
+        await waiting
+
+    assert (group["n0"].appends, group["n2"].appends) == ([b"y"], [])
+
+
+async def test_a_leader_that_refuses_what_it_claims_to_take_is_not_asked_in_a_tight_loop(
+    group: Group,
+) -> None:
+    group["n0"].script.extend([Code.NOT_LEADER] * 10_000)
+    async with DLedgerClient(group.servers, "g0") as client:
+        with pytest.raises(GroupUnreachableError, match="404 NOT_LEADER"):
+            await client.append(b"x", deadline_s=0.5)
+
+    assert len(group["n0"].appends) < 100
+
+
+async def test_a_member_that_changed_places_is_met_again(group: Group) -> None:
+    async with DLedgerClient(group.servers, "g0") as client:
+        await client.append(b"x")
+        group["n0"].script.append(Code.UNKNOWN_MEMBER)
+        await client.append(b"y")
+
+    assert group.log == [b"x", b"y"]
+
+
+# Who must be asked with its id, or is none of the group.
+
+
+async def test_java_s_servers_are_asked_with_their_id(group: Group) -> None:
+    for member in group.members.values():
+        member.needs_remote_id = True
+    async with DLedgerClient([f"n1-{group['n1'].address}"], "g0") as client:
+        await client.append(b"x")
+
+    assert group.log == [b"x"]
+
+
+async def test_java_s_servers_need_an_id_and_the_error_says_how(group: Group) -> None:
+    for member in group.members.values():
+        member.needs_remote_id = True
+    async with DLedgerClient([group["n0"].address], "g0", timing=PATIENT) as client:
+        with pytest.raises(RefusedError, match="give it as ID="):
+            await client.append(b"x")
+
+
+async def test_a_wrong_group_is_told_at_once(group: Group) -> None:
+    async with DLedgerClient(group.servers, "other", timing=PATIENT) as client:
+        with pytest.raises(RefusedError, match="does not belong to the group other") as caught:
+            await client.append(b"x")
+
+    assert caught.value.code is Code.UNKNOWN_GROUP
+
+
+async def test_an_address_that_another_group_took_over_is_only_a_detour(group: Group) -> None:
+    async with DLedgerClient(group.servers, "g0") as client:
+        await client.append(b"x")
+        async with Group(size=1, name="stranger") as stranger:
+            port = group["n0"].port
+            await group["n0"].stop()
+            await stranger["n0"].stop()
+            stranger["n0"].port = port
+            await stranger["n0"].start()
+            group.elect("n1")
+            await client.append(b"y")
+
+    assert group.log == [b"x", b"y"]
+
+
+# Not following.
+
+
+async def test_a_client_that_must_not_follow_tells_who_leads(group: Group) -> None:
+    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+        with pytest.raises(NotLeaderError) as caught:
+            await client.append(b"x")
+
+    assert caught.value.leader_id == "n0"
+
+
+async def test_a_client_that_must_not_follow_knocks_at_no_other_door(group: Group) -> None:
+    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+        for _ in range(3):
+            with pytest.raises(NotLeaderError):
+                await client.append(b"x")
+
+        assert not group["n0"].asked.is_set()
+
+
+async def test_a_client_that_must_not_follow_is_served_once_its_server_leads(group: Group) -> None:
+    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+        with pytest.raises(NotLeaderError):
+            await client.append(b"x")
+        group.elect("n1")
+        await client.append(b"y")
+
+    assert group["n1"].appends == [b"x", b"y"]
+
+
+async def test_what_a_server_owes_that_no_longer_leads_ends_with_the_client(group: Group) -> None:
+    group["n1"].script.extend([Instead.KEEP_SILENT, Code.NOT_LEADER])
+    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+        owed = asyncio.create_task(client.append(b"x"))
+        await group["n1"].appended_to.wait()
+        with pytest.raises(NotLeaderError):
+            await client.append(b"y")
+
+    with pytest.raises(OutcomeUnknownError, match="closed"):
+        await owed
+
+
+# METADATA for its own sake.
+
+
+async def test_metadata_names_the_members_and_the_leader(group: Group) -> None:
+    async with DLedgerClient([group["n2"].address], "g0") as client:
+        metadata = await client.metadata()
+
+    peers = {member.member_id: member.address for member in group.members.values()}
+    assert metadata == GroupMetadata(group="g0", leader_id="n0", peers=peers)
+
+
+async def test_metadata_is_answered_while_nobody_leads(group: Group) -> None:
+    group.elect(None)
+    async with DLedgerClient(group.servers, "g0") as client:
+        assert (await client.metadata()).leader_id is None
+
+
+async def test_metadata_prefers_a_member_that_knows_the_leader(group: Group) -> None:
+    group["n0"].leader_hint = group["n1"].leader_hint = None
+    async with DLedgerClient(group.servers, "g0") as client:
+        assert (await client.metadata()).leader_id == "n0"
+
+
+async def test_metadata_of_a_server_that_refuses_is_not_asked_for_again(group: Group) -> None:
+    await group["n1"].stop()
+    async with DLedgerClient(group.servers, "other", timing=PATIENT) as client:
+        with pytest.raises(RefusedError, match="does not belong to the group other"):
+            await client.metadata()
+
+
+async def test_metadata_of_a_group_that_is_gone_gives_up_at_the_deadline(group: Group) -> None:
+    servers = group.servers
+    for member in group.members.values():
+        await member.stop()
+    async with DLedgerClient(servers, "g0", timing=Timing(deadline_s=0.1)) as client:
+        with pytest.raises(GroupUnreachableError, match="no member"):
+            await client.metadata()

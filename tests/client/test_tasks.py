@@ -1,0 +1,57 @@
+"""Tasks that end with their owner."""
+
+import asyncio
+
+import pytest
+
+from dledger_client.tasks import TaskScope
+
+
+async def fail() -> None:
+    raise LookupError("a defect")
+
+
+async def test_tasks_that_still_run_are_cancelled_at_the_end() -> None:
+    async with TaskScope() as tasks:
+        task = tasks.spawn(asyncio.Event().wait())
+
+    assert task.cancelled()
+
+
+async def test_an_error_of_the_owner_stays_what_it_is() -> None:
+    async def own() -> None:
+        async with TaskScope() as tasks:
+            tasks.spawn(asyncio.Event().wait())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await own()
+
+
+async def test_a_task_that_fails_ends_the_owner_with_its_error() -> None:
+    async def own() -> None:
+        async with TaskScope() as tasks:
+            tasks.spawn(fail())
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await own()
+
+    assert [str(error) for error in caught.value.exceptions] == ["a defect"]
+
+
+async def test_an_owner_that_is_cancelled_is_cancelled() -> None:
+    entered = asyncio.Event()
+
+    async def own() -> None:
+        async with TaskScope() as tasks:
+            tasks.spawn(asyncio.Event().wait())
+            entered.set()
+            await asyncio.Event().wait()
+
+    owner = asyncio.create_task(own())
+    await entered.wait()
+    owner.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await owner

@@ -1,0 +1,275 @@
+"""Members that share one list of entries, and agree on a leader because a test says so."""
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self, TypeAlias, cast
+
+from dledger_formats import disk
+from dledger_formats.frames import FrameDecoder, RemotingCommand, encode, encode_responses
+from dledger_formats.requests import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    DLedgerEntry,
+    DLedgerResponseCode,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+    RequestCode,
+)
+
+Code = DLedgerResponseCode
+
+
+class Instead(enum.Enum):
+    """What a member does with an append instead of answering it."""
+
+    KEEP_SILENT = enum.auto()
+    APPEND_AND_KEEP_SILENT = enum.auto()
+    HANG_UP = enum.auto()
+    APPEND_AND_HANG_UP = enum.auto()
+    SEND_GARBAGE = enum.auto()
+
+
+Behaviour: TypeAlias = Instead | DLedgerResponseCode | RemotingCommand
+
+
+@dataclass(eq=False, kw_only=True)
+class Member:
+    """One server. `script` holds what it does with the next appends; then it behaves."""
+
+    group: "Group"
+    member_id: str
+    port: int = 0
+    needs_remote_id: bool = False
+    """Java's servers answer METADATA only with the right id in it."""
+    reads_only_numbers: bool = False
+    """As Java DLedger 0.4.3."""
+    entries_per_answer: int = 1
+    entries_per_answers: list[int] = field(default_factory=list)
+    """The same for each of the next answers."""
+    leader_hint: str | None = "the group's"
+    """Whom it says to lead."""
+    stale_term: int | None = None
+    """The term that it believes in, when it has not heard of the group's."""
+    script: deque[Behaviour] = field(default_factory=deque)
+    is_frozen: bool = False
+    """Takes everything and answers nothing."""
+    appends: list[bytes] = field(default_factory=list)
+    """The body of every APPEND that came, in order."""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by every METADATA that comes."""
+    appended_to: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by every APPEND that comes."""
+    largest_read: int = 0
+    """The most requests that came in one read."""
+    connections: "set[_Connection]" = field(default_factory=set)
+    server: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.group.leader_id if self.leader_hint == "the group's" else self.leader_hint
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Die as a killed process does: nothing listens, and every connection is reset."""
+        if self.server is not None:
+            self.server.close()
+            for connection in list(self.connections):
+                connection.transport.abort()
+                await connection.gone.wait()
+            await self.server.wait_closed()
+            self.server = None
+
+    def stop_reading(self) -> None:
+        """Let what clients send pile up on their side."""
+        for connection in self.connections:
+            connection.transport.pause_reading()
+
+    def send_to_all(self, command: RemotingCommand) -> None:
+        """Send to every client what it did not ask for."""
+        for connection in self.connections:
+            connection.transport.write(encode(command))
+
+    def handle(self, command: RemotingCommand) -> bytes | Instead:
+        """Answer with one frame, or do something else instead."""
+        if self.is_frozen:
+            return Instead.KEEP_SILENT
+        try:
+            answer = self._answer(command)
+        except ValueError as error:
+            remark = f"com.alibaba.fastjson2.JSONException: illegal input : {error}"
+            answer = RemotingCommand(code=1, flag=1, opaque=command.opaque, remark=remark)
+        if isinstance(answer, Instead):
+            return answer
+        if isinstance(answer, Message):
+            return encode_responses([(command.opaque, answer.to_json())])
+        return encode(
+            RemotingCommand(
+                code=answer.code,
+                flag=1,
+                opaque=command.opaque,
+                remark=answer.remark,
+                body=answer.body,
+            )
+        )
+
+    def _answer(self, command: RemotingCommand) -> Message | RemotingCommand | Instead:
+        if command.code == RequestCode.METADATA:
+            self.asked.set()
+            return self._metadata(MetadataRequest.from_json(command.body))
+        if command.code == RequestCode.APPEND:
+            return self._append(command.body)
+        if command.code == RequestCode.GET:
+            return self._get(GetEntriesRequest.from_json(command.body))
+        return RemotingCommand(code=3, opaque=0, remark="request type not supported")
+
+    def _refusal(self, request: Message, *, of_metadata: bool = False) -> DLedgerResponseCode:
+        needs_id = self.needs_remote_id or not of_metadata or request.remote_id is not None
+        if needs_id and request.remote_id != self.member_id:
+            return Code.UNKNOWN_MEMBER
+        if request.group != self.group.name:
+            return Code.UNKNOWN_GROUP
+        if not of_metadata and self.leader_id != self.member_id:
+            return Code.NOT_LEADER
+        return Code.SUCCESS
+
+    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+        code = self._refusal(request, of_metadata=True)
+        if code is not Code.SUCCESS:
+            return MetadataResponse(code=code, group=request.group, remote_id=request.remote_id)
+        return MetadataResponse(
+            group=self.group.name,
+            leader_id=self.leader_id,
+            local_id=None if self.needs_remote_id else self.member_id,
+            peers={member.member_id: member.address for member in self.group.members.values()},
+            term=-1 if self.needs_remote_id else self.stale_term or self.group.term,
+        )
+
+    def _append(self, body: bytes) -> AppendEntryResponse | RemotingCommand | Instead:
+        if self.reads_only_numbers and b'"body":[' not in body:
+            raise ValueError("eA==, offset 16")
+        request = AppendEntryRequest.from_json(body)
+        self.appends.append(request.body)
+        self.appended_to.set()
+        behaviour: Behaviour = self.script.popleft() if self.script else Code.SUCCESS
+        if behaviour is Code.SUCCESS:
+            behaviour = self._refusal(request)
+        if behaviour is Code.SUCCESS or behaviour in (
+            Instead.APPEND_AND_HANG_UP,
+            Instead.APPEND_AND_KEEP_SILENT,
+        ):
+            self.group.log.append(request.body)
+        if not isinstance(behaviour, DLedgerResponseCode):
+            return behaviour
+        if behaviour is Code.SUCCESS:
+            return AppendEntryResponse(
+                group=self.group.name,
+                index=len(self.group.log) - 1,
+                leader_id=self.member_id,
+                pos=0,
+                term=self.group.term,
+            )
+        return AppendEntryResponse(code=behaviour, leader_id=self.leader_id)
+
+    def _get(self, request: GetEntriesRequest) -> GetEntriesResponse:
+        code = self._refusal(request)
+        log = self.group.log
+        if code is Code.SUCCESS and not 0 <= request.begin_index < len(log):
+            code = Code.INDEX_OUT_OF_RANGE
+        if code is not Code.SUCCESS:
+            return GetEntriesResponse(code=code, leader_id=self.leader_id)
+        count = (
+            self.entries_per_answers.pop(0) if self.entries_per_answers else self.entries_per_answer
+        )
+        count = count if request.max_size else 1
+        last = min(len(log), request.begin_index + count)
+        entries = [self.group.entry(index) for index in range(request.begin_index, last)]
+        return GetEntriesResponse(group=self.group.name, entries=entries)
+
+
+class Group:
+    """Members n0, n1, … on loopback, each on a free port; the first one leads."""
+
+    def __init__(self, size: int = 3, name: str = "g0") -> None:
+        self.name = name
+        self.term = 1
+        self.leader_id: str | None = "n0"
+        self.log: list[bytes] = []
+        self.entry: Callable[[int], DLedgerEntry] = self.stored_entry
+        self.members = {
+            f"n{ordinal}": Member(group=self, member_id=f"n{ordinal}") for ordinal in range(size)
+        }
+
+    async def __aenter__(self) -> Self:
+        for member in self.members.values():
+            await member.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for member in self.members.values():
+            await member.stop()
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self.members[member_id]
+
+    @property
+    def servers(self) -> list[str]:
+        return [member.address for member in self.members.values()]
+
+    def elect(self, leader_id: str | None) -> None:
+        """Begin a new term with this leader, or with none."""
+        self.term += 1
+        self.leader_id = leader_id
+
+    def stored_entry(self, index: int) -> DLedgerEntry:
+        """The entry as a member keeps it, with its checksum."""
+        body = self.log[index]
+        size = disk.ENTRY_HEADER_SIZE + len(body)
+        crc = disk.body_crc(body)
+        header = disk.EntryHeader(disk.NORMAL, size, index, self.term, 0, 0, 0, crc, len(body))
+        return DLedgerEntry.from_disk(header, body)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.decoder = FrameDecoder()
+        self.gone = asyncio.Event()
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.member.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.member.connections.discard(self)
+        self.gone.set()
+
+    def data_received(self, data: bytes) -> None:
+        commands = self.decoder.feed(data)
+        self.member.largest_read = max(self.member.largest_read, len(commands))
+        answers: list[bytes] = []
+        for command in commands:
+            answer = self.member.handle(command)
+            if answer in (Instead.HANG_UP, Instead.APPEND_AND_HANG_UP):
+                self.transport.write(b"".join(answers))
+                self.transport.close()
+                return
+            if answer is Instead.SEND_GARBAGE:
+                answer = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+            if isinstance(answer, bytes):
+                answers.append(answer)
+        self.transport.write(b"".join(answers))
