@@ -1,0 +1,90 @@
+{{/* The chart's name, as a label value. */}}
+{{- define "dledger-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The name of every object: the release's, and the chart's unless the release is called so. */}}
+{{- define "dledger-operator.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* The name of cluster-wide objects, of which another release in another namespace has its own. */}}
+{{- define "dledger-operator.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "dledger-operator.fullname" .) }}
+{{- end }}
+
+{{- define "dledger-operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "dledger-operator.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name must be set when serviceAccount.create is false" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{/* What never changes, so that it can be selected by. */}}
+{{- define "dledger-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "dledger-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "dledger-operator.labels" -}}
+{{ include "dledger-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: dledger
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+{{- end }}
+
+{{/* A complete reference of an image. Call with (list $ .Values.nodeImage). */}}
+{{- define "dledger-operator.image" -}}
+{{- $root := index . 0 }}
+{{- $image := index . 1 }}
+{{- with $root.Values.imageRegistry }}{{ . | trimSuffix "/" }}/{{ end }}
+{{- $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default $root.Chart.AppVersion $image.tag }}{{ end }}
+{{- end }}
+
+{{/* All that the operator may do, in one namespace or, by a ClusterRole, in each. */}}
+{{- define "dledger-operator.rules" -}}
+- apiGroups: [dledger.io]
+  resources: [dledgergroups, dledgeraudits]
+  verbs: [get, list, watch]
+- apiGroups: [dledger.io]
+  resources: [dledgergroups/status, dledgeraudits/status]
+  verbs: [get, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, patch]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [configmaps, serviceaccounts]
+  verbs: [get, create, patch]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, create, patch]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch]
+{{- end }}

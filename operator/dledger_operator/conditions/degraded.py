@@ -1,0 +1,30 @@
+"""Degraded: the group serves less than it was asked to, and this is what stands in its way."""
+
+from dledger_operator.conditions.condition import Judgement
+from dledger_operator.facts import GroupFacts
+
+TYPE = "Degraded"
+
+
+def judge(facts: GroupFacts) -> Judgement:
+    """True with the most telling cause: a pod's or volume's own trouble, then a member that is not
+    ready, then a part of the spec that cannot be had.
+    """
+    troubled = [member for member in facts.members if member.trouble and not member.ready]
+    if troubled:
+        reasons = [member.trouble.reason for member in troubled if member.trouble]
+        message = "; ".join(
+            f"{member.pod}: {member.trouble.reason}: {member.trouble.message}"
+            for member in troubled
+            if member.trouble
+        )
+        return Judgement(holds=True, reason=reasons[0], message=message)
+    absent = [member for member in facts.members if not member.ready]
+    if absent and not facts.starting:
+        message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
+        return Judgement(holds=True, reason="MemberNotReady", message=message)
+    if facts.warning:
+        return Judgement(holds=True, reason=facts.warning.reason, message=facts.warning.message)
+    if absent:
+        return Judgement(holds=False, reason="Starting", message="members are starting")
+    return Judgement(holds=False, reason="AsExpected", message="every member is ready")

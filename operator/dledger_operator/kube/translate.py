@@ -1,0 +1,156 @@
+"""The API server's objects, translated into views."""
+
+from typing import Final
+
+from lightkube.models.batch_v1 import JobCondition
+from lightkube.models.core_v1 import ContainerStatus, PodCondition
+from lightkube.resources.batch_v1 import Job
+from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod
+from lightkube.resources.discovery_v1 import EndpointSlice
+
+from dledger_operator import names
+from dledger_operator.views import (
+    EndpointView,
+    JobPodView,
+    JobView,
+    PodView,
+    Trouble,
+    VolumeView,
+)
+
+# A container that waits for one of these is merely starting.
+_ORDINARY_WAITS: Final = ("ContainerCreating", "PodInitializing")
+_ENDED_PHASES: Final = ("Failed", "Succeeded")
+_MESSAGE_LENGTH_MAX: Final = 512
+
+
+def pod_view(pod: Pod) -> PodView:
+    """Keep what following and reporting need of a member's pod."""
+    metadata, status = pod.metadata, pod.status
+    assert metadata is not None
+    assert metadata.name is not None
+    labels = metadata.labels or {}
+    term = (metadata.annotations or {}).get(names.TERM_ANNOTATION, "")
+    phase = status.phase if status else None
+    return PodView(
+        namespace=metadata.namespace or "",
+        name=metadata.name,
+        uid=metadata.uid or "",
+        member_id=names.member_id(_ordinal(metadata.name)),
+        ip=(status.podIP if status else None) or "",
+        labels=labels,
+        term=int(term) if term.isascii() and term.isdigit() else -1,
+        resource_version=metadata.resourceVersion or "",
+        leaving=metadata.deletionTimestamp is not None or phase in _ENDED_PHASES,
+        ready=_condition(pod, "Ready") == "True",
+        trouble=pod_trouble(pod, names.NODE_CONTAINER),
+    )
+
+
+def pod_trouble(pod: Pod, container_name: str) -> Trouble | None:
+    """Find why a pod does not come up: not scheduled, image, crash, eviction."""
+    status = pod.status
+    if status is None:
+        return None
+    if status.phase == "Failed" and status.reason:
+        return _trouble(status.reason, status.message)
+    for condition in status.conditions or []:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return _trouble(condition.reason or "Unschedulable", condition.message)
+    for container in status.containerStatuses or []:
+        if container.name == container_name and not container.ready:
+            return _container_trouble(container)
+    return None
+
+
+def _container_trouble(container: ContainerStatus) -> Trouble | None:
+    waiting = container.state.waiting if container.state else None
+    if waiting is None or not waiting.reason or waiting.reason in _ORDINARY_WAITS:
+        return None
+    ended = container.lastState.terminated if container.lastState else None
+    if ended is None:
+        return _trouble(waiting.reason, waiting.message)
+    last = f"it ended with exit code {ended.exitCode} ({ended.reason or 'no reason given'})"
+    said = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
+    return _trouble(waiting.reason, f"{waiting.message or ''}; {last}{said}".lstrip("; "))
+
+
+def volume_view(claim: PersistentVolumeClaim) -> VolumeView:
+    """Keep whether a volume claim is bound, and if not, what it waits for."""
+    assert claim.metadata is not None
+    name = claim.metadata.name or ""
+    phase = claim.status.phase if claim.status else None
+    if phase == "Bound" or phase is None:
+        return VolumeView(name=name, trouble=None)
+    wanted = claim.spec.storageClassName if claim.spec else None
+    return VolumeView(
+        name=name,
+        trouble=_trouble(
+            f"Volume{phase}",
+            f"the volume claim {name} is {phase}; its storage class is {wanted or 'the default'}",
+        ),
+    )
+
+
+def endpoint_views(endpoint_slice: EndpointSlice) -> list[EndpointView]:
+    """Keep the pods behind a slice; a missing `ready` means ready, as the API defines it."""
+    return [
+        EndpointView(
+            pod=endpoint.targetRef.name or "",
+            ready=endpoint.conditions is None or endpoint.conditions.ready is not False,
+        )
+        for endpoint in endpoint_slice.endpoints or []
+        if endpoint.targetRef is not None
+    ]
+
+
+def job_view(job: Job) -> JobView:
+    """Keep how far a Job is."""
+    assert job.metadata is not None
+    conditions = (job.status.conditions if job.status else None) or []
+    failed = _true_job_condition(conditions, "Failed")
+    return JobView(
+        owner_uid=next((owner.uid for owner in job.metadata.ownerReferences or []), ""),
+        ended=failed is not None or _true_job_condition(conditions, "Complete") is not None,
+        failure=_trouble(failed.reason or "JobFailed", failed.message) if failed else None,
+        started_at=job.status.startTime if job.status else None,
+    )
+
+
+def job_pod_view(pod: Pod) -> JobPodView:
+    """Keep how an audit's container ended and what it left to say."""
+    assert pod.metadata is not None
+    statuses = (pod.status.containerStatuses if pod.status else None) or []
+    state = next((each.state for each in statuses if each.name == names.AUDIT_CONTAINER), None)
+    ended = state.terminated if state else None
+    return JobPodView(
+        name=pod.metadata.name or "",
+        running=state is not None and state.running is not None,
+        exit_code=ended.exitCode if ended else None,
+        termination_message=(ended.message if ended else None) or "",
+        finished_at=ended.finishedAt if ended else None,
+        trouble=(
+            _trouble(ended.reason or "Error", f"exit code {ended.exitCode}")
+            if ended and ended.exitCode
+            else pod_trouble(pod, names.AUDIT_CONTAINER)
+        ),
+    )
+
+
+def _true_job_condition(conditions: list[JobCondition], kind: str) -> JobCondition | None:
+    return next((each for each in conditions if each.type == kind and each.status == "True"), None)
+
+
+def _condition(pod: Pod, kind: str) -> str:
+    conditions: list[PodCondition] = (pod.status.conditions if pod.status else None) or []
+    return next((each.status for each in conditions if each.type == kind), "Unknown")
+
+
+def _ordinal(pod_name: str) -> int:
+    """The number at the end of a StatefulSet's pod's name; -1 for a pod that has none."""
+    text = pod_name.rpartition("-")[2]
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
+
+
+def _trouble(reason: str, message: str | None) -> Trouble:
+    return Trouble(reason=reason, message=(message or "").strip()[:_MESSAGE_LENGTH_MAX])

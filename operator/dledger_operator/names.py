@@ -1,0 +1,133 @@
+"""Every name that the operator and its users share: API, labels, annotations, ports, children."""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Final
+
+from dledger_formats import settings
+
+API_GROUP: Final = "dledger.io"
+API_VERSION: Final = "v1alpha1"
+API_GROUP_VERSION: Final = f"{API_GROUP}/{API_VERSION}"
+GROUP_KIND: Final = "DLedgerGroup"
+GROUPS_PLURAL: Final = "dledgergroups"
+AUDIT_KIND: Final = "DLedgerAudit"
+AUDITS_PLURAL: Final = "dledgeraudits"
+FIELD_MANAGER: Final = "dledger-operator"
+
+GROUP_LABEL: Final = "dledger.io/group"
+MEMBER_LABEL: Final = "dledger.io/member"
+ROLE_LABEL: Final = "dledger.io/role"
+AUDIT_LABEL: Final = "dledger.io/audit"
+AUDITED_GROUP_LABEL: Final = "dledger.io/audited-group"
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
+POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
+
+TERM_ANNOTATION: Final = "dledger.io/term"
+CONFIG_HASH_ANNOTATION: Final = "dledger.io/config-hash"
+
+ROLE_MASTER: Final = "master"
+ROLE_SLAVE: Final = "slave"
+ROLE_NONE: Final = "none"
+
+REMOTING_PORT: Final = settings.REMOTING_PORT
+HTTP_PORT: Final = settings.HTTP_PORT
+
+NODE_CONTAINER: Final = "node"
+AUDIT_CONTAINER: Final = "audit"
+DATA_VOLUME: Final = "data"
+DATA_FOLDER: Final = "/data"
+# A folder of its own on the volume, whose root belongs to the file system (lost+found).
+STORE_FOLDER: Final = "/data/store"
+TERMINATION_LOG: Final = "/dev/termination-log"
+
+GROUP_NAME_LENGTH_MAX: Final = 40
+AUDIT_NAME_LENGTH_MAX: Final = 52
+REPLICAS_ALLOWED: Final = (1, 3, 5, 7)
+
+
+def member_id(ordinal: int) -> str:
+    """The member with this ordinal, as Raft and DLedger's tools call it."""
+    return f"n{ordinal}"
+
+
+def pod(group: str, ordinal: int) -> str:
+    """The pod of a member; a StatefulSet names it so."""
+    return f"{group}-{ordinal}"
+
+
+def stateful_set(group: str) -> str:
+    """The StatefulSet of the members."""
+    return group
+
+
+def volume_claim(pod_name: str) -> str:
+    """The volume claim of a member's pod; a StatefulSet names it so."""
+    return f"{DATA_VOLUME}-{pod_name}"
+
+
+def nodes_service(group: str) -> str:
+    """The headless Service that gives every member a name."""
+    return f"{group}-nodes"
+
+
+def master_service(group: str) -> str:
+    """The Service that selects the leader."""
+    return f"{group}-master"
+
+
+def slave_service(group: str) -> str:
+    """The Service that selects the followers."""
+    return f"{group}-slave"
+
+
+def settings_config_map(group: str) -> str:
+    """The ConfigMap with the members' settings."""
+    return f"{group}-settings"
+
+
+def service_account(group: str) -> str:
+    """The members' ServiceAccount, which may do nothing."""
+    return f"{group}-node"
+
+
+def pod_disruption_budget(group: str) -> str:
+    """The budget over all voters."""
+    return group
+
+
+def audit_job(audit: str) -> str:
+    """The Job of an audit."""
+    return f"{audit}-audit"
+
+
+def host(namespace: str, group: str, ordinal: int) -> str:
+    """A member's name in the cluster's DNS.
+
+    It is not fully qualified, because the cluster's own domain is not known here.
+    """
+    return f"{pod(group, ordinal)}.{nodes_service(group)}.{namespace}.svc"
+
+
+def remoting_address(namespace: str, group: str, ordinal: int) -> str:
+    """Where peers and clients find a member."""
+    return f"{host(namespace, group, ordinal)}:{REMOTING_PORT}"
+
+
+def http_url(namespace: str, group: str, ordinal: int) -> str:
+    """Where auditors find a member's pages."""
+    return f"http://{host(namespace, group, ordinal)}:{HTTP_PORT}"
+
+
+def timestamp(moment: datetime) -> str:
+    """A moment, in UTC, as the API writes it: whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def event(involved: str, *what: str) -> str:
+    """The same name for the same event, so that a repetition is counted instead of listed."""
+    digest = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
+    return f"{involved}.{digest}"

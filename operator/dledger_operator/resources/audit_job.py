@@ -1,0 +1,85 @@
+"""The Job of an audit: one pod that reads every member's log over HTTP."""
+
+from typing import Final
+
+from dledger_operator import names
+from dledger_operator.audit_request import AuditRequest
+from dledger_operator.group import Group
+from dledger_operator.resources import security
+from dledger_operator.resources.metadata import AUDIT_COMPONENT, PART_OF, operator_version, owner
+from dledger_operator.views import Manifest
+
+RUN_S_MAX: Final = 6 * 3600
+SCRATCH_FOLDER: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+SCRATCH_SIZE_MAX: Final = "4Gi"
+
+
+def build(audit: AuditRequest, group: Group, *, image: str, image_pull_policy: str) -> Manifest:
+    """Build it.
+
+    It runs once (`backoffLimit: 0`): a second try would hide what the first one found. Its pod does
+    not carry the group's label, or the group's Services and budget would count it as a member.
+    """
+    labels = {
+        "app.kubernetes.io/name": "dledger-audit",
+        "app.kubernetes.io/instance": audit.name,
+        names.COMPONENT_LABEL: AUDIT_COMPONENT,
+        "app.kubernetes.io/part-of": PART_OF,
+        "app.kubernetes.io/version": operator_version(),
+        names.MANAGED_BY_LABEL: names.FIELD_MANAGER,
+        names.AUDIT_LABEL: audit.name,
+        names.AUDITED_GROUP_LABEL: group.name,
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "namespace": audit.namespace,
+            "name": names.audit_job(audit.name),
+            "labels": labels,
+            "ownerReferences": [owner(names.AUDIT_KIND, audit.name, audit.uid)],
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": RUN_S_MAX,
+            "ttlSecondsAfterFinished": audit.ttl_after_finished_s,
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "securityContext": security.pod_security_context(),
+                    "containers": [_container(audit, group, image, image_pull_policy)],
+                    "volumes": [
+                        {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE_MAX}},
+                    ],
+                },
+            },
+        },
+    }
+
+
+def _container(audit: AuditRequest, group: Group, image: str, image_pull_policy: str) -> Manifest:
+    return {
+        "name": names.AUDIT_CONTAINER,
+        "image": image,
+        "imagePullPolicy": image_pull_policy,
+        "command": ["dledger-audit"],
+        "args": arguments(group),
+        "terminationMessagePath": names.TERMINATION_LOG,
+        "terminationMessagePolicy": "File",
+        "resources": dict(audit.resources),
+        "securityContext": security.container_security_context(),
+        "volumeMounts": [{"name": "scratch", "mountPath": SCRATCH_FOLDER}],
+    }
+
+
+def arguments(group: Group) -> list[str]:
+    """The command line: the group, where its members are, and where the summary goes."""
+    members = [
+        f"{names.member_id(ordinal)}={names.http_url(group.namespace, group.name, ordinal)}"
+        for ordinal in range(group.replicas)
+    ]
+    options = [argument for member in members for argument in ("--member", member)]
+    return ["--group", group.name, *options, "--summary-file", names.TERMINATION_LOG]

@@ -1,0 +1,141 @@
+"""The StatefulSet of a group's members."""
+
+from typing import Final
+
+from dledger_formats.settings import variable_name
+from dledger_operator import names
+from dledger_operator.group import Group, Scheduling
+from dledger_operator.resources import config_map, security
+from dledger_operator.resources.metadata import child, group_selector, standing_labels
+from dledger_operator.views import Manifest
+
+# Enough for a leader to hand over, drain and flush.
+TERMINATION_GRACE_PERIOD_S: Final = 30
+# A member with a large store reads it before it answers; after these it is restarted.
+STARTUP_S_MAX: Final = 600
+
+
+def build(group: Group) -> Manifest:
+    """Build it.
+
+    `Parallel`, because members become ready only together. `OnDelete`, because the order in which
+    members may restart depends on who leads, which a StatefulSet does not know.
+    """
+    manifest = child(group, "StatefulSet", "apps/v1", names.stateful_set(group.name))
+    return manifest | {
+        "spec": {
+            "replicas": group.replicas,
+            "serviceName": names.nodes_service(group.name),
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "selector": {"matchLabels": group_selector(group.name)},
+            "persistentVolumeClaimRetentionPolicy": {
+                "whenDeleted": group.storage.when_deleted,
+                "whenScaled": group.storage.when_scaled,
+            },
+            "template": _pod_template(group),
+            "volumeClaimTemplates": [_volume_claim_template(group)],
+        }
+    }
+
+
+def _pod_template(group: Group) -> Manifest:
+    """Describe a member's pod. It has no role label: a new pod is in no client's Service."""
+    return {
+        "metadata": {
+            # Ours win over the user's: Services and budgets select by them.
+            "labels": {**group.pod_labels, **standing_labels(group)},
+            "annotations": {
+                **group.pod_annotations,
+                names.CONFIG_HASH_ANNOTATION: config_map.config_hash(group),
+            },
+        },
+        "spec": {
+            "serviceAccountName": names.service_account(group.name),
+            "automountServiceAccountToken": False,
+            # Service links would add DLEDGER_* variables that the node refuses.
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": TERMINATION_GRACE_PERIOD_S,
+            "securityContext": security.pod_security_context(),
+            "containers": [_container(group)],
+            **_placement(group),
+        },
+    }
+
+
+def _container(group: Group) -> Manifest:
+    return {
+        "name": names.NODE_CONTAINER,
+        "image": group.image,
+        "imagePullPolicy": group.image_pull_policy,
+        "command": ["dledger-node"],
+        "envFrom": [{"configMapRef": {"name": names.settings_config_map(group.name)}}],
+        "env": [
+            {
+                "name": "POD_INDEX",
+                "valueFrom": {
+                    "fieldRef": {"fieldPath": f"metadata.labels['{names.POD_INDEX_LABEL}']"}
+                },
+            },
+            {"name": variable_name("self_id"), "value": "n$(POD_INDEX)"},
+        ],
+        "ports": [
+            {"name": "remoting", "containerPort": names.REMOTING_PORT},
+            {"name": "http", "containerPort": names.HTTP_PORT},
+        ],
+        # Ready means that the member serves its role, so it is asked often. Alive only means that
+        # it answers: a restart heals nothing that a slow disk caused.
+        "startupProbe": _probe("/healthz", period_s=1, failures=STARTUP_S_MAX, timeout_s=1),
+        "readinessProbe": _probe("/readyz", period_s=1, failures=3, timeout_s=1),
+        "livenessProbe": _probe("/healthz", period_s=10, failures=6, timeout_s=5),
+        "resources": dict(group.resources),
+        "securityContext": security.container_security_context(),
+        "volumeMounts": [{"name": names.DATA_VOLUME, "mountPath": names.DATA_FOLDER}],
+    }
+
+
+def _probe(path: str, *, period_s: int, failures: int, timeout_s: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": "http"},
+        "periodSeconds": period_s,
+        "failureThreshold": failures,
+        "timeoutSeconds": timeout_s,
+    }
+
+
+def _placement(group: Group) -> Manifest:
+    scheduling = group.scheduling
+    placement: Manifest = {}
+    if scheduling.node_selector:
+        placement["nodeSelector"] = dict(scheduling.node_selector)
+    if scheduling.tolerations:
+        placement["tolerations"] = [dict(toleration) for toleration in scheduling.tolerations]
+    if scheduling.priority_class_name:
+        placement["priorityClassName"] = scheduling.priority_class_name
+    if scheduling.topology_spread != "Off":
+        placement["topologySpreadConstraints"] = [_spread_over_nodes(group, scheduling)]
+    return placement
+
+
+def _spread_over_nodes(group: Group, scheduling: Scheduling) -> Manifest:
+    hard = scheduling.topology_spread == "Hard"
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
+        "labelSelector": {"matchLabels": group_selector(group.name)},
+    }
+
+
+def _volume_claim_template(group: Group) -> Manifest:
+    storage = group.storage
+    spec: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage.size}},
+    }
+    if storage.storage_class_name:
+        spec["storageClassName"] = storage.storage_class_name
+    return {
+        "metadata": {"name": names.DATA_VOLUME, "labels": standing_labels(group)},
+        "spec": spec,
+    }

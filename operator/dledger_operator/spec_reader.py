@@ -1,0 +1,95 @@
+"""Reading a `spec` key by key: every value has a type and a default, every error says where.
+
+The schema of the custom resources refuses most mistakes first. What arrives here all the same (an
+object older than the schema, a schema that was edited) must still never become a crash or a guess.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_MISSING: Final[dict[str, Any]] = {}
+
+
+class InvalidSpecError(ValueError):
+    """A spec cannot be understood; the message names the key and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecReader:
+    """One object of a spec, and its path for messages."""
+
+    values: Mapping[str, Any]
+    path: str
+
+    def section(self, key: str) -> "SpecReader":
+        """Enter an object; one that is absent reads as empty."""
+        return SpecReader(self._typed(key, dict, "an object", _MISSING), self._at(key))
+
+    def text(self, key: str, default: str = "") -> str:
+        """Read a string."""
+        return self._typed(key, str, "a string", default)
+
+    def required_text(self, key: str) -> str:
+        """Read a string that must be there and not empty."""
+        value = self.text(key)
+        if not value:
+            raise InvalidSpecError(f"{self._at(key)} is missing")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Read a boolean."""
+        return self._typed(key, bool, "true or false", default)
+
+    def number(self, key: str, default: int) -> int:
+        """Read a whole number."""
+        value = self._typed(key, int, "a whole number", default)
+        if isinstance(value, bool):
+            raise InvalidSpecError(f"{self._at(key)} is {value!r}; a whole number is expected")
+        return value
+
+    def choice(self, key: str, allowed: Sequence[str]) -> str:
+        """Read one of a few words; the first one is the default."""
+        value = self.text(key, allowed[0])
+        if value not in allowed:
+            raise InvalidSpecError(
+                f"{self._at(key)} is {value!r}; it must be {' or '.join(allowed)}"
+            )
+        return value
+
+    def texts(self, key: str) -> dict[str, str]:
+        """Read a map of strings."""
+        values = self._typed(key, dict, "an object", _MISSING)
+        for name, value in values.items():
+            if not isinstance(value, str):
+                raise InvalidSpecError(f"{self._at(key)}.{name} is {value!r}; a string is expected")
+        return dict(values)
+
+    def objects(self, key: str) -> tuple[dict[str, Any], ...]:
+        """Read a list of objects."""
+        values = self._typed(key, list, "a list", [])
+        for value in values:
+            if not isinstance(value, dict):
+                raise InvalidSpecError(f"{self._at(key)} holds {value!r}; objects are expected")
+        return tuple(dict(value) for value in values)
+
+    def converted(self, key: str, convert: Callable[[Any], T], default: str | int) -> T:
+        """Read a value through a function that raises ValueError."""
+        value = self.values.get(key)
+        try:
+            return convert(default if value is None else value)
+        except (TypeError, ValueError) as error:
+            raise InvalidSpecError(f"{self._at(key)}: {error}") from error
+
+    def _at(self, key: str) -> str:
+        return f"{self.path}.{key}"
+
+    def _typed(self, key: str, kind: type[T], expected: str, default: T) -> T:
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, kind):
+            raise InvalidSpecError(f"{self._at(key)} is {value!r}; {expected} is expected")
+        return value

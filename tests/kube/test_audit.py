@@ -1,0 +1,169 @@
+"""How an audit's Job and pod become the status of its object."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from dledger_formats.audit import AuditSummary, Finding, Verdict
+from dledger_kube.objects import NOW, audit_body
+from dledger_operator.audit_request import AuditRequest
+from dledger_operator.behaviours.audit import Outcome, build_status, judge
+from dledger_operator.spec_reader import InvalidSpecError
+from dledger_operator.views import JobPodView, JobView, Trouble
+
+FINDING = Finding(
+    check="bad_body_crc", severity="critical", member="n1", segment="0" * 20,
+    first_index=4, last_index=4, detail="stored 1, computed 2",
+)  # fmt: skip
+SUMMARY = AuditSummary(
+    verdict=Verdict.DAMAGED, message="one entry of n1 is damaged", members=["n0", "n1", "n2"],
+    entries=10, record_bytes=1000, agreed_index=9, findings=1, first_findings=[FINDING],
+)  # fmt: skip
+JOB = JobView(owner_uid="audit-uid", ended=False, failure=None, started_at=NOW)
+ENDED_JOB = dataclasses.replace(JOB, ended=True)
+
+
+def pod(**fields: Any) -> JobPodView:
+    values: dict[str, Any] = {
+        "name": "a-audit-x", "running": False, "exit_code": None, "termination_message": "",
+        "finished_at": None, "trouble": None,
+    }  # fmt: skip
+    return JobPodView(**values | fields)
+
+
+def judged(job: JobView, *pods: JobPodView) -> tuple[str, str]:
+    outcome = judge(job, pods, name="a-audit")
+    return outcome.phase, outcome.reason
+
+
+def test_an_audit_that_left_a_summary_is_finished_whatever_it_found() -> None:
+    ended = pod(exit_code=4, termination_message=SUMMARY.to_json().decode(), finished_at=NOW)
+
+    outcome = judge(ENDED_JOB, [ended], name="a-audit")
+
+    assert (outcome.phase, outcome.reason) == ("Finished", "Damaged")
+    assert outcome.summary == SUMMARY
+    assert (outcome.started_at, outcome.finished_at) == (NOW, NOW)
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "expected"),
+    [
+        pytest.param(JOB, [], ("Pending", "JobCreated"), id="no pod yet"),
+        pytest.param(JOB, [pod()], ("Pending", "JobCreated"), id="a pod that starts"),
+        pytest.param(JOB, [pod(running=True)], ("Running", "Running"), id="running"),
+        pytest.param(
+            JOB,
+            [pod(trouble=Trouble(reason="ErrImagePull", message="no such image"))],
+            ("Pending", "ErrImagePull"),
+            id="an image that is not there",
+        ),
+        pytest.param(
+            ENDED_JOB,
+            [pod(exit_code=137, trouble=Trouble(reason="OOMKilled", message="exit code 137"))],
+            ("Failed", "OOMKilled"),
+            id="killed",
+        ),
+        pytest.param(
+            ENDED_JOB,
+            [pod(exit_code=0, termination_message="hello")],
+            ("Failed", "NoSummary"),
+            id="no summary",
+        ),
+        pytest.param(
+            dataclasses.replace(
+                ENDED_JOB, failure=Trouble(reason="DeadlineExceeded", message="too long")
+            ),
+            [],
+            ("Failed", "DeadlineExceeded"),
+            id="stopped by its deadline",
+        ),
+        pytest.param(ENDED_JOB, [], ("Failed", "ResultLost"), id="the pod is gone"),
+    ],
+)
+def test_how_far_an_audit_is(
+    job: JobView, pods: list[JobPodView], expected: tuple[str, str]
+) -> None:
+    assert judged(job, *pods) == expected
+
+
+def status(outcome: Outcome, previous: dict[str, Any] | None = None) -> dict[str, Any]:
+    return build_status(outcome, generation=1, previous=previous or {}, now=NOW)
+
+
+def test_the_status_of_a_finished_audit_tells_its_result() -> None:
+    built = status(
+        Outcome(
+            phase="Finished", reason="Damaged", message=SUMMARY.message, job="a-audit",
+            summary=SUMMARY, started_at=NOW, finished_at=NOW,
+        )
+    )  # fmt: skip
+
+    assert built == {
+        "observedGeneration": 1,
+        "phase": "Finished",
+        "job": "a-audit",
+        "startedAt": "2026-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:00:00Z",
+        "verdict": "Damaged",
+        "entries": 10,
+        "bytes": 1000,
+        "agreedIndex": 9,
+        "findings": 1,
+        "firstFindings": [
+            {
+                "check": "bad_body_crc", "severity": "critical", "member": "n1",
+                "segment": "0" * 20, "firstIndex": 4, "lastIndex": 4,
+                "detail": "stored 1, computed 2",
+            }
+        ],
+        "conditions": [
+            {
+                "type": "Complete", "status": "True", "reason": "Damaged",
+                "message": "one entry of n1 is damaged",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1,
+            }
+        ],
+    }  # fmt: skip
+
+
+def test_an_audit_that_waits_says_for_what() -> None:
+    built = status(Outcome(phase="Pending", reason="GroupNotFound", message="it does not exist"))
+
+    assert built["conditions"][0]["reason"] == "GroupNotFound"
+    assert "job" not in built
+
+
+def test_the_largest_summary_still_fits_a_status() -> None:
+    many = dataclasses.replace(SUMMARY, findings=10_000, first_findings=[FINDING] * 100)
+    ended = pod(exit_code=4, termination_message=many.to_json().decode())
+    outcome = judge(ENDED_JOB, [ended], name="a-audit")
+
+    assert 1 <= len(status(outcome)["firstFindings"]) <= 10
+
+
+def test_a_request_has_defaults() -> None:
+    request = AuditRequest.from_body(audit_body())
+
+    assert (request.group_name, request.level) == ("flights", "Full")
+    assert request.ttl_after_finished_s == 24 * 3600
+    assert request.resources["limits"] == {"memory": "2Gi"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"groupRef": {}}, "spec.groupRef.name is missing"),
+        ({"level": "Some"}, "it must be Full"),
+        ({"ttlAfterFinished": "soon"}, "spec.ttlAfterFinished"),
+    ],
+)
+def test_a_mistake_in_a_request_is_named(spec: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidSpecError, match=complaint):
+        AuditRequest.from_body(audit_body(spec))
+
+
+def test_a_name_that_leaves_no_room_for_the_job_is_refused() -> None:
+    with pytest.raises(InvalidSpecError, match="longer than 52"):
+        AuditRequest.from_body(audit_body(name="a" * 53))

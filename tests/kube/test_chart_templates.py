@@ -1,0 +1,288 @@
+"""What the Helm chart renders, and what it refuses to render; no server is needed."""
+
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+from api_server.client import Helm
+from dledger_operator import config
+from dledger_operator.config import OperatorSettings
+from tools import crd_reference
+
+pytest_plugins = ["api_server.fixtures"]
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "helm" / "dledger-operator"
+OLDEST_KUBERNETES = "1.29.0"
+CRD = "CustomResourceDefinition"
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+Object: TypeAlias = dict[str, Any]
+Render: TypeAlias = Callable[..., list[Object]]
+
+EVERYTHING = {
+    "imageRegistry": "registry.example:5000",
+    "imagePullSecrets": [{"name": "registry"}],
+    "image": {"digest": DIGEST, "pullPolicy": "Always"},
+    "watchNamespaces": ["team-a", "team-b"],
+    "serviceAccount": {"name": "robot", "annotations": {"example.com/team": "a"}},
+    "logLevel": "debug",
+    "logFormat": "text",
+    "monitoring": {
+        "metricsService": {"enabled": True, "annotations": {"example.com/scrape": "yes"}},
+        "podMonitor": {"enabled": True, "labels": {"prometheus": "main"}, "interval": "5s"},
+    },
+    "podLabels": {"example.com/team": "a"},
+    "podAnnotations": {"example.com/note": "b"},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "infra", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "system-cluster-critical",
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+}
+
+
+@pytest.fixture(scope="module")
+def render(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Render:
+    """Render the chart, or another one, with values given as a tree; the same ones only once."""
+    file = tmp_path_factory.mktemp("values") / "values.yaml"
+
+    @functools.cache
+    def rendered(values: str, chart: Path) -> list[Object]:
+        file.write_text(values)
+        version = f"--kube-version={OLDEST_KUBERNETES}"
+        text = helm("template", "dl", str(chart), "--namespace=ops", version, f"--values={file}")
+        return [manifest for manifest in yaml.safe_load_all(text) if manifest]
+
+    return lambda values=None, chart=CHART: rendered(yaml.safe_dump(values or {}), chart)
+
+
+def names(manifests: list[Object]) -> set[str]:
+    return {f"{manifest['kind']}/{manifest['metadata']['name']}" for manifest in manifests}
+
+
+def of_kind(manifests: list[Object], kind: str) -> list[Object]:
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
+
+
+def deployment(manifests: list[Object]) -> Object:
+    (found,) = of_kind(manifests, "Deployment")
+    return found
+
+
+def pod(manifests: list[Object]) -> Object:
+    template: Object = deployment(manifests)["spec"]["template"]
+    return template
+
+
+def container(manifests: list[Object]) -> Object:
+    (found,) = pod(manifests)["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def environment(manifests: list[Object]) -> dict[str, str]:
+    return {variable["name"]: variable["value"] for variable in container(manifests)["env"]}
+
+
+def operator_rules(manifests: list[Object]) -> Iterator[Object]:
+    """The rules that the operator's own bindings give it."""
+    bindings = [item for item in manifests if item["kind"].endswith("RoleBinding")]
+    bound = {item["roleRef"]["name"] for item in bindings}
+    for manifest in manifests:
+        if manifest["kind"] in ("Role", "ClusterRole") and manifest["metadata"]["name"] in bound:
+            yield from manifest["rules"]
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_the_linter_has_no_complaint(helm: Helm, tmp_path: Path, values: Object) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+
+    assert "0 chart(s) failed" in helm("lint", "--strict", f"--values={file}", str(CHART))
+
+
+def test_the_defaults_give_one_operator_for_all_namespaces(render: Render) -> None:
+    assert names(render()) == {
+        "CustomResourceDefinition/dledgergroups.dledger.io",
+        "CustomResourceDefinition/dledgeraudits.dledger.io",
+        "ServiceAccount/dl-dledger-operator",
+        "ClusterRole/ops:dl-dledger-operator",
+        "ClusterRoleBinding/ops:dl-dledger-operator",
+        "ClusterRole/ops:dl-dledger-operator:view",
+        "ClusterRole/ops:dl-dledger-operator:edit",
+        "Deployment/dl-dledger-operator",
+    }
+
+
+def test_with_everything_on_nothing_is_missing(render: Render) -> None:
+    assert names(render(EVERYTHING)) == {
+        "CustomResourceDefinition/dledgergroups.dledger.io",
+        "CustomResourceDefinition/dledgeraudits.dledger.io",
+        "ServiceAccount/robot",
+        "Role/ops:dl-dledger-operator",
+        "RoleBinding/ops:dl-dledger-operator",
+        "ClusterRole/ops:dl-dledger-operator:view",
+        "ClusterRole/ops:dl-dledger-operator:edit",
+        "Deployment/dl-dledger-operator",
+        "Service/dl-dledger-operator-metrics",
+        "PodMonitor/dl-dledger-operator",
+    }
+
+
+def test_with_everything_off_only_the_operator_is_left(render: Render) -> None:
+    off = {
+        "crds": {"create": False},
+        "rbac": {"create": False},
+        "serviceAccount": {"create": False, "name": "robot"},
+    }
+
+    assert names(render(off)) == {"Deployment/dl-dledger-operator"}
+
+
+def test_each_watched_namespace_gets_a_role_of_its_own(render: Render) -> None:
+    manifests = render({"watchNamespaces": ["team-a", "team-b"]})
+    namespaces = {role["metadata"]["namespace"] for role in of_kind(manifests, "Role")}
+    bindings = of_kind(manifests, "RoleBinding")
+
+    assert namespaces == {"team-a", "team-b"}
+    assert {binding["metadata"]["namespace"] for binding in bindings} == namespaces
+    assert {binding["subjects"][0]["namespace"] for binding in bindings} == {"ops"}
+    assert environment(manifests)["DLEDGER_OPERATOR_WATCH_NAMESPACES"] == "team-a,team-b"
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["every namespace", "two namespaces"])
+def test_the_operator_may_do_little(render: Render, values: Object) -> None:
+    rules = list(operator_rules(render(values)))
+    verbs = {verb for rule in rules for verb in rule["verbs"]}
+    resources = {resource for rule in rules for resource in rule["resources"]}
+
+    assert verbs == {"get", "list", "watch", "create", "patch"}
+    assert not resources & {"*", "secrets", "pods/exec", "nodes", "namespaces"}
+    assert all("*" not in rule["apiGroups"] for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({}, "dledger-operator:0.1.0"),
+        ({"image": {"tag": "7"}}, "dledger-operator:7"),
+        ({"image": {"tag": "7", "digest": DIGEST}}, f"dledger-operator@{DIGEST}"),
+        ({"imageRegistry": "r.example/a/"}, "r.example/a/dledger-operator:0.1.0"),
+        ({"image": {"repository": "b/c"}}, "b/c:0.1.0"),
+    ],
+)
+def test_an_image_is_registry_repository_and_tag_or_digest(
+    render: Render, values: Object, image: str
+) -> None:
+    assert container(render(values))["image"] == image
+
+
+def test_the_operator_is_told_the_images_of_members_and_audits(render: Render) -> None:
+    told = environment(
+        render(
+            {"imageRegistry": "r.example", "auditImage": {"tag": "2"}, "nodeImage": {"tag": "3"}}
+        )
+    )
+
+    assert told["DLEDGER_OPERATOR_NODE_IMAGE"] == "r.example/dledger-node:3"
+    assert told["DLEDGER_OPERATOR_AUDIT_IMAGE"] == "r.example/dledger-audit:2"
+
+
+def test_the_operator_leaves_a_lost_node_within_seconds(render: Render) -> None:
+    tolerations = pod(render())["spec"]["tolerations"]
+
+    assert {toleration["key"]: toleration["tolerationSeconds"] for toleration in tolerations} == {
+        "node.kubernetes.io/not-ready": 5,
+        "node.kubernetes.io/unreachable": 5,
+    }
+
+
+def test_the_operator_takes_the_settings_that_it_is_given(render: Render) -> None:
+    assert config.read([], environment(render(EVERYTHING))) == OperatorSettings(
+        node_image="registry.example:5000/dledger-node:0.1.0",
+        audit_image="registry.example:5000/dledger-audit:0.1.0",
+        image_pull_policy="Always",
+        watch_namespaces=("team-a", "team-b"),
+        log_format="text",
+        log_level="debug",
+    )
+
+
+def test_the_pod_names_the_ports_that_the_operator_listens_on(render: Render) -> None:
+    manifests = render()
+    settings = config.read([], environment(manifests))
+    ports = {port["name"]: port["containerPort"] for port in container(manifests)["ports"]}
+
+    assert ports == {"metrics": settings.metrics_port, "health": settings.health_port}
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_the_selectors_find_the_pod_and_name_nothing_that_changes(
+    render: Render, values: Object
+) -> None:
+    manifests = render(values)
+    labels = pod(manifests)["metadata"]["labels"].items()
+    selectors = [
+        deployment(manifests)["spec"]["selector"]["matchLabels"],
+        *(service["spec"]["selector"] for service in of_kind(manifests, "Service")),
+        *(item["spec"]["selector"]["matchLabels"] for item in of_kind(manifests, "PodMonitor")),
+    ]
+
+    assert all(selector.items() <= labels for selector in selectors)
+    assert not any("app.kubernetes.io/version" in selector for selector in selectors)
+
+
+def test_a_label_of_the_user_does_not_hide_the_pod_from_its_selector(render: Render) -> None:
+    labels = {"app.kubernetes.io/instance": "other", "team": "a"}
+    manifests = render({"podLabels": labels})
+
+    assert pod(manifests)["metadata"]["labels"]["app.kubernetes.io/instance"] == "dl"
+    assert pod(manifests)["metadata"]["labels"]["team"] == "a"
+
+
+def test_metrics_and_probes_use_ports_that_the_pod_names(render: Render) -> None:
+    manifests = render(EVERYTHING)
+    ports = {port["name"] for port in container(manifests)["ports"]}
+    (service,) = of_kind(manifests, "Service")
+    (monitor,) = of_kind(manifests, "PodMonitor")
+    probes = [container(manifests)[f"{kind}Probe"] for kind in ("startup", "liveness", "readiness")]
+
+    assert {
+        service["spec"]["ports"][0]["targetPort"],
+        monitor["spec"]["podMetricsEndpoints"][0]["port"],
+        *(probe["httpGet"]["port"] for probe in probes),
+    } == ports
+
+
+def test_the_crds_are_those_of_the_repository_and_outlive_the_release(render: Render) -> None:
+    rendered = {crd["metadata"]["name"]: crd for crd in of_kind(render(), CRD)}
+    own = {crd["metadata"]["name"]: crd for crd in crd_reference.load(crd_reference.CRDS)}
+
+    assert {name: crd["spec"] for name, crd in rendered.items()} == {
+        name: crd["spec"] for name, crd in own.items()
+    }
+    assert all(
+        crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        for crd in rendered.values()
+    )
+
+
+def test_the_crds_go_with_the_release_when_asked_to(render: Render) -> None:
+    crds = of_kind(render({"crds": {"keep": False}}), CRD)
+
+    assert crds
+    assert not any("annotations" in crd["metadata"] for crd in crds)
+
+
+def test_a_packaged_chart_renders_as_the_folder_does(
+    helm: Helm, render: Render, tmp_path: Path
+) -> None:
+    helm("package", str(CHART), f"--destination={tmp_path}")
+    (package,) = tmp_path.glob("dledger-operator-*.tgz")
+
+    assert render(EVERYTHING, chart=package) == render(EVERYTHING)

@@ -1,0 +1,97 @@
+"""What the schemas of the custom resources promise to readers; no server is needed."""
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dledger_formats.audit import Verdict
+from dledger_formats.settings import NodeSettings
+from dledger_formats.status import FlushDiskType
+from tools import crd_reference
+
+CRDS = {crd["spec"]["names"]["kind"]: crd for crd in crd_reference.load(crd_reference.CRDS)}
+NODE = NodeSettings(group="g", self_id="n0", peers={"n0": "g:40911"}, store_base_dir="/data")
+
+
+def root(kind: str) -> dict[str, Any]:
+    schema: dict[str, Any] = CRDS[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def fields(kind: str) -> dict[str, dict[str, Any]]:
+    return {
+        path: schema
+        for part in ("spec", "status")
+        for path, schema, _ in crd_reference.fields(root(kind)["properties"][part], part)
+    }
+
+
+def leaves(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((path, field) for path, field in fields(kind).items() if "properties" not in field)
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_every_field_has_a_description_that_is_a_sentence(kind: str) -> None:
+    wrong = [
+        path
+        for path, field in fields(kind).items()
+        if not field.get("description", "").endswith(".")
+    ]
+
+    assert not wrong
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_every_default_is_told_in_the_description(kind: str) -> None:
+    untold = [
+        path
+        for path, field in leaves(kind)
+        if "default" in field
+        and f"Default {crd_reference.plain(field['default'])}." not in field["description"]
+    ]
+
+    assert not untold
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_every_list_says_how_it_is_merged_and_how_long_it_may_be(kind: str) -> None:
+    lists = [(path, field) for path, field in fields(kind).items() if field.get("type") == "array"]
+
+    assert lists
+    assert not [
+        path
+        for path, field in lists
+        if "x-kubernetes-list-type" not in field or "maxItems" not in field
+    ]
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_no_part_of_a_schema_lets_unknown_fields_through(kind: str) -> None:
+    assert "preserve-unknown-fields" not in repr(CRDS[kind])
+
+
+def test_defaults_of_a_group_are_those_of_the_node() -> None:
+    group = fields("DLedgerGroup")
+
+    assert group["spec.log.flushDiskType"]["default"] == NODE.flush_disk_type
+    assert group["spec.log.segmentSize"]["default"] == f"{NODE.segment_size_bytes >> 30}Gi"
+    assert group["spec.election.heartbeatInterval"]["default"] == f"{NODE.heartbeat_interval_ms}ms"
+    assert group["spec.election.timeout"]["default"] == f"{NODE.election_timeout_ms // 1000}s"
+
+
+def test_the_words_of_the_schemas_are_those_of_the_formats() -> None:
+    flush_disk_types = fields("DLedgerGroup")["spec.log.flushDiskType"]["enum"]
+    verdicts = fields("DLedgerAudit")["status.verdict"]["enum"]
+
+    assert set(flush_disk_types) == set(FlushDiskType)
+    assert set(verdicts) == set(Verdict)
+
+
+def test_the_reference_page_is_current() -> None:
+    page = crd_reference.PAGE.read_text()
+    fresh = crd_reference.render(crd_reference.load(crd_reference.CRDS))
+    changes = difflib.unified_diff(page.splitlines(), fresh.splitlines(), n=0, lineterm="")
+
+    assert page == fresh, "run `python -m tools.crd_reference`:\n" + "\n".join(changes)

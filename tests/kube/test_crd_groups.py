@@ -1,0 +1,172 @@
+"""A DLedgerGroup as a real API server keeps and shows it: defaults, status, columns, scale."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from api_server.client import ApiServer, CommandError, wait_until
+from api_server.objects import MERGE_PATCH, Object, check, group, path, stored
+
+pytest_plugins = ["api_server.fixtures"]
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+DEFAULTS = {
+    "replicas": 3,
+    "image": {},
+    "storage": {"size": "3Gi", "retain": {"whenDeleted": "Retain", "whenScaled": "Retain"}},
+    "log": {"flushDiskType": "SyncFlush", "segmentSize": "1Gi"},
+    "election": {"heartbeatInterval": "250ms", "timeout": "1s"},
+    "roles": {"label": "dledger.io/role", "master": "master", "slave": "slave"},
+    "services": {"master": {"type": "ClusterIP"}, "slave": {"type": "ClusterIP"}},
+    "resources": {
+        "requests": {"cpu": "250m", "memory": "256Mi"},
+        "limits": {"memory": "512Mi"},
+    },
+    "scheduling": {"topologySpread": "Soft"},
+    "paused": False,
+}
+
+STATUS = {
+    "observedGeneration": 1,
+    "leader": {
+        "member": "n1",
+        "pod": "flights-1",
+        "address": "flights-1.flights-nodes:40911",
+        "term": 7,
+        "since": "2026-01-01T00:00:00Z",
+    },
+    "replicas": 3,
+    "readyReplicas": 3,
+    "membersReady": "3/3",
+    "selector": "dledger.io/group=flights",
+    "toleratedFailures": 1,
+    "members": [
+        {
+            "id": "n1",
+            "pod": "flights-1",
+            "role": "master",
+            "brokerId": 0,
+            "ready": True,
+            "committedIndex": 336775,
+            "endIndex": 336775,
+            "lagEntries": 0,
+            "term": 7,
+            "flushDiskType": "SyncFlush",
+        }
+    ],
+    "leaderChanges": [
+        {
+            "from": "n0",
+            "to": "n1",
+            "term": 7,
+            "reason": "LeaderLost",
+            "at": "2026-01-01T00:00:00Z",
+            "detectSeconds": 0.12,
+            "electSeconds": 0.31,
+            "relabelSeconds": 0.05,
+            "endpointsSeconds": 0.06,
+        }
+    ],
+    "conditions": [
+        {
+            "type": "Ready",
+            "status": "True",
+            "reason": "LeaderElected",
+            "message": "n1 leads term 7; 3 of 3 members ready",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": 1,
+        }
+    ],
+}
+
+
+def test_whatever_is_left_out_gets_its_default(api_server: ApiServer) -> None:
+    assert check(api_server, group(storage={"size": "3Gi"}))["spec"] == DEFAULTS
+
+
+def test_half_of_a_pair_gets_the_other_half_by_default(api_server: ApiServer) -> None:
+    spec = check(api_server, group(election={"timeout": "2s"}, roles={"master": "primary"}))["spec"]
+
+    assert spec["election"] == {"heartbeatInterval": "250ms", "timeout": "2s"}
+    assert spec["roles"] == {"label": "dledger.io/role", "master": "primary", "slave": "slave"}
+
+
+def test_resources_that_are_given_are_not_mixed_with_the_default(api_server: ApiServer) -> None:
+    resources = {"requests": {"memory": "1Gi"}}
+
+    assert check(api_server, group(resources=resources))["spec"]["resources"] == resources
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_an_example_is_accepted(api_server: ApiServer, example: Path) -> None:
+    sent = yaml.safe_load(example.read_text())
+    sent["metadata"]["namespace"] = "default"
+
+    assert check(api_server, sent)["metadata"]["name"] == sent["metadata"]["name"]
+
+
+def with_status(server: ApiServer, made: Object) -> Object:
+    stored_now: Object = server.request(
+        "PATCH",
+        f"{path(made)}/status?fieldValidation=Strict",
+        {"status": STATUS},
+        content_type=MERGE_PATCH,
+    )
+    return stored_now
+
+
+def test_a_whole_status_is_kept_as_it_was_written(api_server: ApiServer) -> None:
+    with stored(api_server, group()) as made:
+        assert with_status(api_server, made)["status"] == STATUS
+
+
+def test_the_table_shows_readiness_leader_term_and_members(api_server: ApiServer) -> None:
+    with stored(api_server, group()) as made:
+        with_status(api_server, made)
+        name = made["metadata"]["name"]
+        header, row = api_server.kubectl("get", "dlg", name).splitlines()
+
+    assert header.split() == ["NAME", "READY", "LEADER", "TERM", "MEMBERS", "AGE"]
+    assert row.split()[:-1] == [name, "True", "flights-1", "7", "3/3"]
+
+
+def test_a_group_is_found_by_its_category(api_server: ApiServer) -> None:
+    with stored(api_server, group()) as made:
+        listed = api_server.kubectl("get", "dledger", "--output=name").split()
+
+    assert f"dledgergroup.dledger.io/{made['metadata']['name']}" in listed
+
+
+def test_the_scale_subresource_shows_members_and_selector(api_server: ApiServer) -> None:
+    with stored(api_server, group()) as made:
+        with_status(api_server, made)
+        scale = api_server.request("GET", f"{path(made)}/scale")
+
+    assert scale["spec"] == {"replicas": 3}
+    assert scale["status"] == {"replicas": 3, "selector": "dledger.io/group=flights"}
+
+
+def test_kubectl_scale_is_refused_with_the_reason(api_server: ApiServer) -> None:
+    with (
+        stored(api_server, group()) as made,
+        pytest.raises(CommandError, match="scaling comes with membership change"),
+    ):
+        api_server.kubectl("scale", "dlg", made["metadata"]["name"], "--replicas=5")
+
+
+def test_kubectl_explain_shows_what_a_field_means(api_server: ApiServer) -> None:
+    def shown() -> str:
+        return " ".join(api_server.kubectl("explain", "dlg.spec.log.flushDiskType").split())
+
+    def is_published() -> bool:
+        try:
+            return bool(shown())
+        except CommandError:
+            return False
+
+    # The server publishes the descriptions of a new CRD a moment after it serves its objects.
+    wait_until("the descriptions are published", is_published)
+
+    assert "SyncFlush: the entry is on the disks of a majority." in shown()

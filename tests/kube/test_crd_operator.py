@@ -1,0 +1,90 @@
+"""The schemas and the operator, which reads what they let through, mean the same."""
+
+from typing import Any
+
+import pytest
+
+from api_server.client import ApiServer
+from api_server.objects import Object, audit, check, group
+from dledger_operator import names
+from dledger_operator.audit_request import AuditRequest
+from dledger_operator.group import Group, ImageDefaults
+from tools import crd_reference
+
+pytest_plugins = ["api_server.fixtures"]
+
+IMAGES = ImageDefaults(reference="dledger-node:1", pull_policy="IfNotPresent")
+CRDS = {crd["spec"]["names"]["kind"]: crd for crd in crd_reference.load(crd_reference.CRDS)}
+
+GROUPS: list[dict[str, Any]] = [
+    {},
+    {"storage": {"size": "1.5Gi"}, "log": {"segmentSize": "512Mi"}},
+    {"storage": {"size": 3221225472}, "log": {"segmentSize": 1073741824}},
+    {"election": {"heartbeatInterval": "20ms"}, "roles": {"master": "primary"}},
+    {"resources": {"limits": {"cpu": 1, "memory": "1.5Gi"}}},
+    {"image": {"tag": "7", "pullPolicy": "Always"}, "services": {"slave": {"type": "NodePort"}}},
+    {"scheduling": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"disk": "fast"}}},
+]
+
+
+def without_defaults(sent: Object, checked: Object) -> Object:
+    """What an operator would see if the schema had no defaults."""
+    return {**checked, "spec": sent["spec"]}
+
+
+@pytest.mark.parametrize("spec", GROUPS, ids=str)
+def test_the_operator_has_the_defaults_of_the_schema_for_groups(
+    api_server: ApiServer, spec: dict[str, Any]
+) -> None:
+    sent = group(**spec)
+    checked = check(api_server, sent)
+
+    assert Group.from_body(checked, IMAGES) == Group.from_body(
+        without_defaults(sent, checked), IMAGES
+    )
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"ttlAfterFinished": "90m"}, {"resources": {"requests": {"cpu": 2}}}], ids=str
+)
+def test_the_operator_has_the_defaults_of_the_schema_for_audits(
+    api_server: ApiServer, spec: dict[str, Any]
+) -> None:
+    sent = audit(**spec)
+    checked = check(api_server, sent)
+
+    assert AuditRequest.from_body(checked) == AuditRequest.from_body(
+        without_defaults(sent, checked)
+    )
+
+
+def test_the_names_of_the_kinds_are_those_that_the_operator_asks_for() -> None:
+    version = f"{names.API_GROUP}/{names.API_VERSION}"
+    served = {
+        kind: (
+            f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}",
+            crd["spec"]["names"]["plural"],
+        )
+        for kind, crd in CRDS.items()
+    }
+
+    assert served == {
+        names.GROUP_KIND: (version, names.GROUPS_PLURAL),
+        names.AUDIT_KIND: (version, names.AUDITS_PLURAL),
+    }
+
+
+def test_the_longest_child_of_the_longest_name_fits_a_label() -> None:
+    longest_group = "g" * names.GROUP_NAME_LENGTH_MAX
+    children = [
+        names.nodes_service(longest_group),
+        names.master_service(longest_group),
+        names.slave_service(longest_group),
+        names.settings_config_map(longest_group),
+        names.service_account(longest_group),
+        # The revision hash that a StatefulSet's controller labels pods with.
+        f"{names.stateful_set(longest_group)}-0123456789",
+        names.audit_job("a" * names.AUDIT_NAME_LENGTH_MAX),
+    ]
+
+    assert max(map(len, children)) <= 63

@@ -1,0 +1,190 @@
+"""What a real API server refuses of a DLedgerGroup, and the reasons that it gives."""
+
+import re
+
+import pytest
+
+from api_server.client import ApiServer, RefusedError
+from api_server.objects import Object, check, check_change, group, stored
+from tools import crd_reference
+
+pytest_plugins = ["api_server.fixtures"]
+
+# What is asked for beyond 30Gi of storage, and the answer.
+REFUSED: dict[str, tuple[Object, str]] = {
+    "an even number of members": (
+        {"replicas": 4},
+        "replicas must be odd: an even number tolerates no more failures than one member less",
+    ),
+    "a volume for less than three segments": (
+        {"storage": {"size": "2Gi"}},
+        "storage.size is 2Gi and log.segmentSize is 1Gi: a volume must hold at least three",
+    ),
+    "a segment of no whole mebibytes": (
+        {"log": {"segmentSize": "2M"}},
+        "segmentSize must be a whole multiple of 1Mi, and is 2M",
+    ),
+    "a segment that Java cannot count": (
+        {"log": {"segmentSize": "2Gi"}},
+        "segmentSize must be from 1Mi to 2047Mi, and is 2Gi: DLedger counts the bytes",
+    ),
+    "a heartbeat too fast": (
+        {"election": {"heartbeatInterval": "19ms"}},
+        "heartbeatInterval must be from 20ms to 60s, and is 19ms",
+    ),
+    "an election timeout too long": (
+        {"election": {"timeout": "601s"}},
+        "timeout must be from 50ms to 600s, and is 601s",
+    ),
+    "an election timeout shorter than two heartbeats": (
+        {"election": {"heartbeatInterval": "600ms"}},
+        "timeout is 1s and heartbeatInterval is 600ms: the timeout must be at least twice the",
+    ),
+    "one value for both roles": (
+        {"roles": {"master": "node", "slave": "node"}},
+        "master and slave are both node: the values must differ, or both Services would select",
+    ),
+    "the value for no role": (
+        {"roles": {"slave": "none"}},
+        "none is what the operator calls a pod that no Service may select",
+    ),
+    "a role label of Kubernetes": (
+        {"roles": {"label": "app.kubernetes.io/name"}},
+        "app.kubernetes.io/name is a reserved label: take dledger.io/role or a name outside",
+    ),
+    "a role label of the operator": (
+        {"roles": {"label": "dledger.io/group"}},
+        "dledger.io/group is a reserved label",
+    ),
+    "a role label of the StatefulSet controller": (
+        {"roles": {"label": "controller-revision-hash"}},
+        "controller-revision-hash is a reserved label",
+    ),
+    "pods born with a role": (
+        {"podLabels": {"dledger.io/role": "master"}},
+        "podLabels must not have dledger.io/role, controller-revision-hash or labels under",
+    ),
+    "pods born with a role of another name": (
+        {"roles": {"label": "duty"}, "podLabels": {"duty": "master"}},
+        "podLabels must not have duty, controller-revision-hash or labels under",
+    ),
+    "an annotation of the operator": (
+        {"podAnnotations": {"dledger.io/term": "9"}},
+        "annotations under dledger.io are the operator's own",
+    ),
+    "a request above its limit": (
+        {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}},
+        "a request must not be larger than the limit of the same resource",
+    ),
+    "a time without a unit": ({"election": {"timeout": "1"}}, "spec.election.timeout in body"),
+    "a word for a size": ({"storage": {"size": "large"}}, "spec.storage.size in body"),
+    "no size at all": ({"storage": {}}, "spec.storage.size: Required value"),
+    "an unknown field": ({"replica": 3}, 'unknown field "spec.replica"'),
+    "an unknown flush type": (
+        {"log": {"flushDiskType": "Sync"}},
+        'supported values: "SyncFlush", "AsyncFlush"',
+    ),
+}
+
+# What a stored group is changed to, and the answer.
+UNCHANGEABLE: dict[str, tuple[Object, str]] = {
+    "the number of members": (
+        {"replicas": 5},
+        "spec.replicas: Forbidden: replicas cannot change: scaling comes with membership change",
+    ),
+    "a smaller volume": (
+        {"storage": {"size": "29Gi"}},
+        "storage.size cannot shrink from 30Gi to 29Gi: a volume can only grow",
+    ),
+    "another storage class": (
+        {"storage": {"storageClassName": "fast"}},
+        "spec.storage.storageClassName: Forbidden: storageClassName cannot change",
+    ),
+    "no storage class": (
+        {"storage": {"storageClassName": None}},
+        "spec.storage.storageClassName: Forbidden: storageClassName cannot change",
+    ),
+    "the size of a segment": (
+        {"log": {"segmentSize": "512Mi"}},
+        "segmentSize cannot change from 1Gi to 512Mi: files on disk are named after it",
+    ),
+}
+
+NAMES_REFUSED = {
+    "g" * 41: "the name must not exceed 40 characters",
+    "1st": "the name becomes a part of Service names: use lower-case letters",
+}
+
+
+@pytest.mark.parametrize(("spec", "answer"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_work_is_refused_with_the_reason(
+    api_server: ApiServer, spec: Object, answer: str
+) -> None:
+    with pytest.raises(RefusedError, match=re.escape(answer)):
+        check(api_server, group(**spec))
+
+
+@pytest.mark.parametrize(("name", "answer"), NAMES_REFUSED.items())
+def test_a_name_that_fits_no_child_is_refused(
+    api_server: ApiServer, name: str, answer: str
+) -> None:
+    with pytest.raises(RefusedError, match=re.escape(answer)):
+        check(api_server, group(name))
+
+
+@pytest.mark.parametrize(("change", "answer"), UNCHANGEABLE.values(), ids=UNCHANGEABLE)
+def test_what_cannot_change_is_refused_with_the_reason(
+    api_server: ApiServer, change: Object, answer: str
+) -> None:
+    sent = group(storage={"size": "30Gi", "storageClassName": "slow"})
+
+    with (
+        stored(api_server, sent) as made,
+        pytest.raises(RefusedError, match=re.escape(answer)),
+    ):
+        check_change(api_server, made, {"spec": change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"storage": {"size": "31Gi", "retain": {"whenDeleted": "Delete"}}},
+        {"log": {"segmentSize": "1024Mi"}},
+        {"log": {"flushDiskType": "AsyncFlush"}},
+        {"election": {"heartbeatInterval": "100ms", "timeout": "500ms"}},
+        {"paused": True},
+    ],
+    ids=["a larger volume", "the same size in other units", "the flush type", "times", "a pause"],
+)
+def test_what_can_change_is_accepted(api_server: ApiServer, change: Object) -> None:
+    with stored(api_server, group()) as made:
+        changed = check_change(api_server, made, {"spec": change})["spec"]
+
+    assert changed != made["spec"]
+
+
+def test_every_rule_of_the_schema_is_refused_here_once() -> None:
+    answers = [
+        *(answer for _, answer in REFUSED.values()),
+        *(answer for _, answer in UNCHANGEABLE.values()),
+        *NAMES_REFUSED.values(),
+    ]
+    crd = next(
+        crd
+        for crd in crd_reference.load(crd_reference.CRDS)
+        if crd["spec"]["names"]["kind"] == "DLedgerGroup"
+    )
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    untested = [
+        (where, text)
+        for where, text in crd_reference.rules(schema, "")
+        if not any(_tells(answer, text) for answer in answers)
+    ]
+
+    assert not untested
+
+
+def _tells(answer: str, text: str) -> bool:
+    """Whether an answer that is expected above quotes the beginning of this rule's message."""
+    beginning = text[:30]
+    return re.search(re.escape(beginning).replace(r"\.\.\.", ".+"), answer) is not None

@@ -1,0 +1,138 @@
+"""The steps of a relabelling, one decision at a time."""
+
+from dledger_kube.objects import group, leads, pod, says, silent
+from dledger_operator.behaviours.follow_leader import Decision, decide
+from dledger_operator.facts import Observation
+from dledger_operator.group import Group
+from dledger_operator.views import PodView
+
+GROUP = group()
+NOBODY: frozenset[str] = frozenset()
+
+
+def step(
+    pods: list[PodView],
+    observations: list[Observation],
+    astray: frozenset[str] = NOBODY,
+    of: Group = GROUP,
+) -> Decision:
+    return decide(pods=pods, observations=observations, group=of, astray=astray)
+
+
+def patches(decision: Decision) -> dict[str, tuple[str, int]]:
+    return {patch.pod.member_id: (patch.role, patch.term) for patch in decision.patches}
+
+
+def test_the_old_master_is_demoted_before_the_new_one_is_promoted() -> None:
+    pods = [pod(0, "master", 6), pod(1, "slave", 6), pod(2, "slave", 6)]
+    heard = [silent(0, 6, "n0"), leads(1, 7), says(2, 7, "n1")]
+
+    first = patches(step(pods, heard))
+
+    assert first == {"n0": ("none", 7), "n2": ("slave", 7)}
+
+    fenced = [pod(0, "none", 7), pod(1, "slave", 6), pod(2, "slave", 7)]
+
+    assert patches(step(fenced, heard)) == {"n1": ("master", 7)}
+
+
+def test_nothing_is_done_when_the_labels_are_right() -> None:
+    pods = [pod(0, "slave", 7), pod(1, "master", 7), pod(2, "slave", 7)]
+
+    assert patches(step(pods, [says(0, 7, "n1"), leads(1, 7), says(2, 7, "n1")])) == {}
+
+
+def test_a_pod_that_is_gone_does_not_hold_the_promotion_up() -> None:
+    pods = [pod(1, "slave", 7), pod(2, "slave", 7)]
+
+    assert patches(step(pods, [leads(1, 7), says(2, 7, "n1")])) == {"n1": ("master", 7)}
+
+
+def test_every_other_pod_is_fenced_with_the_term_even_when_its_role_stays() -> None:
+    pods = [pod(0, "slave", 6), pod(1, "master", 6), pod(2, "slave", 6)]
+    heard = [says(0, 7, "n1"), leads(1, 7), says(2, 7, "n1")]
+
+    assert patches(step(pods, heard)) == {"n0": ("slave", 7), "n2": ("slave", 7)}
+
+
+def test_a_follower_that_lost_sight_of_the_leader_keeps_its_place_for_a_while() -> None:
+    pods = [pod(0, "slave", 7), pod(1, "master", 7), pod(2, "slave", 7)]
+    heard = [says(0, 7, "n1"), leads(1, 7), silent(2, 7, "n1")]
+
+    assert patches(step(pods, heard)) == {}
+    assert patches(step(pods, heard, astray=frozenset({"uid-2"}))) == {"n2": ("none", 7)}
+
+
+def test_a_new_pod_is_no_slave_before_it_follows() -> None:
+    pods = [pod(0), pod(1, "master", 7), pod(2, "slave", 7)]
+
+    joining = patches(step(pods, [says(0, 6), leads(1, 7), says(2, 7, "n1")]))
+
+    assert joining == {"n0": ("none", 7)}
+
+
+def test_a_follower_that_answers_wrongly_labelled_as_master_is_put_back() -> None:
+    pods = [pod(0, "slave", 7), pod(1, "master", 7), pod(2, "master", 7)]
+
+    tampered = patches(step(pods, [says(0, 7, "n1"), leads(1, 7), says(2, 7, "n1")]))
+
+    assert tampered == {"n2": ("slave", 7)}
+
+
+def test_a_leader_whose_pod_is_leaving_is_not_promoted() -> None:
+    pods = [pod(0, "none", 7), pod(1, "slave", 7, leaving=True), pod(2, "slave", 7)]
+
+    assert patches(step(pods, [leads(1, 7), says(2, 7, "n1")])) == {}
+
+
+def test_a_leader_whose_pod_is_leaving_keeps_its_label_until_another_leads() -> None:
+    pods = [pod(0, "slave", 7), pod(1, "master", 7, leaving=True), pod(2, "slave", 7)]
+
+    assert patches(step(pods, [says(0, 7, "n1"), leads(1, 7), says(2, 7, "n1")])) == {}
+
+
+def test_a_master_that_stepped_down_is_demoted_although_nobody_leads_yet() -> None:
+    pods = [pod(0, "slave", 6), pod(1, "master", 6), pod(2, "slave", 6)]
+
+    assert patches(step(pods, [says(1, 6)])) == {"n1": ("none", 6)}
+
+
+def test_a_silent_master_keeps_its_label_while_nobody_else_leads() -> None:
+    pods = [pod(0, "slave", 6), pod(1, "master", 6), pod(2, "slave", 6)]
+
+    assert patches(step(pods, [says(0, 6, "n1"), silent(1, 6, "n1")])) == {}
+
+
+def test_slaves_keep_their_place_while_nobody_leads() -> None:
+    pods = [pod(0, "slave", 6), pod(1, "none", 6), pod(2, "slave", 6)]
+    astray = frozenset({"uid-0", "uid-2"})
+
+    assert patches(step(pods, [says(0, 7), says(2, 7)], astray)) == {}
+
+
+def test_when_two_members_claim_one_term_nobody_is_master() -> None:
+    pods = [pod(0, "master", 7), pod(1, "slave", 7), pod(2, "slave", 7)]
+
+    decision = step(pods, [leads(0, 7), leads(1, 7)])
+
+    assert decision.disputed
+    assert patches(decision) == {"n0": ("none", 7)}
+
+
+def test_the_group_s_own_words_for_roles_are_used() -> None:
+    renamed = group(roles={"label": "example.com/part", "master": "rw", "slave": "ro"})
+    pods = [pod(0, labels={"example.com/part": "ro"}, term=7), pod(1, term=7), pod(2, term=7)]
+
+    decision = step(pods, [says(0, 7, "n1"), leads(1, 7)], of=renamed)
+
+    assert patches(decision) == {"n2": ("none", 7)}
+
+
+def test_a_group_of_one_promotes_its_only_member() -> None:
+    assert patches(step([pod(0)], [leads(0, 1)], of=group(replicas=1))) == {"n0": ("master", 1)}
+
+
+def test_a_pod_that_is_no_voter_has_no_say() -> None:
+    pods = [pod(0), pod(7)]
+
+    assert step(pods, [leads(7, 3)]).leader is None

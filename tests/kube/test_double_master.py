@@ -1,0 +1,74 @@
+"""The count that must stay 0, and must not be 0 by blindness."""
+
+from random import Random
+
+import pytest
+
+from dledger_operator.behaviours.double_master import DoubleMasterWatch
+
+Event = tuple[str, int, bool]
+
+
+def overlapping_pairs(events: list[Event]) -> int:
+    """The truth, from the events in their real order: pairs of reigns that overlap."""
+    masters: set[str] = set()
+    pairs = 0
+    for uid, _, master in events:
+        if master and uid not in masters:
+            pairs += len(masters)
+            masters.add(uid)
+        elif not master:
+            masters.discard(uid)
+    return pairs
+
+
+def history(random: Random, *, clean: bool) -> list[Event]:
+    events: list[Event] = []
+    masters: list[str] = []
+    for version in range(1, 60):
+        uid = random.choice("abc")
+        if uid in masters:
+            masters.remove(uid)
+            events.append((uid, version, False))
+        elif not (clean and masters):
+            masters.append(uid)
+            events.append((uid, version, True))
+        else:
+            events.append((uid, version, False))
+    events += [(uid, 100 + number, False) for number, uid in enumerate(masters)]
+    return events
+
+
+def shuffled_between_pods(events: list[Event], random: Random) -> list[Event]:
+    """Another order of the same events, in which each pod's own stay in theirs."""
+    queues = {uid: [event for event in events if event[0] == uid] for uid in "abc"}
+    mixed = []
+    while any(queues.values()):
+        queue = queues[random.choice([uid for uid, left in sorted(queues.items()) if left])]
+        mixed.append(queue.pop(0))
+    return mixed
+
+
+@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("clean", [True, False])
+def test_overlaps_are_counted_whatever_order_the_events_come_in(seed: int, clean: bool) -> None:
+    random = Random(seed)
+    events = history(random, clean=clean)
+    watch = DoubleMasterWatch()
+
+    found = sum(
+        watch.saw(uid, version, master=master)
+        for uid, version, master in shuffled_between_pods(events, random)
+    )
+
+    assert found == overlapping_pairs(events)
+    assert (found == 0) is clean
+
+
+def test_a_pod_from_a_list_begins_anew() -> None:
+    watch = DoubleMasterWatch()
+    watch.saw("a", 1, master=True)
+    watch.saw_listed("a", 30, master=False)
+
+    assert watch.saw("b", 20, master=True) == 0
+    assert watch.saw("b", 40, master=False) == 0

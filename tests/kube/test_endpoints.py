@@ -1,0 +1,37 @@
+"""Where the master Service really leads."""
+
+import pytest
+
+from dledger_operator.behaviours.endpoints import judge
+from dledger_operator.views import EndpointView
+
+
+def ready(pod: str) -> EndpointView:
+    return EndpointView(pod=pod, ready=True)
+
+
+def unready(pod: str) -> EndpointView:
+    return EndpointView(pod=pod, ready=False)
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "leader_pod", "expected"),
+    [
+        ([ready("f-1")], "f-1", (True, "LeaderOnly")),
+        ([ready("f-1"), ready("f-1")], "f-1", (True, "LeaderOnly")),
+        ([ready("f-1"), unready("f-0")], "f-1", (True, "LeaderOnly")),
+        ([ready("f-0")], "f-1", (False, "WrongEndpoints")),
+        ([ready("f-0"), ready("f-1")], "f-1", (False, "WrongEndpoints")),
+        ([unready("f-1")], "f-1", (False, "LeaderNotReady")),
+        ([], "f-1", (False, "NoEndpoints")),
+        ([unready("f-0")], "f-1", (False, "NoEndpoints")),
+        ([], "", (False, "NoLeader")),
+        ([ready("f-0")], "", (False, "StaleEndpoints")),
+    ],
+)
+def test_only_the_leader_s_pod_alone_is_right(
+    endpoints: list[EndpointView], leader_pod: str, expected: tuple[bool, str]
+) -> None:
+    judged = judge(endpoints, service="f-master", leader_pod=leader_pod)
+
+    assert (judged.synced, judged.reason) == expected

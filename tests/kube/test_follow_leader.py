@@ -1,0 +1,268 @@
+"""Following a leader: real long polls over HTTP, and a store of pods with the API's rules."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from dledger_kube.fake_members import FakeMember, members
+from dledger_kube.objects import group, pod
+from dledger_kube.pod_store import PodStore
+from dledger_operator.behaviours.follow_leader import Decision, Followed, LeaderFollower
+from dledger_operator.behaviours.leader_polls import LeaderPolls
+from dledger_operator.behaviours.loops import Pace, Wake, repeat
+from dledger_operator.kube.errors import ConflictError, UnavailableError
+from dledger_operator.views import PodView
+
+GROUP = group()
+WAIT_S = 10.0
+
+
+class World:
+    """Three members, their pods, and one operator that follows them."""
+
+    def __init__(
+        self, nodes: list[FakeMember], polls_of: Callable[[Callable[[], None]], LeaderPolls]
+    ):
+        self.nodes = nodes
+        self.masters_seen: list[set[str]] = []
+        self.decisions: list[Decision] = []
+        self.followed = Followed()
+        self.failures = 0
+        self.changed = asyncio.Event()
+        self.wake = Wake()
+        self.store = PodStore(
+            (pod(ordinal, ip=node.ip) for ordinal, node in enumerate(nodes)), self._watch
+        )
+        self.polls = polls_of(self.wake.set)
+        self.follower = LeaderFollower(
+            self.store,
+            self.polls,
+            clock=asyncio.get_running_loop().time,
+            on_decision=self.decisions.append,
+            on_settled=self._settled,
+        )
+
+    async def operate(self) -> None:
+        try:
+            await repeat(
+                lambda: self.follower.turn(GROUP),
+                what="follow",
+                wake=self.wake,
+                pace=Pace(interval_s=0.5, gap_s=0.0, failure_gap_s_max=0.1),
+                random=Random(1),
+                on_failure=self._failed,
+            )
+        finally:
+            await self.polls.stop()
+
+    def roles(self) -> dict[str, str]:
+        return {each.member_id: each.role(GROUP.roles) for each in self.store.pods()}
+
+    async def elect(self, ordinal: int, term: int) -> None:
+        for node in self.nodes:
+            await node.say(term, f"n{ordinal}")
+
+    async def wait_for_roles(self, expected: dict[str, str]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while self.roles() != expected:
+                self.changed.clear()
+                await self.changed.wait()
+
+    def _watch(self, pods: list[PodView]) -> None:
+        masters = {each.member_id for each in pods if each.role(GROUP.roles) == "master"}
+        self.masters_seen.append(masters)
+        assert len(masters) <= 1
+        self.changed.set()
+
+    def _settled(self, followed: Followed) -> None:
+        self.followed = followed
+        self.changed.set()
+
+    def _failed(self) -> None:
+        self.failures += 1
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with members(3) as (nodes, pages):
+        made = World(nodes, lambda ring: LeaderPolls(pages, Random(1), ring))
+        task = asyncio.create_task(made.operate())
+        yield made
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+N1_LEADS = {"n0": "slave", "n1": "master", "n2": "slave"}
+
+
+async def test_a_cold_start_labels_every_pod(world: World) -> None:
+    await world.elect(1, 7)
+
+    await world.wait_for_roles(N1_LEADS)
+
+    assert {each.term for each in world.store.pods()} == {7}
+
+
+async def test_a_killed_leader_is_replaced_and_never_joined(world: World) -> None:
+    await world.elect(1, 7)
+    await world.wait_for_roles(N1_LEADS)
+
+    await world.nodes[1].fall_silent()
+    await world.nodes[0].say(8, "n2")
+    await world.nodes[2].say(8, "n2")
+    await world.wait_for_roles({"n0": "slave", "n1": "none", "n2": "master"})
+
+    masters = [seen for seen in world.masters_seen if seen]
+    assert masters.index({"n2"}) > masters.index({"n1"})
+    assert {"n1"} not in masters[masters.index({"n2"}) :]
+
+
+async def test_a_member_that_comes_back_becomes_a_slave(world: World) -> None:
+    await world.elect(1, 7)
+    await world.wait_for_roles(N1_LEADS)
+    await world.nodes[2].fall_silent()
+    stored = world.store.pods()[2]
+    world.store.delete(stored.name)
+    world.store.put(replace(stored, uid="reborn", labels={}, term=-1))
+    world.wake.set()
+    await world.wait_for_roles(N1_LEADS | {"n2": "none"})
+
+    await world.nodes[2].answer()
+    await world.nodes[2].say(7, "n1")
+
+    await world.wait_for_roles(N1_LEADS)
+
+
+async def test_a_pod_that_is_gone_does_not_hold_a_failover_up(world: World) -> None:
+    await world.elect(1, 7)
+    await world.wait_for_roles(N1_LEADS)
+
+    world.store.delete("flights-1")
+    await world.nodes[1].fall_silent()
+    await world.nodes[0].say(8, "n0")
+    await world.nodes[2].say(8, "n0")
+
+    await world.wait_for_roles({"n0": "master", "n2": "slave"})
+
+
+async def test_a_leader_that_has_not_proved_itself_is_waited_for(world: World) -> None:
+    await world.elect(1, 7)
+    await world.wait_for_roles(N1_LEADS)
+
+    for node in world.nodes:
+        await node.say(8, None)
+    await world.wait_for_roles(N1_LEADS | {"n1": "none"})
+    await world.elect(0, 8)
+
+    await world.wait_for_roles({"n0": "master", "n1": "slave", "n2": "slave"})
+
+
+async def test_a_label_that_somebody_else_set_is_put_right(world: World) -> None:
+    await world.elect(1, 7)
+    await world.wait_for_roles(N1_LEADS)
+
+    tampered = world.store.pods()[2]
+    world.store.put(replace(tampered, labels={"dledger.io/role": "none"}))
+    world.wake.set()
+
+    await world.wait_for_roles(N1_LEADS)
+
+
+async def test_the_outcome_names_leader_and_pod(world: World) -> None:
+    await world.elect(1, 7)
+    async with asyncio.timeout(WAIT_S):
+        while world.followed.master_pod != "flights-1":
+            world.changed.clear()
+            await world.changed.wait()
+
+    assert world.followed.leader_pod == "flights-1"
+    assert world.followed.leader is not None
+    assert world.followed.leader.term == 7
+
+
+class MeddledStore(PodStore):
+    """A store in which a kubelet writes a pod's status between the LIST and the patch."""
+
+    def __init__(self, pods: list[PodView], times: int) -> None:
+        super().__init__(pods)
+        self.times = times
+
+    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
+        listed = await super().member_pods(namespace, group)
+        if self.times > 0:
+            self.times -= 1
+            for each in listed:
+                self.put(each)
+        return listed
+
+
+async def follow_once(store: PodStore) -> dict[str, str]:
+    async with members(3) as (nodes, pages):
+        for node in nodes:
+            await node.say(7, "n1")
+        heard = asyncio.Event()
+        polls = LeaderPolls(pages, Random(1), heard.set)
+        follower = LeaderFollower(
+            store,
+            polls,
+            clock=asyncio.get_running_loop().time,
+            on_decision=lambda _: None,
+            on_settled=lambda _: None,
+        )
+        try:
+            polls.sync(store.pods())
+            async with asyncio.timeout(WAIT_S):
+                while len([each for each in polls.observations() if each.answers]) < 3:
+                    heard.clear()
+                    await heard.wait()
+            await follower.turn(GROUP)
+        finally:
+            await polls.stop()
+        return {each.member_id: each.role(GROUP.roles) for each in store.pods()}
+
+
+def three_pods() -> list[PodView]:
+    return [pod(ordinal, ip=f"127.0.0.{ordinal + 1}") for ordinal in range(3)]
+
+
+async def test_a_conflict_makes_it_look_and_decide_again() -> None:
+    assert await follow_once(MeddledStore(three_pods(), times=3)) == N1_LEADS
+
+
+async def test_conflicts_without_end_are_given_up_until_later() -> None:
+    with pytest.raises(UnavailableError, match="changed by others"):
+        await follow_once(MeddledStore(three_pods(), times=10_000))
+
+
+class RefusingStore(PodStore):
+    """A store that cannot demote one pod."""
+
+    async def relabel_pod(self, pod: PodView, labels, annotations) -> PodView:  # type: ignore[no-untyped-def]
+        if pod.name == "flights-0":
+            raise UnavailableError("try again later")
+        return await super().relabel_pod(pod, labels, annotations)
+
+
+async def test_nobody_is_promoted_while_the_old_master_cannot_be_demoted() -> None:
+    pods = [replace(each, term=6) for each in three_pods()]
+    pods[0] = replace(pods[0], labels={"dledger.io/role": "master"})
+    store = RefusingStore(pods)
+
+    with pytest.raises(UnavailableError, match="try again later"):
+        await follow_once(store)
+
+    assert "master" not in [labels["dledger.io/role"] for _, labels in store.patches]
+
+
+def test_a_stale_pod_conflicts_in_the_store_as_in_the_api() -> None:
+    store = PodStore(three_pods())
+    stale = store.pods()[0]
+    store.put(stale)
+
+    with pytest.raises(ConflictError):
+        store.relabel(stale, {}, {"dledger.io/term": "1"})

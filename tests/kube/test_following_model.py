@@ -1,0 +1,242 @@
+"""Two operators, a group that elects and crashes, and the orders in which their steps can meet.
+
+The model keeps Raft's promise (one leader in a term) and nothing else: members learn late, answers
+are stale, pods are replaced, kubelets write in between, operators die between two patches. Judged
+from outside, after every single change: never two masters, no term goes back, and whoever carries
+the master's label for a term led that term.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+
+from dledger_kube.objects import group, pod, says
+from dledger_kube.pod_store import PodStore
+from dledger_operator import names
+from dledger_operator.behaviours.follow_leader import RolePatch, decide
+from dledger_operator.facts import Observation
+from dledger_operator.kube.errors import ConflictError, NotFoundError
+from dledger_operator.views import PodView
+
+STEPS = 6000
+STEPS_BETWEEN_QUIET = 500
+TURNS_MAX = 10
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """What one process knows."""
+
+    term: int = 0
+    leader: int | None = None
+    master: bool = False
+
+
+@dataclass(slots=True)
+class Operator:
+    """What one operator remembers; all of it is lost when it crashes."""
+
+    heard: dict[str, Observation] = field(default_factory=dict)
+    pods: list[PodView] | None = None
+    pending: list[RolePatch] = field(default_factory=list)
+    astray: frozenset[str] = frozenset()
+
+
+class World:
+    """Every public method is a step that may happen at any time; the seed is its only chance."""
+
+    def __init__(self, replicas: int, random: Random) -> None:
+        self.random = random
+        self.group = group(replicas=replicas)
+        self.members = [Member() for _ in range(replicas)]
+        self.leader_of: dict[int, int] = {}
+        self.elected: Member | None = None
+        self.incarnations = 0
+        self.terms_seen: dict[str, int] = {}
+        self.promotions = 0
+        self.operators = [Operator(), Operator()]
+        self.store = PodStore(on_change=self.judge)
+        for ordinal in range(replicas):
+            self.store.put(pod(ordinal))
+
+    def steps(self) -> dict[Callable[[], None], int]:
+        """Every step, and how often it happens; what makes progress is the most frequent."""
+        return {
+            self.elect: 6,
+            self.learn_who_leads: 20,
+            self.commit_the_first_entry: 30,
+            self.campaign_in_vain: 1,
+            self.restart_a_process: 1,
+            self.replace_a_pod: 1,
+            self.write_a_pod_status: 2,
+            self.hear: 200,
+            self.lose_touch: 6,
+            self.give_followers_up: 1,
+            self.decide_on_the_next_step: 100,
+            self.patch_one_pod: 150,
+            self.crash: 1,
+        }
+
+    # What the group does
+
+    def elect(self) -> None:
+        voters = self.random.sample(
+            self.members, self.random.randint(self.group.quorum, len(self.members))
+        )
+        term = max([0, *self.leader_of, *(member.term for member in self.members)])
+        term += self.random.randint(1, 3)
+        self.elected = voters[0]
+        self.leader_of[term] = self.members.index(voters[0])
+        for member in voters:
+            member.term, member.leader, member.master = term, None, False
+
+    def learn_who_leads(self) -> None:
+        member = self.random.choice(self.members)
+        leader = self.leader_of.get(member.term)
+        if leader is not None and self.members[leader] is not member:
+            member.leader = leader
+
+    def commit_the_first_entry(self) -> None:
+        leader = self.elected
+        if leader is None:
+            return
+        following = sum(member.term == leader.term for member in self.members)
+        if following >= self.group.quorum:
+            leader.leader, leader.master = self.leader_of[leader.term], True
+
+    def campaign_in_vain(self) -> None:
+        member = self.random.choice(self.members)
+        self._depose(member)
+        member.term += 1
+
+    def restart_a_process(self) -> None:
+        self._depose(self.random.choice(self.members))
+
+    def _depose(self, member: Member) -> None:
+        member.leader, member.master = None, False
+        if self.elected is member:
+            self.elected = None
+
+    # What Kubernetes does
+
+    def replace_a_pod(self) -> None:
+        ordinal = self.random.randrange(len(self.members))
+        self._depose(self.members[ordinal])
+        self.incarnations += 1
+        self.store.delete(f"flights-{ordinal}")
+        self.store.put(pod(ordinal, uid=f"uid-{ordinal}-{self.incarnations}", ready=False))
+
+    def write_a_pod_status(self) -> None:
+        stored = self.random.choice(self.store.pods())
+        leaving = stored.leaving or self.random.random() < 0.02
+        self.store.put(replace(stored, ready=self.random.random() < 0.8, leaving=leaving))
+
+    # What the operators do
+
+    def hear(self) -> None:
+        ordinal = self.random.randrange(len(self.members))
+        member, stored = self.members[ordinal], self.store.pods()[ordinal]
+        leader_id = None if member.leader is None else f"n{member.leader}"
+        self.random.choice(self.operators).heard[stored.uid] = says(
+            ordinal, member.term, leader_id, master=member.master, pod_uid=stored.uid
+        )
+
+    def lose_touch(self) -> None:
+        heard = self.random.choice(self.operators).heard
+        if heard:
+            uid = self.random.choice(sorted(heard))
+            heard[uid] = replace(heard[uid], answers=False)
+
+    def give_followers_up(self) -> None:
+        operator = self.random.choice(self.operators)
+        operator.astray = frozenset(stored.uid for stored in self.store.pods())
+
+    def decide_on_the_next_step(self) -> None:
+        operator = self.random.choice(self.operators)
+        if operator.pending:
+            return
+        if operator.pods is None:
+            operator.pods = self.store.pods()
+            return
+        decision = decide(
+            pods=operator.pods,
+            observations=list(operator.heard.values()),
+            group=self.group,
+            astray=operator.astray,
+        )
+        operator.pending = list(decision.patches)
+        if not decision.patches:
+            operator.pods = None
+
+    def patch_one_pod(self) -> None:
+        operator = self.random.choice(self.operators)
+        if not operator.pending:
+            return
+        patch = operator.pending.pop(self.random.randrange(len(operator.pending)))
+        try:
+            changed = self.store.relabel(
+                patch.pod,
+                {self.group.roles.label: patch.role},
+                {names.TERM_ANNOTATION: str(patch.term)},
+            )
+        except (ConflictError, NotFoundError):
+            operator.pods = None
+        else:
+            self.promotions += patch.role == "master"
+            if operator.pods is not None:
+                operator.pods = [changed if p.uid == changed.uid else p for p in operator.pods]
+
+    def crash(self) -> None:
+        self.operators[self.random.randrange(2)] = Operator()
+
+    # What must hold
+
+    def judge(self, pods: list[PodView]) -> None:
+        masters = [each for each in pods if each.role(self.group.roles) == "master"]
+        assert len(masters) <= 1, f"two masters: {masters}"
+        for each in masters:
+            assert self.leader_of[each.term] == int(each.member_id[1:]), f"{each} never led"
+        for each in pods:
+            assert each.term >= self.terms_seen.get(each.uid, -1), f"the term of {each} went back"
+            self.terms_seen[each.uid] = each.term
+
+    def settle(self) -> dict[str, str]:
+        """Let everything become quiet, with one operator at work; returns everybody's role."""
+        for stored in self.store.pods():
+            self.store.put(replace(stored, ready=True, leaving=False))
+        self.elect()
+        for member in self.members:
+            assert self.elected is not None
+            member.term, member.leader = self.elected.term, self.leader_of[self.elected.term]
+        self.commit_the_first_entry()
+        self.operators = [Operator()]
+        while len(self.operators[0].heard) < len(self.members):
+            self.hear()
+        for _ in range(TURNS_MAX):
+            self.decide_on_the_next_step()
+            while self.operators[0].pending:
+                self.patch_one_pod()
+        self.operators = [Operator(), Operator()]
+        return {each.member_id: each.role(self.group.roles) for each in self.store.pods()}
+
+
+@pytest.mark.parametrize("replicas", [1, 3, 5])
+@pytest.mark.parametrize("seed", range(6))
+def test_there_are_never_two_masters_and_the_labels_come_right_when_it_is_quiet(
+    seed: int, replicas: int
+) -> None:
+    random = Random(f"{seed}/{replicas}")
+    world = World(replicas, random)
+    steps, weights = zip(*world.steps().items(), strict=True)
+
+    for number in range(STEPS):
+        random.choices(steps, weights)[0]()
+        if number % STEPS_BETWEEN_QUIET == 0:
+            roles = world.settle()
+            assert world.elected is not None
+            leader = f"n{world.members.index(world.elected)}"
+            assert roles == {each: "master" if each == leader else "slave" for each in roles}
+
+    assert world.promotions > STEPS / 200, "the model hardly ever relabels, so it proves nothing"

@@ -1,0 +1,279 @@
+"""Requests to a real API server."""
+
+import dataclasses
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from api_server.client import ApiServer
+from api_server.objects import group as group_object
+from api_server.objects import stored
+from dledger_kube.cluster import API, Namespace, parsed
+from dledger_kube.objects import IMAGES, NOW, audit_body, facts
+from dledger_operator import names
+from dledger_operator.audit_request import AuditRequest
+from dledger_operator.behaviours.audit import Outcome
+from dledger_operator.behaviours.audit import build_status as build_audit_status
+from dledger_operator.behaviours.leader_history import LeaderHistory
+from dledger_operator.behaviours.news import News, NewsDesk
+from dledger_operator.behaviours.reconcile import reconcile
+from dledger_operator.behaviours.report_status import build_status
+from dledger_operator.facts import LeaderChange
+from dledger_operator.kube.client import KubeApi
+from dledger_operator.kube.errors import (
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+)
+from dledger_operator.resources import audit_job
+
+pytest_plugins = ["api_server.fixtures"]
+
+
+@pytest.fixture
+async def api(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KubeApi]:
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    opened = KubeApi.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def namespace(api_server: ApiServer) -> Namespace:
+    return Namespace.make(api_server)
+
+
+async def test_children_are_accepted_created_and_taken_again_without_a_change(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    body = namespace.make_group()
+    first = await reconcile(api, body, IMAGES)
+    second = await reconcile(api, body, IMAGES)
+
+    assert (first.problem, second.problem, second.warning) == (None, None, None)
+    stateful_set = namespace.get("statefulsets", "flights", "/apis/apps/v1")
+    assert stateful_set["metadata"]["generation"] == 1
+
+
+async def test_a_child_that_somebody_changed_is_put_right(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    body = namespace.make_group()
+    await reconcile(api, body, IMAGES)
+    meddled = {"spec": {"selector": {"dledger.io/role": "slave"}}}
+    namespace.patch("services", "flights-master", meddled)
+
+    await reconcile(api, body, IMAGES)
+
+    selector = namespace.get("services", "flights-master")["spec"]["selector"]
+    assert selector == {"dledger.io/group": "flights", "dledger.io/role": "master"}
+
+
+async def test_a_larger_volume_is_warned_of_and_other_changes_still_arrive(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    body = namespace.make_group()
+    await reconcile(api, body, IMAGES)
+    body["spec"]["storage"]["size"] = "40Gi"
+    body["spec"]["podAnnotations"] = {"note": "new"}
+
+    outcome = await reconcile(api, body, IMAGES)
+
+    assert outcome.problem is None
+    assert outcome.warning is not None
+    spec = namespace.get("statefulsets", "flights", "/apis/apps/v1")["spec"]
+    assert spec["template"]["metadata"]["annotations"]["note"] == "new"
+
+
+async def test_a_child_that_the_server_refuses_is_named(api: KubeApi, namespace: Namespace) -> None:
+    body = namespace.make_group()
+    body["spec"]["services"]["master"]["annotations"] = {"not a key!": "x"}
+
+    outcome = await reconcile(api, body, IMAGES)
+
+    assert outcome.problem is not None
+    assert "flights-master" in outcome.problem.message
+    assert "not a key!" in outcome.problem.message
+
+
+async def test_a_pod_is_relabelled_once_for_each_version_of_it(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    group = parsed(namespace.make_group())
+    namespace.make_pod(group, 1)
+    (listed,) = await api.member_pods(namespace.name, "flights")
+
+    changed = await api.relabel_pod(listed, {"dledger.io/role": "master"}, {"dledger.io/term": "7"})
+
+    assert (changed.role(group.roles), changed.term, changed.member_id) == ("master", 7, "n1")
+    assert changed.resource_version != listed.resource_version
+    with pytest.raises(ConflictError):
+        await api.relabel_pod(listed, {"dledger.io/role": "none"}, {})
+    again = await api.relabel_pod(changed, {"dledger.io/role": "none"}, {"dledger.io/term": "8"})
+    assert again.term == 8
+
+
+async def test_a_pod_that_was_replaced_is_not_relabelled(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    group = parsed(namespace.make_group())
+    namespace.make_pod(group, 0)
+    (listed,) = await api.member_pods(namespace.name, "flights")
+    namespace.delete_pod("flights-0")
+
+    with pytest.raises(NotFoundError):
+        await api.relabel_pod(listed, {"dledger.io/role": "master"}, {})
+    namespace.make_pod(group, 0)
+    with pytest.raises(ConflictError):
+        await api.relabel_pod(listed, {"dledger.io/role": "master"}, {})
+
+
+async def test_a_pod_that_only_carries_the_group_s_label_is_no_member(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    group = parsed(namespace.make_group())
+    namespace.make_pod(dataclasses.replace(group, name="stranger"), 0)
+    labels = {"metadata": {"labels": {"dledger.io/group": "flights"}}}
+    namespace.patch("pods", "stranger-0", labels)
+
+    assert await api.member_pods(namespace.name, "flights") == []
+
+
+async def test_a_status_with_everything_in_it_is_stored_as_it_was_sent(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    body = namespace.make_group()
+    change = LeaderChange(
+        from_member="n0", to_member="n1", term=7, reason="LeaderLost", at=NOW,
+        detect_s=0.12, elect_s=0.31, relabel_s=0.05, endpoints_s=0.06,
+    )  # fmt: skip
+    sent = build_status(facts(), LeaderHistory([change]), generation=1, previous={}, now=NOW)
+
+    await api.apply_status(names.GROUP_KIND, body, sent)
+
+    assert (await api.group(namespace.name, "flights"))["status"] == sent
+
+
+async def test_what_a_status_says_no_more_is_gone(api: KubeApi, namespace: Namespace) -> None:
+    body = namespace.make_group()
+    for of in (facts(), facts(leader=None)):
+        sent = build_status(of, LeaderHistory([]), generation=1, previous={}, now=NOW)
+        await api.apply_status(names.GROUP_KIND, body, sent)
+
+    assert "leader" not in (await api.group(namespace.name, "flights"))["status"]
+
+
+async def test_the_status_of_an_object_that_is_gone_is_not_found(
+    api: KubeApi, api_server: ApiServer
+) -> None:
+    with stored(api_server, group_object()) as made:
+        pass
+
+    with pytest.raises(NotFoundError):
+        await api.apply_status(names.GROUP_KIND, made, {"observedGeneration": 1})
+
+
+async def test_an_audit_s_job_and_status_are_accepted(api: KubeApi, namespace: Namespace) -> None:
+    group = parsed(namespace.make_group())
+    sent = audit_body()
+    sent["metadata"] = {"namespace": namespace.name, "name": "monthly"}
+    body = namespace.server.request("POST", namespace.path("dledgeraudits", group=API), sent)
+    request = AuditRequest.from_body(body)
+    assert await api.job(namespace.name, "monthly-audit") is None
+
+    await api.apply(audit_job.build(request, group, image="audit:1", image_pull_policy="Never"))
+
+    job = await api.job(namespace.name, "monthly-audit")
+    assert job is not None
+    assert (job.owner_uid, job.ended) == (body["metadata"]["uid"], False)
+    assert await api.job_pods(namespace.name, "monthly-audit") == []
+    outcome = Outcome(
+        phase="Pending", reason="JobCreated", message="it starts", job="monthly-audit"
+    )
+    status = build_audit_status(outcome, generation=1, previous={}, now=NOW)
+    await api.apply_status(names.AUDIT_KIND, body, status)
+    assert namespace.get("dledgeraudits", "monthly", API)["status"] == status
+
+
+async def test_an_event_is_posted_and_counted(api: KubeApi, namespace: Namespace) -> None:
+    body = namespace.make_group()
+    desk = NewsDesk(api, now=lambda: NOW)
+    news = News(severity="Normal", reason="LeaderChanged", message="n1 leads term 7")
+    await desk.post(names.GROUP_KIND, body, news)
+    await desk.post(names.GROUP_KIND, body, news)
+
+    (event,) = namespace.get("events")["items"]
+    assert (event["reason"], event["count"]) == ("LeaderChanged", 2)
+    assert event["involvedObject"]["uid"] == body["metadata"]["uid"]
+
+
+async def test_endpoints_are_read_over_all_slices_of_a_service(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    path = namespace.path("endpointslices", group="/apis/discovery.k8s.io/v1")
+    for number, service in enumerate(("flights-master", "flights-master", "flights-slave")):
+        endpoint = {
+            "addresses": [f"192.0.2.{number + 1}"],
+            "conditions": {"ready": True},
+            "targetRef": {"kind": "Pod", "name": f"flights-{number}"},
+        }
+        metadata = {"name": f"s{number}", "labels": {"kubernetes.io/service-name": service}}
+        made = {
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata,
+            "addressType": "IPv4", "endpoints": [endpoint],
+        }  # fmt: skip
+        namespace.server.request("POST", path, made)
+
+    found = await api.service_endpoints(namespace.name, "flights-master")
+
+    assert sorted(view.pod for view in found) == ["flights-0", "flights-1"]
+
+
+async def test_a_cluster_without_the_crds_is_told_what_to_do(
+    empty_api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(empty_api_server.kubeconfig))
+    api = KubeApi.open()
+    try:
+        with pytest.raises(NotFoundError, match="install the chart's CRDs first"):
+            await api.check_served(None)
+    finally:
+        await api.close()
+
+
+async def test_a_cluster_with_the_crds_is_served(api: KubeApi, namespace: Namespace) -> None:
+    await api.check_served(None)
+    await api.check_served(namespace.name)
+
+
+async def test_an_account_that_may_not_list_is_told_what_to_do(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig_of("default", tmp_path)))
+    api = KubeApi.open()
+    try:
+        with pytest.raises(RefusedError, match="give this account the chart's role"):
+            await api.check_served(namespace.name)
+    finally:
+        await api.close()
+
+
+async def test_a_server_that_is_not_there_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "users: [{name: c, user: {token: t}}]\n"
+        "contexts: [{name: c, context: {cluster: c, user: c}}]\n"
+    )
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    api = KubeApi.open()
+    try:
+        with pytest.raises(UnavailableError, match="list the pods of air/flights"):
+            await api.member_pods("air", "flights")
+    finally:
+        await api.close()

@@ -1,0 +1,125 @@
+"""Who led before, and how long each change took."""
+
+from datetime import timedelta
+
+from dledger_kube.objects import NOW, leads, pod, says, silent
+from dledger_operator.behaviours.leader_history import LeaderHistory, PhaseTime
+from dledger_operator.facts import Leader, LeaderChange
+
+PODS = [pod(0), pod(1), pod(2)]
+N0, N1 = Leader(term=6, member_id="n0"), Leader(term=7, member_id="n1")
+
+
+def change_to(leader: Leader) -> LeaderChange:
+    return LeaderChange(
+        from_member="", to_member=leader.member_id, term=leader.term, reason="FirstLeader", at=NOW
+    )
+
+
+def led_by_n0() -> LeaderHistory:
+    """A history in which n0 was seen leading."""
+    history = LeaderHistory([change_to(N0)])
+    history.proven(0.0, NOW, N0)
+    return history
+
+
+def times(*phases: tuple[PhaseTime, ...]) -> dict[str, float]:
+    return {each.phase: round(each.seconds, 6) for group in phases for each in group}
+
+
+def test_a_failover_is_timed_phase_by_phase() -> None:
+    history = led_by_n0()
+    history.look(10.0, [silent(0, 6, "n0"), says(1, 6, "n0")], PODS)
+    history.look(10.4, [silent(0, 6, "n0"), says(1, 7)], PODS)
+    elected = history.proven(10.9, NOW, N1)
+    relabelled = history.relabelled(11.0)
+    synced = history.endpoints_synced(11.2)
+
+    assert times(elected, relabelled, synced) == {
+        "detect": 0.4, "elect": 0.5, "relabel": 0.1, "endpoints": 0.2, "total": 1.2,
+    }  # fmt: skip
+    change, _ = history.changes
+    assert (change.from_member, change.to_member, change.term) == ("n0", "n1", 7)
+    assert change.reason == "LeaderLost"
+    assert round(change.endpoints_s or 0, 6) == 0.2
+
+
+def test_trouble_that_passes_is_no_failover() -> None:
+    history = led_by_n0()
+    history.look(10.0, [silent(0, 6, "n0")], PODS)
+    history.look(11.0, [leads(0, 6)], PODS)
+    history.look(20.0, [silent(0, 6, "n0")], PODS)
+    history.look(20.1, [says(1, 7)], PODS)
+
+    assert times(history.proven(20.3, NOW, N1))["detect"] == 0.1
+
+
+def test_a_leader_that_steps_down_is_told_from_one_that_is_lost() -> None:
+    history = led_by_n0()
+    history.look(10.0, [says(0, 7)], PODS)
+    history.proven(10.1, NOW, N1)
+
+    assert history.changes[0].reason == "LeaderSteppedDown"
+
+
+def test_a_leader_whose_pod_leaves_is_told_too() -> None:
+    history = led_by_n0()
+    history.look(10.0, [leads(0, 6)], [pod(0, leaving=True), pod(1), pod(2)])
+    history.proven(10.1, NOW, N1)
+
+    assert history.changes[0].reason == "PodReplaced"
+
+
+def test_the_first_leader_is_no_failover() -> None:
+    history = LeaderHistory([])
+
+    phases = times(
+        history.proven(1.0, NOW, N1), history.relabelled(1.1), history.endpoints_synced(1.2)
+    )
+
+    assert phases == {}
+    assert (history.changes[0].reason, history.changes[0].from_member) == ("FirstLeader", "")
+    assert history.changes[0].relabel_s is not None
+
+
+def test_a_change_that_happened_before_the_start_has_no_times() -> None:
+    history = LeaderHistory([change_to(N0)])
+
+    assert history.proven(1.0, NOW, N1) == ()
+    assert history.changes[0].reason == "FoundAtStart"
+    assert history.changes[0].detect_s is None
+
+
+def test_a_leader_that_is_known_already_is_no_change() -> None:
+    history = LeaderHistory([change_to(N1)])
+
+    assert history.proven(1.0, NOW, N1) == ()
+    assert history.relabelled(1.1) == ()
+    assert history.changes == (change_to(N1),)
+
+
+def test_a_member_that_leads_again_in_a_later_term_is_a_change() -> None:
+    history = led_by_n0()
+    history.proven(5.0, NOW, Leader(term=9, member_id="n0"))
+
+    assert (history.changes[0].from_member, history.changes[0].to_member) == ("n0", "n0")
+
+
+def test_the_last_ten_are_kept_newest_first() -> None:
+    history = led_by_n0()
+    for number in range(15):
+        leader = Leader(term=10 + number, member_id=f"n{number % 2}")
+        history.proven(float(number), NOW + timedelta(seconds=number), leader)
+
+    assert [change.term for change in history.changes] == list(range(24, 14, -1))
+
+
+def test_a_change_overtaken_by_the_next_keeps_what_was_timed() -> None:
+    history = led_by_n0()
+    history.proven(1.0, NOW, N1)
+    history.relabelled(1.5)
+    history.proven(2.0, NOW, Leader(term=8, member_id="n2"))
+
+    older = history.changes[1]
+    assert (older.relabel_s, older.endpoints_s) == (0.5, None)
+    assert isinstance(older, LeaderChange)

@@ -1,0 +1,122 @@
+"""One long poll for each pod."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from dledger_kube.fake_members import members
+from dledger_kube.objects import pod
+from dledger_operator.behaviours.leader_polls import LeaderPolls
+from dledger_operator.facts import Observation
+
+WAIT_S = 10.0
+
+
+def has_term(term: int, seen: dict[str, Observation]) -> bool:
+    return "n0" in seen and seen["n0"].term == term
+
+
+class Polled:
+    """Polls of some pods, and a way to wait for what they tell."""
+
+    def __init__(self) -> None:
+        self.news = 0
+        self._changed = asyncio.Event()
+        self.polls: LeaderPolls
+
+    def ring(self) -> None:
+        self.news += 1
+        self._changed.set()
+
+    async def until(self, wanted: Callable[[dict[str, Observation]], bool]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not wanted({each.member_id: each for each in self.polls.observations()}):
+                self._changed.clear()
+                await self._changed.wait()
+
+
+async def test_a_change_is_told_at_once_and_a_repetition_is_not() -> None:
+    async with members(1) as ([node], pages):
+        polled = Polled()
+        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        polled.polls.sync([pod(0, ip=node.ip)])
+
+        await node.say(7, "n0")
+        await polled.until(lambda seen: "n0" in seen and seen["n0"].term == 7)
+        news = polled.news
+        await node.say(7, "n0")
+        await node.say(8, None)
+        await polled.until(lambda seen: seen["n0"].term == 8)
+
+        assert polled.news == news + 1
+        await polled.polls.stop()
+
+
+async def test_a_member_that_falls_silent_keeps_its_last_word() -> None:
+    async with members(1) as ([node], pages):
+        polled = Polled()
+        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        await node.say(7, "n0")
+        polled.polls.sync([pod(0, ip=node.ip)])
+        await polled.until(lambda seen: "n0" in seen and seen["n0"].answers)
+
+        await node.fall_silent()
+        await polled.until(lambda seen: not seen["n0"].answers)
+
+        (kept,) = polled.polls.observations()
+        assert (kept.term, kept.leader_id) == (7, "n0")
+        await polled.polls.stop()
+
+
+async def test_a_member_that_answers_again_is_heard_again() -> None:
+    async with members(1) as ([node], pages):
+        polled = Polled()
+        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        polled.polls.sync([pod(0, ip=node.ip)])
+        await polled.until(lambda seen: "n0" in seen and seen["n0"].answers)
+        await node.fall_silent()
+        await polled.until(lambda seen: not seen["n0"].answers)
+
+        await node.answer()
+        polled.polls.hurry()
+
+        await polled.until(lambda seen: seen["n0"].answers)
+        await polled.polls.stop()
+
+
+async def test_pods_that_are_gone_are_polled_no_more() -> None:
+    async with members(2) as (nodes, pages):
+        polled = Polled()
+        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        pods = [pod(ordinal, ip=node.ip) for ordinal, node in enumerate(nodes)]
+        polled.polls.sync(pods)
+        await polled.until(lambda seen: len(seen) == 2)
+
+        polled.polls.sync(pods[:1])
+
+        assert [each.member_id for each in polled.polls.observations()] == ["n0"]
+        await polled.polls.stop()
+
+
+async def test_a_pod_without_an_address_is_left_alone() -> None:
+    async with members(1) as (_, pages):
+        polls = LeaderPolls(pages, Random(1), lambda: None)
+
+        polls.sync([pod(0, ip="")])
+
+        assert polls.observations() == []
+        await polls.stop()
+
+
+async def test_each_change_costs_one_request_and_quiet_costs_none() -> None:
+    async with members(1) as ([node], pages):
+        polled = Polled()
+        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        polled.polls.sync([pod(0, ip=node.ip)])
+        for term in range(1, 6):
+            await node.say(term, "n0")
+            await polled.until(partial(has_term, term))
+
+        assert node.polls <= 5 + 2
+        await polled.polls.stop()

@@ -1,0 +1,120 @@
+"""The operator's metrics, as Prometheus reads them."""
+
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dledger_kube.objects import facts, member
+from dledger_operator.facts import GroupFacts, Leader
+from dledger_operator.metrics import OperatorMetrics
+
+FLIGHTS = {"namespace": "air", "group": "flights"}
+
+
+def samples(metrics: OperatorMetrics) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Every sample by its name: labels and value."""
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return found
+
+
+def shown(of: GroupFacts) -> OperatorMetrics:
+    metrics = OperatorMetrics()
+    metrics.count_double_masters("air", "flights", 0)
+    metrics.show(of, image="node:1", flush_disk_type="SyncFlush")
+    return metrics
+
+
+def test_a_group_and_its_leader_are_shown() -> None:
+    read = samples(shown(facts()))
+
+    assert read["dledger_group_info"] == [
+        (FLIGHTS | {"replicas": "3", "image": "node:1", "flush_disk_type": "SyncFlush"}, 1.0)
+    ]
+    assert read["dledger_group_leader"] == [(FLIGHTS | {"pod": "flights-1", "term": "7"}, 1.0)]
+    assert read["dledger_group_term"] == [(FLIGHTS, 7.0)]
+    assert read["dledger_group_quorum_slack"] == [(FLIGHTS, 1.0)]
+
+
+def test_a_new_leader_takes_the_place_of_the_old_one() -> None:
+    metrics = shown(facts())
+    metrics.show(
+        facts(leader=Leader(term=8, member_id="n2")), image="node:1", flush_disk_type="SyncFlush"
+    )
+
+    read = samples(metrics)
+
+    assert read["dledger_group_leader"] == [(FLIGHTS | {"pod": "flights-2", "term": "8"}, 1.0)]
+
+
+def test_without_a_leader_there_is_no_leader_s_series() -> None:
+    assert "dledger_group_leader" not in samples(shown(facts(leader=None)))
+
+
+def test_members_show_role_index_and_lag() -> None:
+    read = samples(shown(facts()))
+
+    roles = {
+        labels["member"]: labels["role"]
+        for labels, value in read["dledger_member_role"]
+        if value == 1.0
+    }
+    assert roles == {"n0": "slave", "n1": "master", "n2": "slave"}
+    assert (FLIGHTS | {"member": "n2"}, 10.0) in read["dledger_member_lag_entries"]
+    assert (FLIGHTS | {"member": "n0"}, 99.0) in read["dledger_member_committed_index"]
+
+
+def test_a_member_that_does_not_answer_has_no_index() -> None:
+    lost = member(2, ready=False, reason="no answer", status=None)
+    read = samples(shown(facts(members=(member(0), member(1), lost))))
+
+    assert "n2" not in [labels["member"] for labels, _ in read["dledger_member_committed_index"]]
+
+
+def test_double_masters_are_0_from_the_beginning_and_counted() -> None:
+    metrics = shown(facts())
+
+    assert samples(metrics)["dledger_double_master_observed_total"] == [(FLIGHTS, 0.0)]
+
+    metrics.count_double_masters("air", "flights", 2)
+
+    assert samples(metrics)["dledger_double_master_observed_total"] == [(FLIGHTS, 2.0)]
+
+
+def test_leader_changes_are_counted_by_reason() -> None:
+    metrics = shown(facts())
+    for reason in ("LeaderLost", "LeaderLost", "PodReplaced"):
+        metrics.count_leader_change("air", "flights", reason)
+
+    assert samples(metrics)["dledger_leader_changes_total"] == [
+        (FLIGHTS | {"reason": "LeaderLost"}, 2.0),
+        (FLIGHTS | {"reason": "PodReplaced"}, 1.0),
+    ]
+
+
+def test_the_series_of_a_deleted_group_vanish() -> None:
+    metrics = shown(facts())
+    metrics.show(facts(name="other"), image="node:1", flush_disk_type="SyncFlush")
+    metrics.count_leader_change("air", "flights", "LeaderLost")
+    metrics.forget("air", "flights")
+
+    groups = {
+        labels["group"]
+        for series in samples(metrics).values()
+        for labels, _ in series
+        if "group" in labels
+    }
+    assert groups == {"other"}
+
+
+def test_failover_times_have_buckets_around_a_second() -> None:
+    metrics = OperatorMetrics()
+    metrics.failover_s.labels("total").observe(0.9)
+
+    buckets = {
+        float(labels["le"]): value
+        for labels, value in samples(metrics)["dledger_failover_seconds_bucket"]
+    }
+    assert buckets[0.5] == 0.0
+    assert buckets[1.0] == 1.0

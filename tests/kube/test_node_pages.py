@@ -1,0 +1,107 @@
+"""Members' pages: whatever answers, the operator is neither fooled nor kept waiting."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from aiohttp import web
+
+from dledger_kube.objects import leader_view, node_status
+from dledger_operator.kube import node_status as pages_module
+from dledger_operator.kube.errors import MemberSilentError
+from dledger_operator.kube.node_status import NodePages
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@contextlib.asynccontextmanager
+async def answering(handler: Handler) -> AsyncIterator[NodePages]:
+    application = web.Application()
+    application.router.add_get("/{page:.*}", handler)
+    runner = web.AppRunner(application, shutdown_timeout=0.01)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    pages = NodePages.open(port=runner.addresses[0][1])
+    try:
+        yield pages
+    finally:
+        await pages.close()
+        await runner.cleanup()
+
+
+def body(raw: bytes, status: int = 200) -> Handler:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=raw, status=status)
+
+    return answer
+
+
+async def test_a_status_is_read() -> None:
+    async with answering(body(node_status("n2").to_json())) as pages:
+        assert (await pages.status("127.0.0.1")).self_id == "n2"
+
+
+async def test_the_long_poll_says_what_is_known_already() -> None:
+    queries = []
+
+    async def answer(request: web.Request) -> web.Response:
+        queries.append(dict(request.query))
+        return web.Response(body=leader_view("n0", 7, "n1").to_json())
+
+    async with answering(answer) as pages:
+        view = await pages.leader("127.0.0.1", "")
+        await pages.leader("127.0.0.1", view.token)
+
+    assert queries == [{}, {"since": "7:n1", "wait": "10s"}]
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        pytest.param(body(b"not json"), id="no JSON"),
+        pytest.param(body(b'{"selfId": "n0"}'), id="half an answer"),
+        pytest.param(body(b"[" * 100_000), id="JSON without a bottom"),
+        pytest.param(body(node_status().to_json(), status=503), id="an error with a body"),
+        pytest.param(body(b"x" * (pages_module.BODY_BYTES_MAX + 1)), id="too much"),
+    ],
+)
+async def test_what_is_no_answer_is_silence(handler: Handler) -> None:
+    async with answering(handler) as pages:
+        with pytest.raises(MemberSilentError):
+            await pages.status("127.0.0.1")
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        if request.path == "/status":
+            raise web.HTTPFound("/other")
+        return web.Response(body=node_status().to_json())
+
+    async with answering(elsewhere) as pages:
+        with pytest.raises(MemberSilentError):
+            await pages.status("127.0.0.1")
+
+
+async def test_nobody_listening_is_silence() -> None:
+    async with answering(body(b"")) as pages:
+        with pytest.raises(MemberSilentError):
+            await pages.status("127.0.0.9")
+
+
+async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages_module, "ANSWER_S_MAX", 0.2)
+
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(b" ")
+                await asyncio.sleep(0.02)
+        return response
+
+    async with answering(drip) as pages:
+        with pytest.raises(MemberSilentError):
+            await pages.status("127.0.0.1")

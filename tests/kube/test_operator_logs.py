@@ -1,0 +1,28 @@
+"""Log lines of the operator."""
+
+import json
+import logging
+import sys
+
+from dledger_operator.logs import JsonFormatter
+
+
+def test_a_line_of_json_says_when_how_bad_where_and_what() -> None:
+    record = logging.LogRecord("a.b", logging.WARNING, __file__, 1, "%s leads", ("n1",), None)
+
+    line = json.loads(JsonFormatter().format(record))
+
+    assert (line["level"], line["logger"], line["message"]) == ("warning", "a.b", "n1 leads")
+    assert line["time"].endswith("+00:00")
+
+
+def test_a_mistake_keeps_its_trace_on_one_line() -> None:
+    try:
+        raise ValueError("oops")
+    except ValueError:
+        record = logging.LogRecord("a", logging.ERROR, __file__, 1, "failed", (), sys.exc_info())
+
+    text = JsonFormatter().format(record)
+
+    assert "\n" not in text
+    assert "ValueError: oops" in json.loads(text)["exception"]

@@ -1,0 +1,277 @@
+"""The operator as it is deployed: its own process, the chart's role and no more, a real API server.
+
+Controllers and kubelets are played by the test; members answer over HTTP on loopback.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import pytest
+
+from api_server.client import ApiServer
+from dledger_group.ports import free_ports
+from dledger_kube.cluster import API, Namespace, Object, parsed
+from dledger_kube.fake_members import FakeMember
+from dledger_kube.operator_process import OperatorProcess
+from dledger_operator import names
+
+pytest_plugins = ["api_server.fixtures"]
+
+CHART = Path(__file__).resolve().parents[2] / "helm" / "dledger-operator"
+KUBERNETES = "1.34.0"  # helm would take the version of its own library
+ACCOUNT = "the-operator"
+DISCOVERY = "/apis/discovery.k8s.io/v1"
+PORTS = free_ports()
+WAIT_S = 60.0
+POLL_S = 0.05
+
+
+def install_role(server: ApiServer, namespace: Namespace) -> None:
+    """Give a ServiceAccount the role that the chart gives in one namespace."""
+    namespace.make_service_account(ACCOUNT)
+    role = server.helm(
+        "template", "operator", str(CHART), "--namespace", namespace.name,
+        "--kube-version", KUBERNETES,
+        "--set", f"watchNamespaces={{{namespace.name}}}",
+        "--set", f"serviceAccount.create=false,serviceAccount.name={ACCOUNT}",
+        "--show-only", "templates/rbac.yaml",
+    )  # fmt: skip
+    server.kubectl("apply", "--filename=-", input_text=role)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One namespace with an operator, and three members that a test speaks through."""
+
+    namespace: Namespace
+    operator: OperatorProcess
+    nodes: list[FakeMember]
+
+    async def elect(self, ordinal: int, term: int) -> None:
+        for node in self.nodes:
+            await node.say(term, f"n{ordinal}")
+
+    async def create_group(self) -> Object:
+        """Create the group, wait for its StatefulSet, and make the pods that it asks for."""
+        body = self.namespace.make_group()
+        await self.until("the StatefulSet is made", lambda: self.has("statefulsets", "flights"))
+        for ordinal, node in enumerate(self.nodes):
+            self.namespace.make_pod(parsed(body), ordinal, node.ip)
+        return body
+
+    def has(self, kind: str, name: str) -> bool:
+        found = self.namespace.get(
+            kind, group="/apis/apps/v1" if kind == "statefulsets" else "/api/v1"
+        )
+        return name in [item["metadata"]["name"] for item in found["items"]]
+
+    def roles(self) -> dict[str, str]:
+        pods = self.namespace.get("pods")["items"]
+        labels = [(pod["metadata"]["name"], pod["metadata"]["labels"]) for pod in pods]
+        return {name: each.get(names.ROLE_LABEL, "") for name, each in labels}
+
+    def status(self) -> Object:
+        found: Object = self.namespace.get("dledgergroups", "flights", API).get("status", {})
+        return found
+
+    def last_change(self) -> Object:
+        changes: list[Object] = self.status().get("leaderChanges") or [{}]
+        return changes[0]
+
+    def condition(self, kind: str) -> tuple[str, str]:
+        for each in self.status().get("conditions", []):
+            if each["type"] == kind:
+                return each["status"], each["reason"]
+        return "", ""
+
+    def point_master_service_to(self, pod: str) -> None:
+        """Write the EndpointSlice that the controller would write."""
+        endpoint = {
+            "addresses": ["192.0.2.1"],
+            "conditions": {"ready": True},
+            "targetRef": {"kind": "Pod", "name": pod},
+        }
+        labels = {names.GROUP_LABEL: "flights", names.SERVICE_NAME_LABEL: "flights-master"}
+        sent = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": "flights-master-1", "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [endpoint],
+        }
+        path = self.namespace.path("endpointslices", "flights-master-1", DISCOVERY)
+        query = "?fieldManager=controller&force=true"
+        self.namespace.server.request(
+            "PATCH", path + query, sent, content_type="application/apply-patch+yaml"
+        )
+
+    async def until(self, what: str, holds: Callable[[], bool]) -> None:
+        """Wait for something, while the members go on answering."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + WAIT_S
+        while not await asyncio.to_thread(holds):
+            assert loop.time() < deadline_s, f"{what}: not in {WAIT_S:g} s; {self.status()}"
+            await asyncio.sleep(POLL_S)
+
+
+@pytest.fixture
+async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Cluster]:
+    namespace = Namespace.make(api_server)
+    install_role(api_server, namespace)
+    subnet = f"127.{SystemRandom().randint(1, 254)}.{SystemRandom().randint(1, 254)}"
+    nodes = [FakeMember(f"n{k}", f"{subnet}.{k + 1}", names.HTTP_PORT) for k in range(3)]
+    kubeconfig = namespace.kubeconfig_of(ACCOUNT, tmp_path)
+    async with contextlib.AsyncExitStack() as stack:
+        for node in nodes:
+            await node.answer()
+            stack.push_async_callback(node.fall_silent)
+        operator = OperatorProcess(kubeconfig, namespace.name, tmp_path, [next(PORTS), next(PORTS)])
+        stack.enter_context(operator)
+        yield Cluster(namespace, operator, nodes)
+
+
+def led_by(ordinal: int) -> dict[str, str]:
+    return {f"flights-{k}": "master" if k == ordinal else "slave" for k in range(3)}
+
+
+async def test_a_group_lives_fails_over_and_goes(cluster: Cluster) -> None:
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labelled", lambda: cluster.roles() == led_by(1))
+    await cluster.until("no endpoint", lambda: cluster.condition("EndpointsSynced")[0] == "False")
+    cluster.point_master_service_to("flights-1")
+    await cluster.until("ready", lambda: cluster.condition("Ready") == ("True", "LeaderElected"))
+    assert cluster.status()["leader"]["pod"] == "flights-1"
+    await cluster.until("all are ready", lambda: cluster.status()["membersReady"] == "3/3")
+
+    await cluster.nodes[1].fall_silent()
+    for ordinal in (0, 2):
+        await cluster.nodes[ordinal].say(8, "n2")
+    lost = led_by(2) | {"flights-1": "none"}
+    await cluster.until("n2 is labelled", lambda: cluster.roles() == lost)
+    cluster.point_master_service_to("flights-2")
+    await cluster.until(
+        "the failover is timed",
+        lambda: (
+            {"to": "n2"}.items() <= cluster.last_change().items()
+            and "endpointsSeconds" in cluster.last_change()
+        ),
+    )
+
+    change = cluster.last_change()
+    assert (change["from"], change["term"], change["reason"]) == ("n1", 8, "LeaderLost")
+    metrics = await asyncio.to_thread(cluster.operator.metrics)
+    assert 'dledger_failover_seconds_count{phase="total"} 1.0' in metrics
+    assert "dledger_double_master_observed_total" in metrics
+    assert (
+        await asyncio.to_thread(cluster.operator.health)
+        == '{"workers": {"groups": 1, "audits": 0}}'
+    )
+
+    path = cluster.namespace.path("dledgergroups", "flights", API)
+    await asyncio.to_thread(cluster.namespace.server.request, "DELETE", path)
+    await cluster.until("its series vanish", lambda: "flights" not in cluster.operator.metrics())
+
+    assert await asyncio.to_thread(cluster.operator.stop) == 0
+    assert "Traceback" not in cluster.operator.log()
+    assert "403" not in cluster.operator.log()
+
+
+async def test_an_operator_that_was_dead_during_a_failover_catches_up(cluster: Cluster) -> None:
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labelled", lambda: cluster.roles() == led_by(1))
+
+    await cluster.until("it is told", lambda: cluster.last_change().get("term") == 7)
+    cluster.operator.kill()
+    await cluster.elect(0, 9)
+    cluster.operator.start()
+
+    await cluster.until("n0 is labelled", lambda: cluster.roles() == led_by(0))
+    await cluster.until(
+        "the change is told",
+        lambda: cluster.last_change()["reason"] == "FoundAtStart",
+    )
+
+
+async def test_children_that_somebody_deletes_come_back(cluster: Cluster) -> None:
+    await cluster.create_group()
+    await cluster.until("the Service is made", lambda: cluster.has("services", "flights-master"))
+
+    path = cluster.namespace.path("services", "flights-master")
+    await asyncio.to_thread(cluster.namespace.server.request, "DELETE", path)
+
+    await cluster.until("it is back", lambda: cluster.has("services", "flights-master"))
+
+
+async def test_a_bad_spec_is_told_and_changes_nothing_and_the_leader_is_still_followed(
+    cluster: Cluster,
+) -> None:
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labelled", lambda: cluster.roles() == led_by(1))
+    # The schema lets this pass; the node would refuse it.
+    wrong = {"spec": {"services": {"master": {"annotations": {"not a key!": "x"}}}}}
+
+    cluster.namespace.patch("dledgergroups", "flights", wrong, API)
+    await cluster.until(
+        "it is told", lambda: cluster.condition("Ready") == ("False", "ChildRefused")
+    )
+    await cluster.elect(2, 8)
+
+    await cluster.until("n2 is labelled", lambda: cluster.roles() == led_by(2))
+
+
+async def test_a_paused_group_keeps_its_objects_and_its_leader(cluster: Cluster) -> None:
+    await cluster.create_group()
+    await cluster.until("the Service is made", lambda: cluster.has("services", "flights-master"))
+    cluster.namespace.patch("dledgergroups", "flights", {"spec": {"paused": True}}, API)
+    await cluster.until("paused", lambda: cluster.condition("Paused")[0] == "True")
+
+    change: dict[str, Any] = {"spec": {"podAnnotations": {"note": "new"}}}
+    cluster.namespace.patch("dledgergroups", "flights", change, API)
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labelled", lambda: cluster.roles() == led_by(1))
+    await cluster.until("it is seen", lambda: cluster.status()["observedGeneration"] == 3)
+
+    template = cluster.namespace.get("statefulsets", "flights", "/apis/apps/v1")["spec"]["template"]
+    assert "note" not in template["metadata"]["annotations"]
+
+
+async def test_an_audit_waits_for_its_group_and_then_runs(cluster: Cluster) -> None:
+    sent = {
+        "apiVersion": "dledger.io/v1alpha1",
+        "kind": "DLedgerAudit",
+        "metadata": {"name": "monthly"},
+        "spec": {"groupRef": {"name": "flights"}},
+    }
+    path = cluster.namespace.path("dledgeraudits", group=API)
+    await asyncio.to_thread(cluster.namespace.server.request, "POST", path, sent)
+
+    def reason() -> str:
+        status = cluster.namespace.get("dledgeraudits", "monthly", API).get("status", {})
+        return str(status.get("conditions", [{}])[0].get("reason"))
+
+    await cluster.until("it waits", lambda: reason() == "GroupNotFound")
+    await cluster.create_group()
+    await cluster.until("it begins", lambda: reason() == "JobCreated")
+
+    job = cluster.namespace.get("jobs", "monthly-audit", "/apis/batch/v1")
+    assert job["metadata"]["ownerReferences"][0]["kind"] == "DLedgerAudit"
+
+
+async def test_a_cluster_without_the_crds_makes_it_end_with_a_reason(
+    empty_api_server: ApiServer, tmp_path: Path
+) -> None:
+    with OperatorProcess(
+        empty_api_server.kubeconfig, "", tmp_path, [next(PORTS), next(PORTS)]
+    ) as operator:
+        code = await asyncio.to_thread(operator.wait)
+
+    assert code == 1
+    assert "install the chart's CRDs first" in operator.log()

@@ -1,0 +1,200 @@
+"""The API's objects, as far as anybody here cares."""
+
+from typing import Any
+
+import pytest
+from lightkube.resources.batch_v1 import Job
+from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod
+from lightkube.resources.discovery_v1 import EndpointSlice
+
+from dledger_operator.kube import translate
+
+
+def pod(
+    name: str = "flights-1",
+    annotations: dict[str, str] | None = None,
+    deleted: bool = False,
+    **status: Any,
+) -> Pod:
+    metadata = {
+        "namespace": "air",
+        "name": name,
+        "uid": "u",
+        "resourceVersion": "12",
+        "labels": {"dledger.io/role": "slave"},
+        "annotations": annotations or {},
+    }
+    if deleted:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return Pod.from_dict({"metadata": metadata, "status": status})
+
+
+def container(name: str = "node", ready: bool = False, **states: Any) -> dict[str, Any]:
+    return {
+        "name": name, "ready": ready, "image": "i", "imageID": "i", "restartCount": 0, **states,
+    }  # fmt: skip
+
+
+def test_a_pod_is_known_by_its_ordinal() -> None:
+    view = translate.pod_view(pod(podIP="198.18.0.7"))
+
+    assert (view.member_id, view.ip, view.resource_version) == ("n1", "198.18.0.7", "12")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("7", 7), ("", -1), ("-3", -1), ("seven", -1), ("\u0667", -1)]
+)
+def test_a_term_that_is_no_number_is_none(text: str, expected: int) -> None:
+    assert translate.pod_view(pod(annotations={"dledger.io/term": text})).term == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [({"phase": "Running"}, False), ({"phase": "Failed"}, True), ({"phase": "Succeeded"}, True)],
+)
+def test_a_pod_that_has_ended_is_leaving(status: dict[str, Any], expected: bool) -> None:
+    assert translate.pod_view(pod(**status)).leaving is expected
+
+
+def test_a_pod_that_is_being_deleted_is_leaving() -> None:
+    assert translate.pod_view(pod(deleted=True, phase="Running")).leaving
+
+
+def test_readiness_is_the_kubelet_s() -> None:
+    conditions = [{"type": "Ready", "status": "True"}]
+
+    assert translate.pod_view(pod(conditions=conditions)).ready
+    assert not translate.pod_view(pod()).ready
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "part"),
+    [
+        (
+            {"containerStatuses": [container(state={"waiting": {"reason": "ImagePullBackOff",
+                                                                "message": "no such image"}})]},
+            "ImagePullBackOff", "no such image",
+        ),
+        (
+            {"containerStatuses": [container(
+                state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+                lastState={"terminated": {"exitCode": 1, "reason": "Error", "message": "full"}},
+            )]},
+            "CrashLoopBackOff", "exit code 1 (Error): full",
+        ),
+        (
+            {"containerStatuses": [container(
+                state={"waiting": {"reason": "CrashLoopBackOff"}},
+                lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+            )]},
+            "CrashLoopBackOff", "exit code 137 (OOMKilled)",
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                             "message": "0/3 nodes"}]},
+            "Unschedulable", "0/3 nodes",
+        ),
+        ({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}, "Evicted", "low on"),
+    ],
+)  # fmt: skip
+def test_trouble_is_told_in_kubernetes_own_words(
+    status: dict[str, Any], reason: str, part: str
+) -> None:
+    trouble = translate.pod_view(pod(**status)).trouble
+
+    assert trouble is not None
+    assert trouble.reason == reason
+    assert part in trouble.message
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"containerStatuses": [container(state={"waiting": {"reason": "ContainerCreating"}})]},
+        {"containerStatuses": [container(state={"running": {}})]},
+        {"containerStatuses": [container("other", state={"waiting": {"reason": "ErrImagePull"}})]},
+        {"conditions": [{"type": "PodScheduled", "status": "True"}]},
+    ],
+)
+def test_a_pod_that_is_merely_starting_has_no_trouble(status: dict[str, Any]) -> None:
+    assert translate.pod_view(pod(**status)).trouble is None
+
+
+def test_a_volume_that_waits_says_for_which_class() -> None:
+    claim = PersistentVolumeClaim.from_dict(
+        {
+            "metadata": {"name": "data-flights-0"},
+            "spec": {"storageClassName": "fats"},
+            "status": {"phase": "Pending"},
+        }
+    )
+
+    trouble = translate.volume_view(claim).trouble
+
+    assert trouble is not None
+    assert trouble.reason == "VolumePending"
+    assert "fats" in trouble.message
+
+
+def test_a_bound_volume_has_no_trouble() -> None:
+    claim = PersistentVolumeClaim.from_dict(
+        {"metadata": {"name": "v"}, "status": {"phase": "Bound"}}
+    )
+
+    assert translate.volume_view(claim).trouble is None
+
+
+def test_an_endpoint_whose_readiness_is_unknown_is_ready_as_the_api_says() -> None:
+    def target(name: str) -> dict[str, Any]:
+        return {"kind": "Pod", "name": name}
+
+    endpoint_slice = EndpointSlice.from_dict(
+        {
+            "addressType": "IPv4",
+            "endpoints": [
+                {"addresses": ["a"], "targetRef": target("p0"), "conditions": {"ready": True}},
+                {"addresses": ["b"], "targetRef": target("p1"), "conditions": {"ready": False}},
+                {"addresses": ["c"], "targetRef": target("p2")},
+                {"addresses": ["d"], "conditions": {"ready": True}},
+            ],
+        }
+    )
+
+    views = translate.endpoint_views(endpoint_slice)
+
+    assert [(view.pod, view.ready) for view in views] == [
+        ("p0", True), ("p1", False), ("p2", True),
+    ]  # fmt: skip
+
+
+def job(**status: Any) -> Job:
+    owner = {"apiVersion": "v1", "kind": "K", "name": "n", "uid": "audit-uid"}
+    return Job.from_dict({"metadata": {"name": "j", "ownerReferences": [owner]}, "status": status})
+
+
+def test_a_job_that_failed_says_why() -> None:
+    view = translate.job_view(
+        job(
+            startTime="2026-01-01T00:00:00Z",
+            conditions=[{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}],
+        )
+    )
+
+    assert (view.owner_uid, view.ended) == ("audit-uid", True)
+    assert view.failure is not None
+    assert view.failure.reason == "DeadlineExceeded"
+    assert view.started_at is not None
+
+
+def test_a_job_that_runs_has_not_ended() -> None:
+    assert not translate.job_view(job(active=1)).ended
+
+
+def test_an_audit_s_last_words_are_kept() -> None:
+    ended = {"terminated": {"exitCode": 4, "reason": "Error", "message": "{}",
+                            "finishedAt": "2026-01-01T00:00:00Z"}}  # fmt: skip
+    view = translate.job_pod_view(pod("a-x", containerStatuses=[container("audit", state=ended)]))
+
+    assert (view.exit_code, view.termination_message, view.running) == (4, "{}", False)
+    assert view.finished_at is not None

@@ -1,0 +1,140 @@
+"""One task for each object, whatever the watch events say and in which order."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from dledger_kube.objects import IMAGES, audit_body, group_body
+from dledger_operator.behaviours.news import NewsDesk
+from dledger_operator.behaviours.tools import Tools
+from dledger_operator.behaviours.workers import WorkerFailedError, Workers
+from dledger_operator.kube.client import KubeApi
+from dledger_operator.kube.errors import UnavailableError
+from dledger_operator.kube.node_status import NodePages
+from dledger_operator.metrics import OperatorMetrics
+
+
+class DownApi:
+    """An API server that answers nothing: workers go on trying, which is all that is needed."""
+
+    def __getattr__(self, name: str) -> Any:
+        async def answer_nothing(*_: object, **__: object) -> None:
+            raise UnavailableError(f"{name}: no answer")
+
+        return answer_nothing
+
+
+@pytest.fixture
+async def workers() -> AsyncIterator[Workers]:
+    api, pages = cast("KubeApi", DownApi()), NodePages.open()
+    made = Workers(
+        Tools(
+            api=api,
+            pages=pages,
+            metrics=OperatorMetrics(),
+            news=NewsDesk(api, now=lambda: datetime.now(UTC)),
+            node_image=IMAGES,
+            audit_image=IMAGES,
+            clock=time.monotonic,
+            now=lambda: datetime.now(UTC),
+            random=Random(1),
+            reconcile_slots=asyncio.Semaphore(8),
+        )
+    )
+    yield made
+    await made.stop()
+    await pages.close()
+
+
+def tasks() -> set[str]:
+    """The names of the workers' tasks that are running."""
+    return {
+        task.get_name()
+        for task in asyncio.all_tasks()
+        if task.get_name().startswith("worker ") and not task.cancelling()
+    }
+
+
+async def test_an_object_that_is_told_of_twice_has_one_worker(workers: Workers) -> None:
+    workers.group_changed(group_body())
+    workers.group_changed(group_body())
+
+    assert workers.check() == {"groups": 1, "audits": 0}
+    assert tasks() == {"worker air/flights"}
+
+
+async def test_a_deleted_group_has_no_worker(workers: Workers) -> None:
+    workers.group_changed(group_body())
+    workers.group_deleted(group_body())
+
+    assert workers.check()["groups"] == 0
+    assert tasks() == set()
+
+
+async def test_a_group_made_anew_under_the_same_name_has_a_worker_of_its_own(
+    workers: Workers,
+) -> None:
+    workers.group_changed(group_body(uid="first"))
+    workers.group_changed(group_body(uid="second"))
+
+    assert workers.check()["groups"] == 1
+    assert len(tasks()) == 1
+
+
+async def test_a_late_farewell_to_an_old_group_does_not_stop_the_new_one(workers: Workers) -> None:
+    workers.group_changed(group_body(uid="first"))
+    workers.group_changed(group_body(uid="second"))
+    workers.group_deleted(group_body(uid="first"))
+
+    assert workers.check()["groups"] == 1
+
+
+async def test_a_farewell_to_an_unknown_group_is_no_trouble(workers: Workers) -> None:
+    workers.group_deleted(group_body())
+
+    assert workers.check()["groups"] == 0
+
+
+async def test_an_audit_that_has_ended_needs_no_worker(workers: Workers) -> None:
+    workers.audit_changed(audit_body() | {"status": {"phase": "Finished"}})
+    workers.audit_changed(audit_body(name="other"))
+
+    assert workers.check() == {"groups": 0, "audits": 1}
+
+
+async def test_news_of_children_of_unknown_groups_is_no_trouble(workers: Workers) -> None:
+    child = {"metadata": {"namespace": "air", "labels": {"dledger.io/group": "gone"}}}
+
+    workers.pod_changed("ADDED", child)
+    workers.endpoints_changed(child)
+    workers.child_changed("DELETED", child)
+
+
+async def test_a_worker_that_ended_by_a_mistake_fails_the_probe(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def break_down(_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("dledger_operator.behaviours.group_worker.GroupWorker.run", break_down)
+    workers.group_changed(group_body())
+    await asyncio.sleep(0)
+
+    with pytest.raises(WorkerFailedError, match="oops"):
+        workers.check()
+
+
+async def test_stopping_ends_every_task(workers: Workers) -> None:
+    workers.group_changed(group_body())
+    workers.audit_changed(audit_body())
+    before = tasks()
+
+    await workers.stop()
+
+    assert len(before) == 2
+    assert tasks() == set()

@@ -1,0 +1,101 @@
+"""The Helm chart as one release of it is: installed in a namespace of its own, then removed."""
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from api_server.client import ApiServer
+from api_server.objects import Object
+
+CHART: Final = Path(__file__).resolve().parents[3] / "helm" / "dledger-operator"
+TOKEN_SECONDS: Final = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """An installed release; its namespace admits restricted pods only."""
+
+    server: ApiServer
+    name: str
+    namespace: str
+
+    def helm(self, action: str, *arguments: str) -> str:
+        """Run an action of helm, such as `get notes`, on this release."""
+        place = f"--namespace={self.namespace}"
+        return self.server.helm(*action.split(), self.name, *arguments, place)
+
+    @property
+    def deployment(self) -> Object:
+        """The operator's Deployment."""
+        base = f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+        found: Object = self.server.request("GET", f"{base}/{self.name}-dledger-operator")
+        return found
+
+    @property
+    def pod(self) -> Object:
+        """The pod that the Deployment's controller would make."""
+        return pod_of(self.deployment)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The operator's environment variables."""
+        (container,) = self.pod["spec"]["containers"]
+        return {variable["name"]: variable["value"] for variable in container["env"]}
+
+    @property
+    def account(self) -> str:
+        """The operator's ServiceAccount."""
+        name: str = self.pod["spec"]["serviceAccountName"]
+        return name
+
+    @property
+    def user(self) -> str:
+        """The user as whom the operator speaks to the API."""
+        return f"system:serviceaccount:{self.namespace}:{self.account}"
+
+    def write_kubeconfig(self, target: Path) -> None:
+        """Write a kubeconfig with which one has the operator's permissions and no others."""
+        answer = self.server.request(
+            "POST",
+            f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{self.account}/token",
+            {"spec": {"expirationSeconds": TOKEN_SECONDS}},
+        )
+        content: Any = json.loads(self.server.kubeconfig.read_text())
+        content["users"][0]["user"]["token"] = answer["status"]["token"]
+        target.write_text(json.dumps(content))
+        target.chmod(0o600)
+
+
+def pod_of(workload: Object) -> Object:
+    """The pod that a controller makes of a Deployment, a StatefulSet or a Job."""
+    template = workload["spec"]["template"]
+    metadata = {
+        **template["metadata"],
+        "name": f"{workload['metadata']['name']}-0",
+        "namespace": workload["metadata"]["namespace"],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def make_namespace(server: ApiServer) -> str:
+    """Make a namespace that admits restricted pods only; return its name."""
+    name = f"n{uuid.uuid4().hex[:8]}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    server.request("POST", "/api/v1/namespaces", body)
+    return name
+
+
+@contextlib.contextmanager
+def installed(server: ApiServer, *arguments: str, chart: Path = CHART) -> Iterator[Release]:
+    """Install the chart for as long as the block lasts."""
+    namespace = make_namespace(server)
+    release = Release(server=server, name=namespace.replace("n", "r", 1), namespace=namespace)
+    with contextlib.ExitStack() as stack:
+        stack.callback(release.helm, "uninstall", "--ignore-not-found")
+        release.helm("install", str(chart), *arguments)
+        yield release

@@ -1,0 +1,131 @@
+"""A namespace of a real API server, and the parts of the controllers that a test plays itself."""
+
+import json
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from api_server.client import ApiServer
+from dledger_kube.objects import IMAGES
+from dledger_operator import names
+from dledger_operator.group import Group
+from dledger_operator.resources import children
+
+API = "/apis/dledger.io/v1alpha1"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A namespace that takes restricted pods alone; it goes with the server."""
+
+    server: ApiServer
+    name: str
+
+    @classmethod
+    def make(cls, server: ApiServer) -> "Namespace":
+        """Make one with a name of its own."""
+        name = f"ns-{uuid.uuid4().hex[:12]}"
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        made = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": labels},
+        }
+        server.request("POST", "/api/v1/namespaces", made)
+        namespace = cls(server=server, name=name)
+        namespace.make_service_account("default")
+        return namespace
+
+    def path(self, kind: str, name: str = "", group: str = "/api/v1") -> str:
+        """The URL path of objects in here."""
+        return f"{group}/namespaces/{self.name}/{kind}" + (f"/{name}" if name else "")
+
+    def get(self, kind: str, name: str = "", group: str = "/api/v1") -> Object:
+        """Get an object, or a list."""
+        found: Object = self.server.request("GET", self.path(kind, name, group))
+        return found
+
+    def patch(self, kind: str, name: str, change: Object, group: str = "/api/v1") -> Object:
+        """Change an object as somebody else would."""
+        changed: Object = self.server.request(
+            "PATCH", self.path(kind, name, group), change, content_type=MERGE_PATCH
+        )
+        return changed
+
+    def make_service_account(self, name: str) -> None:
+        """Make a ServiceAccount, as a controller does for `default`."""
+        made = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        self.server.request("POST", self.path("serviceaccounts"), made)
+
+    def make_group(self, **spec: Any) -> Object:
+        """Store a DLedgerGroup called flights."""
+        sent = {
+            "apiVersion": "dledger.io/v1alpha1",
+            "kind": "DLedgerGroup",
+            "metadata": {"name": "flights"},
+            "spec": {"storage": {"size": "30Gi"}, **spec},
+        }
+        made: Object = self.server.request("POST", self.path("dledgergroups", group=API), sent)
+        return made
+
+    def make_pod(self, group: Group, ordinal: int, ip: str = "") -> Object:
+        """Make a member's pod, as the StatefulSet's controller does, and let it become ready at
+        `ip`, as a kubelet does.
+        """
+        (stateful_set,) = (each for each in children.build(group) if each["kind"] == "StatefulSet")
+        template = stateful_set["spec"]["template"]
+        name = names.pod(group.name, ordinal)
+        sent = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**template["metadata"], "name": name},
+            "spec": {
+                **template["spec"],
+                "serviceAccountName": "default",
+                "volumes": [{"name": names.DATA_VOLUME, "emptyDir": {}}],
+            },
+        }
+        made: Object = self.server.request("POST", self.path("pods"), sent)
+        if ip:
+            self.make_pod_ready(name, ip)
+        return made
+
+    def make_pod_ready(self, name: str, ip: str) -> None:
+        """Let a pod have an address and pass its readiness probe."""
+        status = {
+            "phase": "Running",
+            "podIP": ip,
+            "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        path = self.path("pods", f"{name}/status")
+        self.server.request("PATCH", path, {"status": status}, content_type=STRATEGIC_PATCH)
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod at once."""
+        self.server.request("DELETE", self.path("pods", name) + "?gracePeriodSeconds=0")
+
+    def token(self, service_account: str) -> str:
+        """A token of a ServiceAccount."""
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        path = self.path("serviceaccounts", f"{service_account}/token")
+        answer: Object = self.server.request("POST", path, request)
+        token: str = answer["status"]["token"]
+        return token
+
+    def kubeconfig_of(self, service_account: str, folder: Path) -> Path:
+        """A kubeconfig with which one is this ServiceAccount."""
+        content = json.loads(self.server.kubeconfig.read_text())
+        content["users"][0]["user"] = {"token": self.token(service_account)}
+        written = folder / "kubeconfig"
+        written.write_text(json.dumps(content))
+        return written
+
+
+def parsed(body: Object) -> Group:
+    """The parsed form of a stored DLedgerGroup."""
+    return Group.from_body(body, IMAGES)

@@ -1,0 +1,88 @@
+"""Members that answer over real HTTP what a test tells them to."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from dledger_formats.status import LeaderView, NodeStatus
+from dledger_kube.objects import leader_view, node_status
+from dledger_operator.kube.node_status import NodePages
+
+
+class FakeMember:
+    """One member on an address of its own; it may be silenced and made to answer again."""
+
+    def __init__(self, member_id: str, ip: str, port: int) -> None:
+        self.member_id = member_id
+        self.ip = ip
+        self.port = port
+        self.polls = 0
+        self._view = leader_view(member_id, 0)
+        self._changed = asyncio.Condition()
+        self._runner: web.AppRunner | None = None
+        self.status: NodeStatus = node_status(member_id)
+
+    async def answer(self) -> None:
+        """Begin to listen."""
+        application = web.Application()
+        application.router.add_get("/leader", self._leader)
+        application.router.add_get("/status", self._status)
+        self._runner = web.AppRunner(application, shutdown_timeout=0.01, handler_cancellation=True)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self.ip, self.port, reuse_address=True)
+        await site.start()
+        assert site._server is not None
+        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+
+    async def fall_silent(self) -> None:
+        """Close every connection, as a killed process does."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def say(self, term: int, leader_id: str | None) -> None:
+        """Change who this member says leads."""
+        self._view = leader_view(self.member_id, term, leader_id)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _leader(self, request: web.Request) -> web.Response:
+        self.polls += 1
+        since = request.query.get("since")
+        wait_s = float(request.query.get("wait", "0s").removesuffix("s"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s), self._changed:
+                await self._changed.wait_for(lambda: self._view.token != since)
+        return _json(self._view)
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return _json(self.status)
+
+
+def _json(value: LeaderView | NodeStatus) -> web.Response:
+    return web.Response(body=value.to_json(), content_type="application/json")
+
+
+@contextlib.asynccontextmanager
+async def members(how_many: int) -> AsyncIterator[tuple[list[FakeMember], NodePages]]:
+    """Members n0, n1, … that answer on one port of different loopback addresses, and the pages
+    that ask them.
+    """
+    started: list[FakeMember] = []
+    port = 0
+    try:
+        for ordinal in range(how_many):
+            member = FakeMember(f"n{ordinal}", f"127.0.0.{ordinal + 1}", port)
+            await member.answer()
+            started.append(member)
+            port = member.port
+        pages = NodePages.open(port=port)
+        try:
+            yield started, pages
+        finally:
+            await pages.close()
+    finally:
+        for member in started:
+            await member.fall_silent()

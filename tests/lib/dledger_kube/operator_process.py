@@ -1,0 +1,99 @@
+"""The operator as a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+WAIT_S = 20.0
+
+
+class OperatorProcess:
+    """`dledger-operator` for one namespace; it is killed when its block ends."""
+
+    def __init__(
+        self, kubeconfig: Path, namespace: str, folder: Path, ports: Sequence[int]
+    ) -> None:
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "KUBECONFIG": str(kubeconfig),
+            "DLEDGER_OPERATOR_NODE_IMAGE": "dledger-node:1",
+            "DLEDGER_OPERATOR_AUDIT_IMAGE": "dledger-audit:1",
+            "DLEDGER_OPERATOR_WATCH_NAMESPACES": namespace,
+            "DLEDGER_OPERATOR_METRICS_PORT": str(ports[0]),
+            "DLEDGER_OPERATOR_HEALTH_PORT": str(ports[1]),
+        }
+        self._log = folder / "operator.log"
+        self._ports = ports
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Kill it; on an error, show its log."""
+        if self._process is not None:
+            self.kill()
+        if error is not None:
+            print(self.log()[-5000:], file=sys.stderr)
+
+    def start(self) -> None:
+        """Start the process."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "dledger_operator.main"],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> int:
+        """Ask it to end, as Kubernetes does; returns its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until it ends by itself; returns its exit code."""
+        assert self._process is not None
+        code = self._process.wait(timeout=WAIT_S)
+        self._process = None
+        return code
+
+    def log(self) -> str:
+        """What it said."""
+        return self._log.read_text(errors="replace")
+
+    def metrics(self) -> str:
+        """What it shows to Prometheus."""
+        return self._get(self._ports[0], "/metrics")
+
+    def health(self) -> str:
+        """What it answers to the liveness probe."""
+        return self._get(self._ports[1], "/healthz")
+
+    @staticmethod
+    def _get(port: int, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            text: str = answer.read().decode()
+            return text

@@ -1,0 +1,66 @@
+"""A store of pods that keeps the API server's rules: versions grow, a stale patch conflicts, and a
+LIST is of one instant.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from dledger_operator import names
+from dledger_operator.kube.errors import ConflictError, NotFoundError
+from dledger_operator.views import PodView
+
+
+class PodStore:
+    """Pods by name; `on_change` sees the whole store after every change, as a watcher would."""
+
+    def __init__(
+        self, pods: Iterable[PodView] = (), on_change: Callable[[list[PodView]], None] | None = None
+    ) -> None:
+        self._pods: dict[str, PodView] = {}
+        self._version = 0
+        self._on_change = on_change or (lambda _: None)
+        self.patches: list[tuple[str, dict[str, str]]] = []
+        """Every patch that succeeded: pod and labels."""
+        for pod in pods:
+            self.put(pod)
+
+    def pods(self) -> list[PodView]:
+        """Every pod, by name."""
+        return [self._pods[name] for name in sorted(self._pods)]
+
+    def put(self, pod: PodView) -> PodView:
+        """Create a pod, or change it as somebody else would: its version grows."""
+        self._version += 1
+        stored = replace(pod, resource_version=str(self._version))
+        self._pods[pod.name] = stored
+        self._on_change(self.pods())
+        return stored
+
+    def delete(self, name: str) -> None:
+        """Delete a pod."""
+        del self._pods[name]
+        self._on_change(self.pods())
+
+    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
+        """List the pods."""
+        del namespace, group
+        return self.pods()
+
+    async def relabel_pod(
+        self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
+    ) -> PodView:
+        """Change a pod that nobody has changed since it was read."""
+        return self.relabel(pod, labels, annotations)
+
+    def relabel(
+        self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
+    ) -> PodView:
+        """The same, at once."""
+        stored = self._pods.get(pod.name)
+        if stored is None:
+            raise NotFoundError(pod.name)
+        if (stored.uid, stored.resource_version) != (pod.uid, pod.resource_version):
+            raise ConflictError(pod.name)
+        self.patches.append((pod.name, dict(labels)))
+        term = int(annotations[names.TERM_ANNOTATION])
+        return self.put(replace(stored, labels={**stored.labels, **labels}, term=term))
