@@ -1,0 +1,99 @@
+"""The result in words: a summary for the operator, a page of text for people."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from dledger_audit.audit import NOTHING, Audited, MemberTotals
+from dledger_audit.capture import Capture
+from dledger_audit.verdict import in_order, judge
+from dledger_formats.audit import AuditSummary, Finding, Verdict
+
+FINDINGS_SHOWN_MAX: Final = 100
+_COLUMNS: Final = ("member", "entries", "first", "last", "bytes", "damaged", "without checksum")
+
+
+def summarize(capture: Capture, audited: Audited) -> AuditSummary:
+    """Reduce a result to what the operator is told; `first_findings` holds all of them."""
+    findings = in_order(audited.findings)
+    verdict = judge(findings)
+    return AuditSummary(
+        verdict=verdict,
+        message=_message(capture, findings, verdict),
+        members=list(capture.manifests),
+        entries=max((total.entries for total in audited.totals.values()), default=0),
+        record_bytes=sum(total.record_bytes for total in audited.totals.values()),
+        agreed_index=capture.agreed_index,
+        findings=len(findings),
+        first_findings=findings,
+    )
+
+
+def text(capture: Capture, summary: AuditSummary, totals: Mapping[str, MemberTotals]) -> str:
+    """Lay out the verdict, a table of members and the findings, worst first."""
+    shown = summary.first_findings[:FINDINGS_SHOWN_MAX]
+    left_out = len(summary.first_findings) - len(shown)
+    lines = [
+        f"{summary.verdict}: {summary.message}",
+        "",
+        *_table([_COLUMNS, *(_row(member, totals.get(member)) for member in capture.urls)]),
+        "",
+        *(_line(finding) for finding in shown),
+    ]
+    if left_out:
+        lines.append(f"and {left_out} more findings")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _message(capture: Capture, findings: list[Finding], verdict: Verdict) -> str:
+    count = len(capture.manifests)
+    members = f"{count} member{'' if count == 1 else 's'} of {capture.group}"
+    if verdict is Verdict.SOUND and capture.agreed_index < 0:
+        return f"{members}, in which nothing is committed yet"
+    if verdict is Verdict.SOUND:
+        return f"{members}, the same entries in all up to index {capture.agreed_index:,}"
+    first = findings[0]
+    more = f" (and {len(findings) - 1} more findings)" if len(findings) > 1 else ""
+    what = first.detail.partition(";")[0]  # the rest is advice
+    return f"{_place(first)}: {first.check}, {what}{more}"
+
+
+def _line(finding: Finding) -> str:
+    return f"{finding.severity:<8}  {finding.check}  {_place(finding)}: {finding.detail}"
+
+
+def _place(finding: Finding) -> str:
+    parts = [finding.member or "the group"]
+    if finding.segment:
+        parts.append(f"segment {finding.segment}")
+    if finding.first_index >= 0:
+        last = "" if finding.last_index == finding.first_index else f"-{finding.last_index}"
+        parts.append(f"index {finding.first_index}{last}")
+    return ", ".join(parts)
+
+
+def _row(member: str, total: MemberTotals | None) -> tuple[str, ...]:
+    if total is None:
+        return (member, *["-"] * (len(_COLUMNS) - 1))
+    if total == NOTHING:
+        return (member, "0", "-", "-", "0", "0", "0")
+    numbers = (
+        total.entries,
+        total.first_index,
+        total.last_index,
+        total.record_bytes,
+        total.damaged,
+        total.uncovered,
+    )
+    return (member, *(f"{number:,}" for number in numbers))
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Align the first column left, and numbers right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,58 @@
+"""From findings to one word. What a check's name means for the verdict is written here alone."""
+
+from collections.abc import Collection
+from typing import Final
+
+from dledger_formats.audit import ExitCode, Finding, Verdict
+
+INFO: Final = "info"
+"""Good to know; nothing is wrong."""
+WARNING: Final = "warning"
+"""Something was not read, or is wrong and mends itself."""
+CRITICAL: Final = "critical"
+"""Acknowledged entries are damaged, missing, or not the same everywhere."""
+
+SEVERITIES: Final = (CRITICAL, WARNING, INFO)
+
+MINORITY: Final = "differs_from_majority"
+NO_MAJORITY: Final = "no_majority"
+TOO_FEW_COPIES: Final = "too_few_copies"
+UNREACHABLE: Final = "member_unreachable"
+NOTHING_COMMITTED: Final = "nothing_committed"
+BEGINS_LATER: Final = "begins_later"
+UNREADABLE: Final = "unreadable"
+
+DIVERGENCE: Final = frozenset({MINORITY, NO_MAJORITY})
+OMISSION: Final = frozenset({UNREACHABLE, NOTHING_COMMITTED, BEGINS_LATER, UNREADABLE})
+
+EXIT_CODES: Final = {
+    Verdict.SOUND: ExitCode.SOUND,
+    Verdict.INCOMPLETE: ExitCode.INCOMPLETE,
+    Verdict.DAMAGED: ExitCode.DAMAGED,
+    Verdict.DIVERGED: ExitCode.DIVERGED,
+}
+
+
+def judge(findings: Collection[Finding]) -> Verdict:
+    """Return the worst of what the findings say each."""
+    if any(finding.check in DIVERGENCE for finding in findings):
+        return Verdict.DIVERGED
+    if any(finding.severity == CRITICAL for finding in findings):
+        return Verdict.DAMAGED
+    if any(finding.check in OMISSION for finding in findings):
+        return Verdict.INCOMPLETE
+    return Verdict.SOUND
+
+
+def in_order(findings: Collection[Finding]) -> list[Finding]:
+    """Sort so that what decides the verdict comes first, and the rest by place."""
+    return sorted(
+        findings,
+        key=lambda finding: (
+            SEVERITIES.index(finding.severity),
+            finding.check not in (*DIVERGENCE, TOO_FEW_COPIES),
+            finding.member,
+            finding.first_index,
+            finding.check,
+        ),
+    )

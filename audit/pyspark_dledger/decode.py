@@ -1,0 +1,183 @@
+"""Judge entries whose place is known: each on its own, and against the one before.
+
+An entry's index is its place: entries lie one behind the other, so the one behind 41 is 42, and
+when its header says otherwise, it is the header that is wrong.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from zlib_ng.zlib_ng import crc32
+
+from dledger_formats import disk
+from pyspark_dledger.layout import BAD_HEADER, DAMAGED, HEADER, Bools, Bytes, Flag, Longs, Records
+from pyspark_dledger.locate import Located, headers_at, is_plausible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What is known of the entry before the first one to judge; None for what is not."""
+
+    chain_crc: int | None = None
+    """None, too, for one that is not covered: its chain_crc may also have been zeroed."""
+    term: int | None = None
+    shift: int | None = None
+    """Bytes by which its place is ahead of the pos in its header."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """Judged entries, one behind the other; every array has one element an entry."""
+
+    index: Longs
+    at: Longs
+    """Offset in the data files."""
+    headers: Records
+    crc: Longs
+    """CRC-32 of the body as it is."""
+    flags: Longs
+    """Bits of `layout.Flag`."""
+    bodies: Located
+    view: Bytes
+    """What `bodies` lie in."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def before_next(self, before: Before) -> Before:
+        """Tell what whoever judges the next ones must know; `before` is what these were given."""
+        good = np.flatnonzero((self.flags & DAMAGED) == 0)
+        if not len(good):
+            return Before(term=before.term, shift=before.shift)
+        last = good[-1]
+        header_is_good = not int(self.flags[-1]) & BAD_HEADER
+        return Before(
+            chain_crc=int(self.headers["chain_crc"][-1]) or None if header_is_good else None,
+            term=int(self.headers["term"][last]),
+            shift=int(self.at[last] - self.headers["pos"][last]),
+        )
+
+
+def decode(
+    view: Bytes, located: Located, index: int, units: Records, pos: int, before: Before
+) -> Entries:
+    """Judge the located entries, the first of which is `index`.
+
+    `units` are the index file's, from `index` on, and may be fewer; `pos` is the view's offset in
+    the data files.
+    """
+    headers = headers_at(view, located.offsets)
+    indexes = np.arange(index, index + len(located))
+    at = located.offsets + pos
+    bodies = Located(
+        offsets=located.offsets + disk.ENTRY_HEADER_SIZE,
+        sizes=located.sizes - disk.ENTRY_HEADER_SIZE,
+    )
+    crc = _body_crcs(view, bodies)
+    flags = _flags_by_itself(headers, located, indexes, crc)
+    flags |= Flag.BAD_CHAIN_CRC * _breaks_chain(headers, (flags & BAD_HEADER) != 0, before)
+    sound = (flags & DAMAGED) == 0
+    flags |= Flag.NO_CRC * (sound & _is_uncovered(headers, crc))
+    flags |= Flag.INDEX_FILE_DIFFERS * (sound & _differs(units, headers, located, at))
+    flags[sound] |= Flag.TERM_BACK * _goes_back(headers["term"][sound], before)
+    flags[sound] |= Flag.BAD_POS * _is_out_of_line((at - headers["pos"])[sound], before)
+    return Entries(
+        index=indexes, at=at, headers=headers, crc=crc, flags=flags, bodies=bodies, view=view
+    )
+
+
+def _body_crcs(view: Bytes, bodies: Located) -> Longs:
+    """Compute every body's CRC-32: a Python call each, 0.2 microseconds and what zlib-ng takes."""
+    raw = view.data
+    spans = zip(bodies.offsets.tolist(), (bodies.offsets + bodies.sizes).tolist(), strict=True)
+    return np.fromiter((crc32(raw[start:end]) for start, end in spans), np.int64, len(bodies))
+
+
+def _flags_by_itself(headers: Records, located: Located, indexes: Longs, crc: Longs) -> Longs:
+    """Judge what needs no neighbour; a body only when its size is beyond doubt."""
+    magic_is_bad = ~np.isin(headers["magic"], disk.ENTRY_MAGICS)
+    size_is_bad = ~magic_is_bad & ~(is_plausible(headers) & (headers["size"] == located.sizes))
+    layout_is_good = ~(magic_is_bad | size_is_bad)
+    body_crc = headers["body_crc"].astype(np.int64)
+    flags: Longs = (
+        Flag.BAD_MAGIC * magic_is_bad
+        | Flag.BAD_SIZE * size_is_bad
+        | Flag.BAD_INDEX * (layout_is_good & (headers["index"] != indexes))
+        | Flag.BAD_BODY_CRC * (layout_is_good & (body_crc != 0) & (body_crc != crc))
+    )
+    return flags
+
+
+def _breaks_chain(headers: Records, suspect: Bools, before: Before) -> Bools:
+    """Tell which headers do not match their chain_crc (see `dledger_formats.disk`).
+
+    An entry behind a damaged header is not judged: what it was continued from is gone. And where a
+    covered entry does not continue from an uncovered one, it is that one whose chain_crc is gone.
+    """
+    stored = headers["chain_crc"].astype(np.int64)
+    seeds = np.concatenate(([before.chain_crc or 0], stored[:-1]))
+    breaks: Bools = (stored != 0) & (_chain_crcs(headers, seeds.tolist()) != stored)
+    breaks[0] &= before.chain_crc is not None
+    breaks &= ~suspect
+    for k in np.flatnonzero(breaks).tolist():
+        if k and (suspect[k - 1] or breaks[k - 1]):
+            breaks[k] = False
+        elif k and not stored[k - 1]:
+            breaks[k - 1], breaks[k] = True, False
+    return breaks
+
+
+def _chain_crcs(headers: Records, seeds: Iterable[int]) -> Longs:
+    """Compute the chain_crc that each header should hold: 0.2 microseconds an entry."""
+    zeroed = headers.copy()
+    zeroed["chain_crc"] = 0
+    raw, step = zeroed.tobytes(), HEADER.itemsize
+    starts = range(0, len(raw), step)
+    return np.fromiter(
+        (crc32(raw[at : at + step], seed) for at, seed in zip(starts, seeds, strict=True)),
+        np.int64,
+        len(headers),
+    )
+
+
+def _is_uncovered(headers: Records, crc: Longs) -> Bools:
+    """Tell which entries no checksum covers; an empty body's checksum is 0 and needs none."""
+    uncovered: Bools = (headers["chain_crc"] == 0) | ((headers["body_crc"] == 0) & (crc != 0))
+    return uncovered
+
+
+def _goes_back(term: Longs, before: Before) -> Bools:
+    """Tell which terms are lower than the one before."""
+    goes_back: Bools = term < _one_before(term, before.term)
+    return goes_back
+
+
+def _is_out_of_line(shift: Longs, before: Before) -> Bools:
+    """Tell which shifts agree with neither neighbour's."""
+    differs_from_next = np.append(shift[1:] != shift[:-1], True)[: len(shift)]
+    out_of_line: Bools = (shift != _one_before(shift, before.shift)) & differs_from_next
+    return out_of_line
+
+
+def _one_before(values: Longs, first: int | None) -> Longs:
+    """Return for each value the one before it; for the first one `first`, or else itself."""
+    head = values[:1] if first is None else [first]
+    return np.concatenate((head, values))[: len(values)]
+
+
+def _differs(units: Records, headers: Records, located: Located, at: Longs) -> Bools:
+    """Tell for which entries the index file has no unit, or another one.
+
+    Magic is left out: Java's leader writes 1 there even for a NOOP.
+    """
+    differs = np.ones(len(headers), np.bool_)
+    units = units[: len(headers)]
+    count = len(units)
+    differs[:count] = (
+        (units["pos"] != at[:count])
+        | (units["size"] != located.sizes[:count])
+        | (units["index"] != headers["index"][:count])
+        | (units["term"] != headers["term"][:count])
+    )
+    return differs

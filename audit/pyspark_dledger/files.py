@@ -1,0 +1,112 @@
+"""A member's files, read in pieces of bounded size. Where the bytes come from is behind `Files`.
+
+ReadError         a member's bytes could not be had
+├── GoneError     it has no such file
+└── AnswerError   it answered something that makes no sense
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from dledger_formats import disk
+from dledger_formats.status import SegmentFile
+from pyspark_dledger.layout import UNIT, Bytes, Records
+
+
+class ReadError(Exception):
+    """A member's bytes could not be had; the message says which, from where and why."""
+
+
+class GoneError(ReadError):
+    """The member has no such file (any more)."""
+
+
+class AnswerError(ReadError):
+    """The member's answer makes no sense; asking again would not help."""
+
+
+class Files(Protocol):
+    """The files of one member, as far as its manifest calls them readable."""
+
+    def read(self, folder: str, name: str, start: int, end: int) -> bytes | bytearray:
+        """Return the bytes [start, end), and fewer only when the file ends there.
+
+        ReadError when that cannot be told.
+        """
+        ...
+
+
+class Window:
+    """The part of a data file that is in memory."""
+
+    def __init__(self, files: Files, file: SegmentFile, window_bytes: int) -> None:
+        self._files = files
+        self._file = file
+        self._window_bytes = window_bytes
+        self._start = 0
+        self._bytes: Bytes = np.empty(0, np.uint8)
+        self.is_short = False
+        """The file turned out to end before its readable bytes do."""
+
+    def view(self, start: int) -> Bytes:
+        """Return bytes of the file from `start` on: none where the file has ended, one at least
+        elsewhere.
+        """
+        if not self._start <= start < self._start + len(self._bytes):
+            self._load(start)
+        return self._bytes[start - self._start :]
+
+    def extend(self, start: int) -> bool:
+        """Let `view(start)` return more than it did; False when it returned all that it can."""
+        if self._start + len(self._bytes) >= self._end(start) or self.is_short:
+            return False
+        self._load(start)
+        return True
+
+    def _end(self, start: int) -> int:
+        return min(start + self._window_bytes, self._file.readable_bytes)
+
+    def _load(self, start: int) -> None:
+        raw: bytes | bytearray = b""
+        if start < self._end(start):
+            raw = self._files.read(disk.DATA_FOLDER, self._file.name, start, self._end(start))
+            self.is_short = self.is_short or len(raw) < self._end(start) - start
+        self._start, self._bytes = start, np.frombuffer(raw, np.uint8)
+
+
+class IndexUnits:
+    """The units of a member's index files, which hold hints: any of them may be missing."""
+
+    def __init__(self, files: Files, index_files: tuple[SegmentFile, ...]) -> None:
+        self._files = files
+        self._index_files = index_files
+        self._first = 0
+        self._block: Records = np.empty(0, UNIT)
+
+    def read(self, first: int, last: int) -> Records:
+        """Return the units from `first` on, `last` at most; fewer when it suits, or none.
+
+        What is fetched is kept for the next call.
+        """
+        if not self._first <= first < self._first + len(self._block):
+            self._first, self._block = first, self._fetch(first, last)
+        return self._block[first - self._first : last + 1 - self._first]
+
+    def _fetch(self, first: int, last: int) -> Records:
+        at, end = first * disk.INDEX_UNIT_SIZE, (last + 1) * disk.INDEX_UNIT_SIZE
+        parts = []
+        for file in self._index_files:
+            start = disk.start_offset(file.name)
+            part_end = min(end, start + file.readable_bytes)
+            if start <= at < part_end:
+                parts.append(self._read(file, at - start, part_end - start))
+                at += len(parts[-1])
+        raw = b"".join(parts)
+        return np.frombuffer(raw, UNIT, count=len(raw) // disk.INDEX_UNIT_SIZE)
+
+    def _read(self, file: SegmentFile, start: int, end: int) -> bytes | bytearray:
+        try:
+            return self._files.read(disk.INDEX_FOLDER, file.name, start, end)
+        except GoneError:
+            return b""

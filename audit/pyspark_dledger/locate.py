@@ -1,0 +1,148 @@
+"""Find where the entries of a data segment lie, without trusting any one byte of it.
+
+The index file says where, and is believed where the data bears it out; elsewhere one header leads
+to the next; and where neither helps, the next header that names its own place is searched for.
+
+A *view* is an array of the segment's bytes from some place on.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+
+from dledger_formats import disk
+from pyspark_dledger.layout import HEADER, Bools, Bytes, Longs, Records
+
+WALK_ENTRIES_MAX: Final = 4096
+SEARCH_BYTES: Final = 1 << 20
+
+_POS_OFFSET: Final = HEADER.fields["pos"][1] if HEADER.fields else 0
+assert _POS_OFFSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """Entries one behind the other: byte offsets in a view, and the bytes that each occupies."""
+
+    offsets: Longs
+    sizes: Longs
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def end(self) -> int:
+        """Offset behind the last one; there must be one."""
+        return int(self.offsets[-1] + self.sizes[-1])
+
+    def head(self, count: int) -> Self:
+        """Return the first `count` of them."""
+        return type(self)(offsets=self.offsets[:count], sizes=self.sizes[:count])
+
+
+def headers_at(view: Bytes, offsets: Longs) -> Records:
+    """Gather the headers at these offsets, with one copy an entry."""
+    if not len(offsets):
+        return np.empty(0, HEADER)
+    count = len(view) - HEADER.itemsize + 1
+    rows = np.ndarray((count,), f"V{HEADER.itemsize}", view.data, strides=(1,))
+    return rows[offsets].view(HEADER)  # np.take would first copy the overlapping rows, all of them
+
+
+def is_plausible(headers: Records) -> Bools:
+    """Tell which headers could be those of entries, by themselves."""
+    size = headers["size"].astype(np.int64)
+    plausible: Bools = (
+        np.isin(headers["magic"], disk.ENTRY_MAGICS)
+        & (size == headers["body_size"].astype(np.int64) + disk.ENTRY_HEADER_SIZE)
+        & (size >= disk.ENTRY_HEADER_SIZE)
+        & (size <= disk.ENTRY_SIZE_MAX)
+    )
+    return plausible
+
+
+def locate(view: Bytes, index: int, last_index: int, units: Records, pos: int) -> Located:
+    """Find entries from `index`, which begins at the view's first byte, up to `last_index` at most.
+
+    `units` are the index file's, from `index` on; `pos` is the view's offset in the data files.
+    None are found when the view holds no whole entry, or none that can be believed.
+    """
+    found = _locate_by_units(view, index, last_index, units, pos)
+    return (found if len(found) else _walk(view)).head(last_index - index + 1)
+
+
+def _locate_by_units(view: Bytes, index: int, last_index: int, units: Records, pos: int) -> Located:
+    """Believe units that follow on from one another, until a plausible header contradicts one.
+
+    Where the header makes no sense but the unit does, the header is damaged and the unit holds:
+    provided that a plausible header comes behind, or that the units lead up to `last_index`.
+    """
+    offsets = units["pos"].astype(np.int64) - pos
+    sizes = units["size"].astype(np.int64)
+    ends = offsets + sizes
+    count = _leading(
+        (units["index"] == np.arange(index, index + len(units)))
+        & (offsets == np.concatenate(([0], ends))[:-1])
+        & (sizes >= disk.ENTRY_HEADER_SIZE)
+        & (ends <= len(view))
+    )
+    headers = headers_at(view, offsets[:count])
+    plausible = is_plausible(headers)
+    count = _leading(~plausible | (headers["size"] == sizes[:count]))
+    if index + count - 1 < last_index:
+        borne_out = np.flatnonzero(plausible[:count])
+        count = int(borne_out[-1]) + 1 if len(borne_out) else 0
+    return Located(offsets=offsets[:count], sizes=sizes[:count])
+
+
+def _leading(holds: Bools) -> int:
+    """Count the elements before the first that does not hold."""
+    return len(holds) if holds.all() else int(np.argmin(holds))
+
+
+def _walk(view: Bytes) -> Located:
+    """Go from header to header while they are plausible, WALK_ENTRIES_MAX at most.
+
+    The bound brings the caller back to the index file soon after a single bad unit.
+    """
+    raw, edges = view.data, [0]
+    while len(edges) <= WALK_ENTRIES_MAX and edges[-1] + disk.ENTRY_HEADER_SIZE <= len(raw):
+        header = disk.unpack_header(raw, edges[-1])
+        end = edges[-1] + header.size
+        if (
+            header.magic not in disk.ENTRY_MAGICS
+            or header.size != disk.ENTRY_HEADER_SIZE + header.body_size
+            or not disk.ENTRY_HEADER_SIZE <= header.size <= disk.ENTRY_SIZE_MAX
+            or end > len(raw)
+        ):
+            break
+        edges.append(end)
+    return Located(offsets=np.array(edges[:-1], np.int64), sizes=np.diff(edges).astype(np.int64))
+
+
+def blank_size(view: Bytes) -> int:
+    """Return the size of the blank record at the view's first byte; 0 if there is none."""
+    if len(view) < disk.BLANK_SIZE_MIN:
+        return 0
+    magic, size = disk.BLANK_HEADER.unpack_from(view.data)
+    return size if magic == disk.BLANK and size >= disk.BLANK_SIZE_MIN else 0
+
+
+def find_header(view: Bytes, pos: int, indexes: range) -> tuple[int, int] | None:
+    """Search for the next plausible header: (its offset, its index).
+
+    It must name its own place, where `pos` is what a header at the view's first byte would say, and
+    one of `indexes`.
+    """
+    end = len(view) - HEADER.itemsize + 1
+    for low in range(0, end, SEARCH_BYTES):
+        count = min(SEARCH_BYTES, end - low)
+        said = np.ndarray((count,), ">i8", view.data, offset=low + _POS_OFFSET, strides=(1,))
+        offsets = np.flatnonzero(said == np.arange(pos + low, pos + low + count)) + low
+        headers = headers_at(view, offsets)
+        plausible = is_plausible(headers)
+        for offset, index in zip(offsets[plausible], headers["index"][plausible], strict=True):
+            if int(index) in indexes:
+                return int(offset), int(index)
+    return None

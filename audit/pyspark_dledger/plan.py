@@ -1,0 +1,78 @@
+"""From a member's manifest to the segments that must be read, and which part of each."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dledger_formats import disk
+from dledger_formats.status import Manifest, SegmentFile
+from pyspark_dledger.files import AnswerError
+from pyspark_dledger.segments import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRange:
+    """Both ends are included."""
+
+    first: int = 0
+    last: int = (1 << 63) - 1
+
+
+def segments(manifest: Manifest, wanted: IndexRange) -> Iterator[Segment]:
+    """Yield the segments that hold wanted, committed entries, in order."""
+    files = in_order(manifest.data)
+    last_wanted = min(wanted.last, manifest.status.committed_index)
+    for previous, file, following in zip([None, *files], files, [*files[1:], None], strict=False):
+        last_expected = _last_expected(manifest, file, following)
+        if file.first_index > last_wanted:
+            continue
+        if last_expected is not None and last_expected < wanted.first:
+            continue
+        yield Segment(
+            file=file,
+            previous=previous if previous and _follows(file, previous) else None,
+            index_files=_index_files(manifest, file.first_index, last_expected),
+            first_wanted=wanted.first,
+            last_wanted=last_wanted,
+            last_expected=last_expected,
+        )
+
+
+def check_names(manifest: Manifest) -> None:
+    """Raise AnswerError for a file whose name does not tell its place."""
+    for file in (*manifest.data, *manifest.index):
+        try:
+            disk.start_offset(file.name)
+        except ValueError as error:
+            raise AnswerError(f"the manifest of {manifest.status.self_id}: {error}") from error
+
+
+def in_order(files: list[SegmentFile]) -> list[SegmentFile]:
+    """Sort by place, without the files that hold nothing."""
+    held = [file for file in files if file.first_index >= 0]
+    return sorted(held, key=lambda file: disk.start_offset(file.name))
+
+
+def _follows(file: SegmentFile, previous: SegmentFile) -> bool:
+    end = disk.start_offset(previous.name) + previous.size_bytes
+    return end == disk.start_offset(file.name)
+
+
+def _last_expected(
+    manifest: Manifest, file: SegmentFile, following: SegmentFile | None
+) -> int | None:
+    if following is None:
+        return manifest.status.committed_index
+    return following.first_index - 1 if _follows(following, file) else None
+
+
+def _index_files(manifest: Manifest, first: int, last: int | None) -> tuple[SegmentFile, ...]:
+    """Choose the index files of a segment's entries, and of the two before them."""
+    low = max(0, first - 2) * disk.INDEX_UNIT_SIZE
+    files = itertools.dropwhile(
+        lambda file: disk.start_offset(file.name) + file.size_bytes <= low, in_order(manifest.index)
+    )
+    if last is None:
+        return tuple(files)
+    end = (last + 1) * disk.INDEX_UNIT_SIZE
+    return tuple(itertools.takewhile(lambda file: disk.start_offset(file.name) < end, files))

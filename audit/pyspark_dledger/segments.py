@@ -1,0 +1,217 @@
+"""Scan one data segment from its first entry to its last: bytes in, judged entries out.
+
+Every index that the segment should hold comes out once, in order: in `Entries`, or in an `Absent`
+run when it could not be found or read.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from dledger_formats import disk
+from dledger_formats.status import SegmentFile
+from pyspark_dledger.decode import Before, Entries, decode
+from pyspark_dledger.files import Files, IndexUnits, ReadError, Window
+from pyspark_dledger.layout import Bytes, Flag
+from pyspark_dledger.locate import blank_size, find_header, locate
+
+WINDOW_BYTES: Final = 32 << 20
+BLOCK_ENTRIES_MAX: Final = 1 << 16
+
+assert WINDOW_BYTES > disk.ENTRY_SIZE_MAX  # so that a fresh window holds a whole entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """What a manifest says of one data segment, and which part of it is wanted."""
+
+    file: SegmentFile
+    previous: SegmentFile | None
+    """The data file that ends where this one begins."""
+    index_files: tuple[SegmentFile, ...]
+    first_wanted: int
+    last_wanted: int
+    """At most the member's committed index: what lies behind may be overwritten as we read."""
+    last_expected: int | None
+    """Index of its last entry; None when nobody knows, because the next file is missing."""
+
+    @property
+    def pos(self) -> int:
+        """Offset of its first byte in the data files."""
+        return disk.start_offset(self.file.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """Entries that should be there; `flag` says why they are not."""
+
+    first_index: int
+    last_index: int
+    flag: Flag
+    reason: str = ""
+    """For people, where the flag does not say it all."""
+
+
+Run: TypeAlias = Entries | Absent
+
+
+def scan(segment: Segment, files: Files, window_bytes: int = WINDOW_BYTES) -> Iterator[Run]:
+    """Yield every wanted index once, in order; nothing for those behind a clean end.
+
+    A run has BLOCK_ENTRIES_MAX entries at most. A ReadError makes the rest of the segment absent.
+    """
+    scanner = _Scanner(segment, files, window_bytes)
+    try:
+        for run in scanner.runs():
+            yield from _in_blocks(run)
+    except ReadError as error:
+        yield from _in_blocks(scanner.give_up(Flag.UNREADABLE, str(error)))
+
+
+def _in_blocks(run: Run) -> Iterator[Run]:
+    """Cut up what is absent; entries come in blocks already."""
+    if isinstance(run, Entries):
+        yield run
+        return
+    for first_index in range(run.first_index, run.last_index + 1, BLOCK_ENTRIES_MAX):
+        last_index = min(run.last_index, first_index + BLOCK_ENTRIES_MAX - 1)
+        yield replace(run, first_index=first_index, last_index=last_index)
+
+
+class _Scanner:
+    """How far the scan of a segment has come.
+
+    Invariant: all before `_index` was yielded, and that entry should begin `_at` bytes into the
+    file.
+    """
+
+    def __init__(self, segment: Segment, files: Files, window_bytes: int) -> None:
+        self._segment = segment
+        self._files = files
+        self._data = Window(files, segment.file, window_bytes)
+        self._units = IndexUnits(files, segment.index_files)
+        self._index = segment.file.first_index
+        self._last_index = segment.last_wanted
+        if segment.last_expected is not None:
+            self._last_index = min(segment.last_wanted, segment.last_expected)
+        self._at = 0
+        self._before = Before()
+
+    def runs(self) -> Iterator[Run]:
+        """Yield runs until the segment ends, cleanly or not."""
+        self._begin()
+        while self._index <= self._last_index and self._at < self._segment.file.readable_bytes:
+            view = self._data.view(self._at)
+            entries = self._decode(view)
+            if entries is not None:
+                yield entries
+            elif self._at + blank_size(view) == self._segment.file.size_bytes:
+                return
+            elif not self._data.extend(self._at):
+                yield self._skip_damage()
+
+    def give_up(self, flag: Flag, reason: str = "") -> Absent:
+        """Declare the rest absent: up to the segment's end, or one entry when that is unknown."""
+        first_index, last_index = self._index, self._last_index_possible()
+        if self._segment.last_expected is None:
+            last_index = first_index
+        self._index = self._last_index + 1
+        return Absent(first_index=first_index, last_index=last_index, flag=flag, reason=reason)
+
+    def _last_index_possible(self) -> int:
+        """Bound by the bytes that are left what a manifest may make us believe to be lost."""
+        bytes_left = self._segment.file.readable_bytes - self._at
+        count_max = max(1, bytes_left // disk.ENTRY_HEADER_SIZE)
+        return max(self._index, min(self._last_index, self._index + count_max - 1))
+
+    def _begin(self) -> None:
+        """Go to the first wanted entry if the index file leads there, or else to the first one."""
+        wanted = self._segment.first_wanted
+        offset = self._offset_of(wanted) if wanted > self._index else None
+        if offset is not None:
+            self._index, self._at = wanted, offset
+        else:
+            blank = blank_size(self._data.view(0))  # Java 0.4 leaves one after a prefix reset
+            self._at = blank if blank < self._segment.file.size_bytes else 0
+        with contextlib.suppress(ReadError):  # the file before this one may be gone
+            self._before = self._look_back()
+
+    def _decode(self, view: Bytes) -> Entries | None:
+        """Judge the entries that the view begins with, and move behind them."""
+        last_index = min(self._last_index, self._index + BLOCK_ENTRIES_MAX - 1)
+        pos = self._segment.pos + self._at
+        units = self._units.read(self._index, last_index)
+        located = locate(view, self._index, last_index, units, pos)
+        if not len(located):
+            return None
+        entries = decode(view, located, self._index, units, pos, self._before)
+        self._index += len(entries)
+        self._at += located.end
+        self._before = entries.before_next(self._before)
+        return entries
+
+    def _skip_damage(self) -> Absent:
+        """Go on at the next entry that names its own place, if there is one.
+
+        It must also name a later index; behind lost bytes, that is the one to count on from.
+        """
+        lost_index, shift = self._index, self._before.shift or 0
+        later = range(lost_index + 1, self._last_index_possible() + 1)
+        start = self._at + 1
+        while True:
+            view = self._data.view(start)
+            found = find_header(view, self._segment.pos + start - shift, later)
+            if found is not None:
+                self._at, self._index = start + found[0], found[1]
+                self._before = Before(term=self._before.term, shift=shift)
+                return Absent(
+                    first_index=lost_index, last_index=self._index - 1, flag=Flag.LOST_ENTRY
+                )
+            start += max(0, len(view) - disk.ENTRY_HEADER_SIZE + 1)
+            if not self._data.extend(start):
+                return self.give_up(Flag.SHORT_FILE if self._data.is_short else Flag.LOST_ENTRY)
+
+    def _offset_of(self, index: int) -> int | None:
+        """Ask the index file for an entry's offset in this file; None if the data disagrees."""
+        units = self._units.read(index, index)
+        if not len(units):
+            return None
+        header = self._header_of(units[0], self._segment.file)
+        if header is None or header.index != index:
+            return None
+        return int(units["pos"][0]) - self._segment.pos
+
+    def _look_back(self) -> Before:
+        """Read the two entries before the first one, for what its chain_crc continues.
+
+        The earlier one is there to judge the later one by: the checksum of an entry behind a
+        damaged header says nothing.
+        """
+        if self._index == 0:
+            return Before(chain_crc=0)
+        units = self._units.read(max(0, self._index - 2), self._index - 1)
+        headers = [
+            self._header_of(unit, self._segment.file)
+            or self._header_of(unit, self._segment.previous)
+            for unit in units
+        ]
+        last = headers[-1] if headers else None
+        if last is None or last.index != self._index - 1:
+            return Before()
+        earlier = headers[0] if len(headers) == 2 else None
+        if earlier and last.chain_crc not in (0, disk.chain_crc_of(last, earlier.chain_crc)):
+            return Before()
+        shift = int(units["pos"][-1]) - last.pos
+        return Before(chain_crc=last.chain_crc or None, term=last.term, shift=shift)
+
+    def _header_of(self, unit: np.void, file: SegmentFile | None) -> disk.EntryHeader | None:
+        """Read the header that a unit points to, if it points into this file."""
+        start = int(unit["pos"]) - disk.start_offset(file.name) if file else -1
+        end = start + disk.ENTRY_HEADER_SIZE
+        if file is None or start < 0 or end > file.readable_bytes:
+            return None
+        raw = self._files.read(disk.DATA_FOLDER, file.name, start, end)
+        return disk.unpack_header(raw, 0) if len(raw) == disk.ENTRY_HEADER_SIZE else None

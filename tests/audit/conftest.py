@@ -1,0 +1,18 @@
+"""A Spark session for the tests that need one."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """Start the audit's own session, once for all tests of this process."""
+    from dledger_audit.session import session  # the tests of the decoder need not wait for Spark
+
+    with session("local[2]") as started:
+        yield started

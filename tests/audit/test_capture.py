@@ -1,0 +1,96 @@
+"""What members say, and which of it an audit believes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+
+from dledger_audit.capture import Capture, capture
+from dledger_formats.status import Manifest
+from dledger_logs.histories import history, small_shape
+from dledger_logs.layout import Log, manifest
+from dledger_logs.write import write_log
+from pyspark_dledger.files import ReadError
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    return write_log(tmp_path_factory.mktemp("member") / "log", history(50), small_shape())
+
+
+@dataclass(frozen=True)
+class Member:
+    answer: Manifest | ReadError
+
+    def manifest(self) -> Manifest:
+        if isinstance(self.answer, ReadError):
+            raise self.answer
+        return self.answer
+
+
+def captured(**answers: Manifest | ReadError) -> Capture:
+    @contextmanager
+    def connect(url: str) -> Iterator[Member]:
+        yield Member(answers[url])
+
+    return capture("g", {member: member for member in answers}, connect)
+
+
+def checks(found: Capture) -> list[tuple[str, str]]:
+    return [(finding.check, finding.member) for finding in found.findings]
+
+
+def test_members_agree_up_to_the_lowest_committed_index(log: Log) -> None:
+    found = captured(n0=manifest(log, "n0"), n1=manifest(log, "n1", committed_index=41))
+
+    assert found.agreed_index == 41
+    assert checks(found) == []
+
+
+def test_a_member_that_cannot_be_asked_is_named_and_the_others_are_kept(log: Log) -> None:
+    found = captured(n0=manifest(log, "n0"), n1=ReadError("http://n1: refused"))
+
+    assert checks(found) == [("member_unreachable", "n1")]
+    assert "refused" in found.findings[0].detail
+    assert list(found.manifests) == ["n0"]
+    assert found.voters_count == 2
+
+
+@pytest.mark.parametrize(("group", "self_id"), [("g", "other"), ("other", "n1")])
+def test_nobody_is_judged_under_anothers_name(log: Log, group: str, self_id: str) -> None:
+    found = captured(n0=manifest(log, "n0"), n1=manifest(log, self_id, group=group))
+
+    assert checks(found) == [("member_unreachable", "n1")]
+    assert "other" in found.findings[0].detail
+
+
+def test_a_group_is_as_large_as_its_members_know(log: Log) -> None:
+    found = captured(n0=manifest(log, "n0", peers=["n1", "n2"]))
+
+    assert found.voters_count == 3
+    assert checks(found) == [("member_unreachable", "n1"), ("member_unreachable", "n2")]
+
+
+def test_a_member_that_has_committed_nothing_is_named_if_others_have(log: Log) -> None:
+    fresh = manifest(log, "n1", committed_index=-1)
+
+    assert checks(captured(n0=manifest(log, "n0"), n1=fresh)) == [("nothing_committed", "n1")]
+    assert checks(captured(n1=fresh)) == []
+
+
+def test_a_member_that_begins_later_than_others_is_named(log: Log) -> None:
+    later = manifest(log, "n1")
+    later = replace(later, status=replace(later.status, ledger_begin_index=20))
+    found = captured(n0=manifest(log, "n0"), n1=later)
+
+    assert checks(found) == [("begins_later", "n1")]
+    assert found.findings[0].severity == "warning"
+    assert (found.findings[0].first_index, found.findings[0].last_index) == (0, 19)
+
+
+def test_without_any_member_nothing_is_agreed() -> None:
+    found = captured(n0=ReadError("gone"), n1=ReadError("gone"))
+
+    assert found.agreed_index == -1
+    assert found.manifests == {}

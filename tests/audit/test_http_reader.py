@@ -1,0 +1,154 @@
+"""Reading a member over HTTP: every answer that a server may give, and silence."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from dledger_formats import disk
+from dledger_logs.histories import history, small_shape
+from dledger_logs.layout import Log, manifest
+from dledger_logs.serve import Interrupt, never, served
+from dledger_logs.write import write_log
+from pyspark_dledger.files import AnswerError, GoneError, ReadError
+from pyspark_dledger.http_reader import ATTEMPTS_MAX, HttpFiles, check_url
+
+FIRST = disk.file_name(0)
+Serve: TypeAlias = Callable[[Interrupt], AbstractContextManager[str]]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    return write_log(tmp_path_factory.mktemp("member") / "log", history(100), small_shape())
+
+
+@pytest.fixture
+def url(log: Log) -> Iterator[str]:
+    with served(log.root, manifest(log, "n0")) as address:
+        yield address
+
+
+def first_times(count: int, status: int) -> Interrupt:
+    """Refuse the first requests, then serve."""
+    left = [status] * count
+    return lambda _: left.pop() if left else None
+
+
+def test_a_range_is_read_as_it_is_on_disk(log: Log, url: str) -> None:
+    with HttpFiles(url) as files:
+        assert files.read("data", FIRST, 100, 1100) == log.data_path(FIRST).read_bytes()[100:1100]
+        assert files.read("index", FIRST, 32, 64) == log.unit_place(0)[0].read_bytes()[32:64]
+
+
+def test_the_manifest_is_what_the_member_says(log: Log, url: str) -> None:
+    with HttpFiles(url) as files:
+        assert files.manifest() == manifest(log, "n0")
+
+
+def test_a_range_behind_the_end_is_shorter_or_empty(log: Log, url: str) -> None:
+    size = log.segment_bytes
+    with HttpFiles(url) as files:
+        assert len(files.read("data", FIRST, size - 10, size + 10)) == 10
+        assert files.read("data", FIRST, size, size + 10) == b""
+
+
+def test_a_file_that_is_not_there_is_gone_and_asked_for_once(log: Log) -> None:
+    asked: list[str] = []
+    with (
+        served(log.root, manifest(log, "n0"), lambda path: asked.append(path)) as url,
+        HttpFiles(url) as files,
+        pytest.raises(GoneError, match="/segments/data/9"),
+    ):
+        files.read("data", "9" * 20, 0, 10)
+
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("status", [0, 503, 500, 429], ids=["hang-up", "503", "500", "429"])
+def test_a_member_that_is_busy_for_a_moment_is_asked_again(log: Log, status: int) -> None:
+    pauses: list[float] = []
+    interrupt = first_times(2, status)
+    with (
+        served(log.root, manifest(log, "n0"), interrupt) as url,
+        HttpFiles(url, sleep=pauses.append) as files,
+    ):
+        assert len(files.read("data", FIRST, 0, 10)) == 10
+
+    assert len(pauses) == 2
+    assert pauses[0] < pauses[1]
+
+
+def test_a_member_that_stays_silent_is_given_up(log: Log) -> None:
+    pauses: list[float] = []
+    with (
+        served(log.root, manifest(log, "n0"), lambda _: 0) as url,
+        HttpFiles(url, sleep=pauses.append) as files,
+        pytest.raises(ReadError, match=f"asked {ATTEMPTS_MAX} times"),
+    ):
+        files.manifest()
+
+    assert len(pauses) == ATTEMPTS_MAX - 1
+
+
+def test_a_member_that_is_not_there_is_given_up(log: Log) -> None:
+    with served(log.root, manifest(log, "n0")) as url:
+        pass  # the port is free again
+    with HttpFiles(url, sleep=lambda _: None) as files, pytest.raises(ReadError, match="refused"):
+        files.manifest()
+
+
+def test_a_refusal_is_not_asked_again(log: Log) -> None:
+    pauses: list[float] = []
+    with (
+        served(log.root, manifest(log, "n0"), lambda _: 403) as url,
+        HttpFiles(url, sleep=pauses.append) as files,
+        pytest.raises(AnswerError, match="403"),
+    ):
+        files.read("data", FIRST, 0, 10)
+
+    assert pauses == []
+
+
+def test_a_connection_is_good_again_after_a_refusal(log: Log) -> None:
+    with (
+        served(log.root, manifest(log, "n0"), first_times(1, 403)) as url,
+        HttpFiles(url) as files,
+    ):
+        with pytest.raises(AnswerError):
+            files.read("data", FIRST, 0, 10)
+
+        assert len(files.read("data", FIRST, 0, 10)) == 10
+
+
+def test_a_page_that_is_no_manifest_is_refused(log: Log, tmp_path: Path) -> None:
+    class NoManifest:
+        data = index = ()
+
+        def to_json(self) -> bytes:
+            return b"<html>hello</html>"
+
+    with (
+        served(tmp_path, NoManifest(), never) as url,  # type: ignore[arg-type]
+        HttpFiles(url) as files,
+        pytest.raises(AnswerError, match="no manifest"),
+    ):
+        files.manifest()
+
+
+def test_a_server_that_ignores_ranges_is_refused(log: Log) -> None:
+    with (
+        served(log.root, manifest(log, "n0"), lambda _: 200) as url,
+        HttpFiles(url) as files,
+        pytest.raises(AnswerError, match="HTTP 200"),
+    ):
+        files.read("data", FIRST, 0, 10)
+
+
+@pytest.mark.parametrize(
+    "url", ["n0:40912", "ftp://n0", "http://", "http://n0:x", "http://n0:0", "http://n0/?a=b"]
+)
+def test_a_url_that_leads_nowhere_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        check_url(url)

@@ -1,0 +1,92 @@
+"""The program `dledger-audit`: its command line, its exit codes, and what it leaves behind."""
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from dledger_audit.main import main
+from dledger_formats.audit import AuditSummary, ExitCode, Verdict
+from dledger_logs import damage
+from dledger_logs.histories import history, small_shape
+from dledger_logs.layout import manifest
+from dledger_logs.serve import served
+from dledger_logs.write import write_log
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--group", "g"],
+        ["--group", "g", "--member", "n0"],
+        ["--group", "g", "--member", "n0=nowhere"],
+        ["--group", "g", "--member", "n0=http://h:1", "--member", "n0=http://h:2"],
+        ["--group", "g", "--member", "n0=http://h:1", "--level", "half"],
+    ],
+)
+def test_a_wrong_command_line_is_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+
+    assert stopped.value.code == ExitCode.USAGE
+    assert "usage: dledger-audit" in capsys.readouterr().err
+
+
+def test_a_group_of_which_nobody_answers_is_incomplete_without_starting_spark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write_log(tmp_path / "log", history(3), small_shape())
+    with served(log.root, manifest(log, "n0"), lambda _: 403) as url:
+        summary_file = tmp_path / "termination-log"
+        code = main(["--group", "g", "--member", f"n0={url}", "--summary-file", str(summary_file)])
+
+    assert code == ExitCode.INCOMPLETE
+    assert AuditSummary.from_json(summary_file.read_bytes()).verdict is Verdict.INCOMPLETE
+    assert "member_unreachable  n0" in capsys.readouterr().out
+
+
+def test_a_summary_that_cannot_be_written_is_a_failure_and_no_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write_log(tmp_path / "log", history(3), small_shape())
+    with served(log.root, manifest(log, "n0"), lambda _: 403) as url:
+        nowhere = tmp_path / "nowhere" / "summary"
+        code = main(["--group", "g", "--member", f"n0={url}", "--summary-file", str(nowhere)])
+
+    assert code == ExitCode.FAILED
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_a_damaged_member_ends_the_program_with_its_verdict(tmp_path: Path) -> None:
+    """A process of its own: it starts and stops Spark as a pod does."""
+    members = []
+    with ExitStack() as stack:
+        for member in ("n0", "n1", "n2"):
+            log = write_log(tmp_path / member, history(50), small_shape(1 << 16))
+            if member == "n2":
+                damage.flip_body(log, 33)
+            url = stack.enter_context(served(log.root, manifest(log, member)))
+            members += ["--member", f"{member}={url}"]
+        summary_file = tmp_path / "termination-log"
+        ended = subprocess.run(
+            [
+                sys.executable, "-m", "dledger_audit", "--group", "g", *members, "--level", "full",
+                "--summary-file", str(summary_file), "--master", "local[1]", "--output", "json",
+            ],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+
+    assert ended.returncode == ExitCode.DAMAGED, ended.stderr
+    summary = AuditSummary.from_json(summary_file.read_bytes())
+    assert (summary.verdict, summary.findings) == (Verdict.DAMAGED, 1)
+    found = summary.first_findings[0]
+    assert (found.check, found.member, found.first_index) == ("bad_body_crc", "n2", 33)
+    assert json.loads(ended.stdout)["verdict"] == "Damaged"
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"n0", "n1", "n2", "termination-log"}
