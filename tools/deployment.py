@@ -1,0 +1,215 @@
+"""The operator on a cluster: which cluster, its kubectl and helm, images and chart.
+
+Shared by the demo and the end-to-end tests. The cluster is the local one, brought up when it is not
+there, or with CLUSTER=current whatever the present kubectl context names; the images must be within
+that cluster's reach then (IMAGES is their common prefix, TAG their tag).
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from tools.local_cluster import images
+from tools.local_cluster.cluster import Cluster
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CHART: Final = ROOT / "helm" / "dledger-operator"
+OPERATOR_NAMESPACE: Final = "dledger-system"
+RELEASE: Final = "dledger-operator"
+CLIENT_POD: Final = "client"
+COMMAND_TIMEOUT_S: Final = 300.0
+# As `tools.local_cluster.images` names what it builds.
+LOCAL_IMAGES: Final = "localhost/dledger"
+LOCAL_TAG: Final = "dev"
+PROGRAMS: Final = ("operator", "node", "audit")
+
+
+class CommandError(Exception):
+    """A command failed; the message holds what it printed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubernetes:
+    """kubectl and helm against one cluster."""
+
+    kubectl_program: str
+    helm_program: str
+    environment: dict[str, str] = field(repr=False)
+
+    def kubectl(
+        self, *arguments: str, input_text: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> str:
+        """Run kubectl; returns what it prints."""
+        return self._run([self.kubectl_program, *arguments], input_text, timeout_s)
+
+    def helm(self, *arguments: str) -> str:
+        """Run helm; returns what it prints."""
+        return self._run([self.helm_program, *arguments], None, COMMAND_TIMEOUT_S)
+
+    def get(self, *arguments: str) -> Any:
+        """Get one object or a list, as Python values."""
+        return json.loads(self.kubectl("get", *arguments, "--output=json"))
+
+    def apply(self, manifest: Any, *arguments: str) -> str:
+        """Apply a manifest given as Python values."""
+        return self.kubectl("apply", "--filename=-", *arguments, input_text=json.dumps(manifest))
+
+    def start(
+        self,
+        *arguments: str,
+        stdin: int | IO[bytes] | None = None,
+        stdout: int | IO[bytes] | None = None,
+        stderr: int | IO[bytes] | None = None,
+    ) -> "subprocess.Popen[bytes]":
+        """Start a kubectl that goes on beside the caller, who must end it."""
+        command = [self.kubectl_program, *arguments]
+        return subprocess.Popen(
+            command, env=self.environment, stdin=stdin, stdout=stdout, stderr=stderr
+        )
+
+    def _run(self, command: list[str], input_text: str | None, timeout_s: float) -> str:
+        done = subprocess.run(
+            command,
+            env=self.environment,
+            input=input_text,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if done.returncode:
+            raise CommandError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """A cluster with this checkout's operator on it."""
+
+    kubernetes: Kubernetes
+    local: Cluster | None
+    """The local cluster; None when the cluster is somebody else's."""
+    image_prefix: str
+    image_tag: str
+    build: str
+    """Changes when images of the same tag may have changed, so that the operator is restarted."""
+
+    def image(self, program: str) -> str:
+        """Full name of a program's image."""
+        return f"{self.image_prefix}-{program}:{self.image_tag}"
+
+    def install_operator(self) -> None:
+        """Install or upgrade the chart, and wait until the operator runs this checkout's image."""
+        values: list[str] = []
+        for program, key in zip(PROGRAMS, ("image", "nodeImage", "auditImage"), strict=True):
+            values.append(f"--set={key}.repository={self.image_prefix}-{program}")
+            values.append(f"--set={key}.tag={self.image_tag}")
+        values.append(f"--set-string=podAnnotations.build={self.build}")
+        self.kubernetes.helm(
+            "upgrade", "--install", RELEASE, str(CHART), f"--namespace={OPERATOR_NAMESPACE}",
+            "--create-namespace", "--wait", "--timeout=180s", *values,
+        )  # fmt: skip
+
+    def start_client(self, namespace: str) -> None:
+        """Run a pod that has the command line in it, under the same restrictions as the members."""
+        inside = f"--namespace={namespace}"
+        self.kubernetes.apply(client_pod(self.image("node")), inside)
+        self.kubernetes.kubectl(
+            "wait", "--for=condition=Ready", f"pod/{CLIENT_POD}", inside, "--timeout=60s"
+        )
+
+    def operator_pod(self) -> str:
+        """Name of the operator's pod."""
+        pods = self.kubernetes.get(
+            "pods",
+            f"--namespace={OPERATOR_NAMESPACE}",
+            f"--selector=app.kubernetes.io/instance={RELEASE}",
+        )
+        names = [pod["metadata"]["name"] for pod in pods["items"]]
+        return str(names[0])
+
+
+def client_pod(image: str) -> dict[str, Any]:
+    """A pod that waits for commands."""
+    container = {
+        "name": "client",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep", "infinity"],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+    }
+    security = {
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": CLIENT_POD},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "securityContext": security,
+            "containers": [container],
+        },
+    }
+
+
+def client_command(namespace: str, group: str, verb: str, *arguments: str) -> list[str]:
+    """kubectl's arguments that run `dledger VERB` in the client's pod, by the master Service."""
+    return [
+        "exec", "--stdin", f"--namespace={namespace}", CLIENT_POD, "--", "dledger", verb,
+        f"--servers={group}-master:40911", f"--group={group}", *arguments,
+    ]  # fmt: skip
+
+
+def deploy(cluster_name: str) -> Deployment:
+    """Bring the cluster up, build and load the images, install the operator."""
+    if os.environ.get("CLUSTER") == "current":
+        deployment = _current()
+    else:
+        deployment = _local(Cluster(cluster_name))
+    deployment.install_operator()
+    return deployment
+
+
+def _local(cluster: Cluster) -> Deployment:
+    cluster.up()
+    for name in images.build():
+        cluster.load(name)
+    return Deployment(
+        kubernetes=Kubernetes(
+            kubectl_program=str(cluster.kubectl_program),
+            helm_program=str(cluster.helm_program),
+            environment={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+        ),
+        local=cluster,
+        image_prefix=LOCAL_IMAGES,
+        image_tag=LOCAL_TAG,
+        build=str(time.time_ns()),
+    )
+
+
+def _current() -> Deployment:
+    for program in ("kubectl", "helm"):
+        if shutil.which(program) is None:
+            raise CommandError(f"CLUSTER=current needs {program} on PATH")
+    return Deployment(
+        kubernetes=Kubernetes(
+            kubectl_program="kubectl", helm_program="helm", environment=dict(os.environ)
+        ),
+        local=None,
+        image_prefix=os.environ.get("IMAGES", LOCAL_IMAGES),
+        image_tag=os.environ.get("TAG", LOCAL_TAG),
+        build="",
+    )

@@ -1,0 +1,224 @@
+"""The container images: a Debian base without a registry, and the project's three on top of it.
+
+All storage of the image builder is in the cache, apart from that of its other users, and may be
+deleted at any time. The results are in one OCI layout beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from . import cache, oci_layout, packages, pip_settings
+from .commands import run, show, succeeds
+from .errors import LocalClusterError
+from .layout import cache_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = ("operator", "node", "audit")
+
+SUITE = "bookworm"
+BASE_PACKAGES = ("python3", "python3-venv", "ca-certificates")
+AUDIT_BASE_PACKAGES = (*BASE_PACKAGES, "openjdk-17-jre-headless")
+# Bump when the root file system is made in another way.
+BASE_FORMAT = "1"
+_LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
+
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+_MOUNTED_WHEN_BUILDING = (CERTIFICATES, "/etc/resolv.conf", "/etc/hosts")
+
+# Every build leaves a few small layers that later ones may reuse; past so many images, all that
+# no name leads to go, and the next build takes longer.
+STORED_IMAGES_MAX = 300
+
+
+# The storage mounts its folder over itself and leaves it so; this way it goes with the command.
+_IN_OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
+
+
+def image_name(target: str) -> str:
+    return f"localhost/dledger-{target}:dev"
+
+
+def _storage() -> Path:
+    return cache_folder() / "buildah"
+
+
+def layout_folder() -> Path:
+    """Return the folder of the OCI layout with the built images."""
+    return cache_folder() / "images" / "layout"
+
+
+def layout_lock(*, shared: bool = False) -> AbstractContextManager[None]:
+    """Hold this, shared, while reading the layout: a build removes what it has replaced."""
+    return cache.lock(cache_folder() / "images" / ".lock", "images", shared=shared)
+
+
+def _buildah_command(*arguments: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
+    # The caches that the Dockerfile mounts are kept below the folder for temporary files.
+    temporary = _storage() / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return [
+        *(*_IN_OWN_MOUNTS, "env", f"TMPDIR={temporary}"),
+        *("buildah", "--root", _storage() / "storage", "--runroot", _storage() / "run"),
+        *("--storage-driver", "overlay", *arguments),
+    ]
+
+
+def _buildah(*arguments: str | os.PathLike[str]) -> str:
+    return run(*_buildah_command(*arguments))
+
+
+def _root_file_system(names: tuple[str, ...]) -> Path:
+    """Return a tar of a minimal Debian with these packages, from the cache or newly made."""
+
+    def make(folder: Path) -> None:
+        show(f"building a Debian base with {', '.join(names)}")
+        run(
+            *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(names)}"),
+            *(f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT),
+            # Java's package registers manual pages in a folder that it expects to be there.
+            '--essential-hook=mkdir -p "$1"/usr/share/man/man1',
+            # What came from this machine, or says where the packages came from, stays out.
+            '--customize-hook=rm -rf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/*',
+            '--customize-hook=rm -f "$1"/etc/resolv.conf "$1"/etc/hostname',
+            *(SUITE, folder / "root.tar"),
+        )
+
+    return cache.ensure("base", _base_key(names), make) / "root.tar"
+
+
+def _base_key(names: tuple[str, ...]) -> str:
+    return cache.key(BASE_FORMAT, SUITE, repr(names), repr(_LEFT_OUT), os.uname().machine)
+
+
+def _base_image(name: str, names: tuple[str, ...]) -> str:
+    """Return the image of a base, made from its tar if buildah's storage does not have it."""
+    reference = f"localhost/{name}:{_base_key(names)}"
+    tar = _root_file_system(names)
+    if succeeds(*_buildah_command("inspect", "--type", "image", reference)):
+        return reference
+    container = _buildah("from", "scratch").strip()
+    try:
+        _buildah("add", "--quiet", container, tar, "/")
+        _buildah("config", "--env", "LANG=C.UTF-8", "--cmd", "python3", container)
+        _buildah("commit", "--quiet", container, reference)
+    finally:
+        _buildah("rm", container)
+    return reference
+
+
+@contextmanager
+def _build_mounts() -> Iterator[list[str]]:
+    """Give buildah's arguments for what the build sees of this machine, and the image does not."""
+    options = pip_settings.merge(
+        os.environ, pip_settings.configuration_files(os.environ, Path.home())
+    )
+    paths = {Path(path) for path in _MOUNTED_WHEN_BUILDING if Path(path).exists()}
+    paths.update(pip_settings.named_paths(options))
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as configuration:
+        configuration.write(pip_settings.text(options))
+        configuration.flush()
+        mounts = [f"{configuration.name}:{pip_settings.CONFIG_IN_BUILD}:ro"]
+        mounts += [f"{path.resolve()}:{path}:ro" for path in sorted(paths)]
+        yield [f"--volume={mount}" for mount in mounts]
+
+
+def build(targets: Sequence[str] = TARGETS, *, context: Path = ROOT) -> list[str]:
+    """Build images of the checkout into the OCI layout; return their names.
+
+    Layers that did not change are taken from the last build.
+    """
+    if unknown := set(targets) - set(TARGETS):
+        raise LocalClusterError(f"no image {', '.join(sorted(unknown))}; {', '.join(TARGETS)} are")
+    packages.ensure(packages.FOR_IMAGES)
+    with layout_lock():
+        _tidy_storage()
+        bases = {
+            "BASE": _base_image("dledger-base", BASE_PACKAGES),
+            "AUDIT_BASE": _base_image("dledger-audit-base", AUDIT_BASE_PACKAGES),
+        }
+        with _build_mounts() as mounts:
+            for target in targets:
+                _build_target(target, bases, mounts, context)
+        oci_layout.remove_replaced(layout_folder())
+    return [image_name(target) for target in targets]
+
+
+def _build_target(target: str, bases: dict[str, str], mounts: list[str], context: Path) -> None:
+    began = time.monotonic()
+    # Kept under a name of its own, because to find it in its layers the builder would have to
+    # hash all files of the dependencies each time: for the audit, ten seconds.
+    runtime = f"localhost/dledger-{target}-runtime:{_runtime_key(target, bases, context)}"
+    if not succeeds(*_buildah_command("inspect", "--type", "image", runtime)):
+        _build_stage(f"{target}-runtime", runtime, bases, mounts, context)
+    with_runtime = {**bases, f"{target.upper()}_RUNTIME": runtime}
+    _build_stage(target, image_name(target), with_runtime, mounts, context)
+    _copy_to_layout(image_name(target))
+    show(f"{image_name(target)} built in {time.monotonic() - began:.1f} s")
+
+
+def _runtime_key(target: str, bases: dict[str, str], context: Path) -> str:
+    """Hash what decides the dependencies of an image."""
+    project = tomllib.loads((context / "pyproject.toml").read_text())
+    return cache.key(
+        repr(sorted(bases.items())),
+        repr(project["project"]["optional-dependencies"]),
+        context / "constraints.txt",
+        context / "Dockerfile",
+        target,
+    )
+
+
+def _build_stage(
+    stage: str, tag: str, arguments: dict[str, str], mounts: list[str], context: Path
+) -> None:
+    command: list[str | os.PathLike[str]] = [
+        *("bud", "--quiet", "--layers", "--network", "host", "--isolation", "chroot"),
+        *("--pull-never", "--format", "oci", "--target", stage, "--tag", tag),
+        *(f"--build-arg={name}={value}" for name, value in arguments.items()),
+        *mounts,
+        context,
+    ]
+    _buildah(*command)
+
+
+def _copy_to_layout(name: str) -> None:
+    """Copy what the layout lacks. It goes no further than this machine: compressing would only
+    take time, and would change the hashes by which to tell what is there already."""
+    layout = layout_folder()
+    layout.parent.mkdir(parents=True, exist_ok=True)
+    if any(not oci_layout.is_whole(layout, image) for image in oci_layout.images(layout)):
+        shutil.rmtree(layout)
+    storage = f"[overlay@{_storage() / 'storage'}+{_storage() / 'run'}]"
+    run(
+        *(*_IN_OWN_MOUNTS, "skopeo", "copy", "--quiet", "--dest-oci-accept-uncompressed-layers"),
+        *(f"containers-storage:{storage}{name}", f"oci:{layout}:{name}"),
+    )
+
+
+def export(name: str, folder: Path) -> Path:
+    """Write a built image to an OCI archive, for a cluster of another kind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder / (name.rpartition("/")[2].replace(":", "-") + ".tar")
+    with layout_lock(shared=True), open(archive, "wb") as file:
+        oci_layout.write_tar(layout_folder(), oci_layout.find(layout_folder(), name), file)
+    return archive
+
+
+def _tidy_storage() -> None:
+    """Start with an empty storage if the builder cannot read the one it has, and keep it small."""
+    try:
+        stored = _buildah("images", "--all", "--quiet").split()
+    except LocalClusterError as error:
+        show(f"the image builder's storage is damaged and is made anew: {error}")
+        shutil.rmtree(_storage())
+        return
+    if len(stored) > STORED_IMAGES_MAX:
+        _buildah("rmi", "--prune", "--force")

@@ -1,0 +1,112 @@
+"""The bridge between the nodes, their links, and the machine's routes to them.
+
+The nodes exchange pod traffic directly over the bridge, and nothing in a node has a route out of
+the test ranges, so the machine forwards nothing and its firewall is not touched. Routes beyond
+what lives say `unreachable`: no packet for a dead pod leaves through the machine's own uplink.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .commands import run, succeeds
+from .errors import LocalClusterError
+from .layout import NODES_MAX, SLOTS, TEST_RANGE, Layout, NodeLayout, bridge_name
+
+NODE_INTERFACE = "eth0"
+
+
+def _link_exists(name: str) -> bool:
+    return Path("/sys/class/net", name).exists()
+
+
+def ensure_bridge(layout: Layout) -> None:
+    """Make the bridge and the machine's routes; refuse if the addresses are someone else's."""
+    if not _link_exists(layout.bridge):
+        _refuse_taken_range(layout)
+        run("ip", "link", "add", layout.bridge, "type", "bridge")
+    run("ip", "link", "set", layout.bridge, "alias", layout.name)
+    run("ip", "address", "replace", f"{layout.host_address}/24", "dev", layout.bridge)
+    run("ip", "link", "set", layout.bridge, "up")
+    metric = str(layout.unreachable_metric)
+    run("ip", "route", "replace", "unreachable", TEST_RANGE, "metric", metric)
+    for number in range(1, NODES_MAX + 1):
+        node = layout.node(number)
+        run(
+            *("ip", "route", "replace", node.pod_range),
+            *("via", node.address, "dev", layout.bridge),
+        )
+
+
+def slot_of_bridge(name: str) -> int | None:
+    """Return the slot of the bridge that was made for the cluster of this name, if there is one."""
+    for slot in range(SLOTS):
+        alias = Path("/sys/class/net", bridge_name(slot), "ifalias")
+        if alias.exists() and alias.read_text().strip() == name:
+            return slot
+    return None
+
+
+def _refuse_taken_range(layout: Layout) -> None:
+    found = json.loads(run("ip", "-json", "route", "show", "root", layout.pods_and_nodes_range))
+    if found:
+        raise LocalClusterError(
+            f"slot {layout.slot} wants {layout.pods_and_nodes_range}, but there is a route to"
+            f" {found[0].get('dst')} already; choose another --slot"
+        )
+
+
+def connect_node(layout: Layout, node: NodeLayout, pid: int) -> None:
+    """Plug a node, given by a process inside it, into the bridge and lay its routes."""
+    if _link_exists(node.link):
+        run("ip", "link", "delete", node.link)
+    run(
+        *("ip", "link", "add", node.link, "type", "veth"),
+        *("peer", "name", NODE_INTERFACE, "netns", str(pid)),
+    )
+    run("ip", "link", "set", node.link, "master", layout.bridge, "up")
+    lines = [
+        "link set lo up",
+        f"address add {node.address}/24 dev {NODE_INTERFACE}",
+        f"link set {NODE_INTERFACE} up",
+        # A Service's address is rewritten on the way out, but only if there is a way out.
+        f"route add {layout.service_range} via {layout.host_address}",
+    ]
+    for number in range(1, NODES_MAX + 1):
+        other = layout.node(number)
+        if other != node:
+            lines.append(f"route add {other.pod_range} via {other.address}")
+    run(
+        *("nsenter", f"--net=/proc/{pid}/ns/net", "ip", "-batch", "-"),
+        input_text="\n".join(lines) + "\n",
+    )
+
+
+def is_connected(node: NodeLayout) -> bool:
+    return _link_exists(node.link)
+
+
+def set_node_link(node: NodeLayout, *, up: bool) -> None:
+    """Plug the node's cable in or pull it, without stopping anything on the node."""
+    run("ip", "link", "set", node.link, "up" if up else "down")
+
+
+def disconnect_node(node: NodeLayout) -> None:
+    """Remove a node's link at once; the kernel would do so some time after its last process."""
+    if not _link_exists(node.link) or succeeds("ip", "link", "delete", node.link):
+        return
+    # The kernel may have been quicker.
+    if _link_exists(node.link):
+        raise LocalClusterError(f"link {node.link} cannot be removed")
+
+
+def remove(layout: Layout) -> None:
+    for number in range(1, NODES_MAX + 1):
+        disconnect_node(layout.node(number))
+    if _link_exists(layout.bridge):
+        # The routes through the bridge go with it.
+        run("ip", "link", "delete", layout.bridge)
+    metric = str(layout.unreachable_metric)
+    if json.loads(run("ip", "-json", "route", "show", TEST_RANGE, "metric", metric)):
+        run("ip", "route", "delete", "unreachable", TEST_RANGE, "metric", metric)

@@ -1,0 +1,57 @@
+"""Debian packages that a cluster needs, installed if they are missing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from .commands import run, show
+from .errors import LocalClusterError
+
+# Package -> a file that it brings. Looking for files also accepts what came in another way.
+FOR_CLUSTER = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "containernetworking-plugins": "/usr/lib/cni/bridge",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "iproute2": "ip",
+    "busybox-static": "busybox",
+    "openssl": "openssl",
+    "util-linux": "unshare",
+    "e2fsprogs": "mkfs.ext4",
+}
+FOR_IMAGES = {
+    "buildah": "buildah",
+    "mmdebstrap": "mmdebstrap",
+    "skopeo": "skopeo",
+    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
+}
+
+
+def missing(packages: dict[str, str]) -> list[str]:
+    return [name for name, file in packages.items() if not _is_there(file)]
+
+
+def _is_there(file: str) -> bool:
+    if file.startswith("/"):
+        return Path(file).exists()
+    # Some of root's programs are in folders that a plain user's path leaves out.
+    return bool(shutil.which(file) or shutil.which(file, path="/usr/sbin:/sbin"))
+
+
+def ensure(packages: dict[str, str]) -> None:
+    wanted = missing(packages)
+    if not wanted:
+        return
+    if not shutil.which("apt-get"):
+        raise LocalClusterError(f"missing, and there is no apt-get: {', '.join(wanted)}")
+    show(f"installing Debian packages: {' '.join(wanted)}")
+    environment = {"DEBIAN_FRONTEND": "noninteractive"}
+    run("apt-get", "update", "--quiet", environment=environment)
+    run(
+        *("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *wanted),
+        environment=environment,
+    )
+    if still := missing(packages):
+        raise LocalClusterError(f"installed, but their programs are not there: {', '.join(still)}")
