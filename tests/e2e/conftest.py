@@ -1,0 +1,97 @@
+"""One cluster with the operator for all end-to-end tests, and a namespace of its own for each
+group.
+"""
+
+import os
+import re
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dledger_e2e.group import Group
+from tools import deployment
+from tools.deployment import Deployment
+from tools.local_cluster import host
+
+CLUSTER_NAME = "e2e"
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+
+
+@pytest.fixture(scope="session")
+def deployed() -> Iterator[Deployment]:
+    """The cluster with the operator; KEEP_CLUSTER=1 leaves it running for a look."""
+    mine = os.environ.get("CLUSTER") != "current"
+    reason = host.why_not() if mine else None
+    if reason:
+        advice = "set CLUSTER=current to use the cluster that kubectl points to"
+        message = f"END-TO-END TESTS ARE SKIPPED: no local cluster here: {reason}; {advice}"
+        print(f"\n{message}", file=sys.stderr)
+        pytest.skip(message)
+    made = deployment.deploy(CLUSTER_NAME)
+    yield made
+    if made.local is not None and not os.environ.get("KEEP_CLUSTER"):
+        made.local.down(purge=True)
+
+
+@pytest.fixture
+def make_group(
+    deployed: Deployment, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Group]]:
+    """Make groups, each in its own namespace under Pod Security "restricted"."""
+    namespaces: list[str] = []
+
+    def make(name: str = "log", **spec: object) -> Group:
+        words = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())
+        namespace = f"{words[:40].strip('-')}-{uuid.uuid4().hex[:8]}"
+        deployed.kubernetes.kubectl("create", "namespace", namespace)
+        namespaces.append(namespace)
+        deployed.kubernetes.kubectl("label", "namespace", namespace, RESTRICTED)
+        group = Group(deployment=deployed, namespace=namespace, name=name)
+        group.create(**spec)
+        return group
+
+    yield make
+    failed = getattr(request.node, "failed", False)
+    for namespace in namespaces:
+        if failed:
+            _show(deployed, namespace)
+        deployed.kubernetes.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture
+def group(make_group: Callable[..., Group]) -> Group:
+    """A group of three whose members are all ready, with a client's pod beside it."""
+    made = make_group()
+    made.start_client()
+    made.wait_until_ready()
+    made.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+    return made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Remember on the test that it failed, for what is shown when its groups go."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]  # what the wrapped hooks give back
+    if report.failed:
+        item.failed = True  # type: ignore[attr-defined]  # read by make_group
+    return report  # type: ignore[return-value]
+
+
+def _show(deployed: Deployment, namespace: str) -> None:
+    """Print what a person would look at first."""
+    inside = f"--namespace={namespace}"
+    system = f"--namespace={deployment.OPERATOR_NAMESPACE}"
+    for command in (
+        ("get", "dlg,dla,pods,pvc,jobs", "--show-labels", "--output=wide", inside),
+        ("get", "dlg", "--output=yaml", inside),
+        ("get", "events", "--sort-by=.lastTimestamp", inside),
+        ("logs", "--selector=dledger.io/group", "--tail=40", "--prefix", inside),
+        ("logs", "deployment/dledger-operator", "--tail=120", system),
+    ):
+        try:
+            shown = deployed.kubernetes.kubectl(*command)
+        except deployment.CommandError as error:
+            shown = str(error)
+        print(f"\n$ kubectl {' '.join(command)}\n{shown}", file=sys.stderr)

@@ -1,0 +1,77 @@
+"""An audit as a user asks for it: sound logs are called sound, and a flipped byte is named."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dledger_e2e.group import Group
+from dledger_e2e.load import Load
+from dledger_e2e.waiting import wait_for
+
+pytestmark = pytest.mark.cluster
+
+AUDIT_S = 300.0
+
+
+def audit(group: Group, name: str) -> dict[str, Any]:
+    """Ask for an audit, wait for its end, return its status."""
+    manifest = {
+        "apiVersion": "dledger.io/v1alpha1",
+        "kind": "DLedgerAudit",
+        "metadata": {"name": name},
+        "spec": {"groupRef": {"name": group.name}},
+    }
+    group.deployment.kubernetes.apply(manifest, f"--namespace={group.namespace}")
+
+    def finished() -> dict[str, Any] | None:
+        status: dict[str, Any] = group.get("dla", name).get("status", {})
+        return status if status.get("phase") in ("Finished", "Failed") else None
+
+    return wait_for(finished, f"the audit {name} ends", AUDIT_S)
+
+
+def test_sound_logs_are_called_sound_and_a_flipped_byte_is_found_and_named(group: Group) -> None:
+    with Load(group, per_second=5_000) as load:
+        load.wait_for_more(80_000, timeout_s=120)  # more than one segment of 16 MiB
+
+    sound = audit(group, "sound")
+
+    assert sound["phase"] == "Finished", json.dumps(sound)
+    assert sound["verdict"] == "Sound"
+    assert sound["entries"] > 80_000
+    assert sound["findings"] == 0
+    row = group.kubectl("get", "dla", "sound", "--no-headers").split()
+    assert row[0] == "sound"
+    assert "Sound" in row
+
+    pod = next(name for name in group.pods() if name != group.leader_pod())
+    flip_a_byte(group, pod)
+    damaged = audit(group, "damaged")
+
+    assert damaged["verdict"] == "Damaged"
+    first = damaged["firstFindings"][0]
+    assert first["member"] == f"n{pod.rpartition('-')[2]}"
+    assert first["segment"] == "0" * 20
+    assert first["firstIndex"] == first["lastIndex"] == 1000
+    group.wait_for_condition("Ready", "True")
+
+
+def flip_a_byte(group: Group, pod: str) -> None:
+    """Flip one bit in the body of entry 1000, in the first and sealed segment of one member."""
+    folder = f"/data/store/dledger-n{pod.rpartition('-')[2]}"
+    program = "; ".join(
+        [
+            "import struct",
+            f"units = open('{folder}/index/' + '0' * 20, 'rb')",
+            "units.seek(32 * 1000)",
+            "at = struct.unpack('>iqiqq', units.read(32))[1] + 60",
+            f"data = open('{folder}/data/' + '0' * 20, 'r+b')",
+            "data.seek(at)",
+            "byte = data.read(1)[0]",
+            "data.seek(at)",
+            "data.write(bytes([byte ^ 1]))",
+            "data.close()",
+        ]
+    )
+    group.kubectl("exec", pod, "--", "python3", "-c", program)

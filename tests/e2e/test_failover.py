@@ -1,0 +1,121 @@
+"""The leader goes, in every way that we know: nothing acknowledged is lost, and the Service
+follows.
+"""
+
+import statistics
+
+import pytest
+
+from dledger_e2e.group import Group
+from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.pod_watch import PodWatch
+from dledger_e2e.waiting import wait_for
+from tools.deployment import OPERATOR_NAMESPACE
+
+pytestmark = pytest.mark.cluster
+
+
+def kill_leader(group: Group, load: Load) -> str:
+    """Delete the leader's pod at once; returns the next leader once the Service sends there."""
+    old = group.leader_pod()
+    old_uid = group.pods()[old]["metadata"]["uid"]
+    group.delete_pod(old)
+
+    def moved() -> str | None:
+        new = group.leader_pod()
+        return new if group.pods()[new]["metadata"]["uid"] != old_uid else None
+
+    new = wait_for(moved, "the master Service sends to a new leader")
+    load.wait_for_more(500)
+    return new
+
+
+def test_the_leaders_pod_is_deleted_again_and_again_under_load(
+    group: Group, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    kills = request.config.getoption("--leader-kills")
+    with PodWatch(group) as watch, Load(group) as load:
+        for _ in range(kills):
+            load.wait_for_more(1_000)
+            kill_leader(group, load)
+            wait_for(lambda: len(group.pods()) == 3, "the pod is back")
+            group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+
+    gaps = load.gaps_s()[:kills]
+    with capsys.disabled():
+        print(
+            f"\n{kills} leader kills, {len(load.acknowledged)} appends acknowledged, "
+            f"{load.unknown} unknown: write gaps median {statistics.median(gaps) * 1000:.0f} ms, "
+            f"max {max(gaps) * 1000:.0f} ms; {watch.events} pod events seen"
+        )
+    assert_nothing_was_lost(group, load)
+    assert len(watch.terms) >= kills, "the watch saw the members and their successors"
+    assert not watch.double_masters
+    assert all(terms == sorted(terms) for terms in watch.terms.values()), "a term went back"
+    assert not load.refused
+
+
+def test_all_pods_are_killed_at_once_and_everything_acknowledged_is_there(group: Group) -> None:
+    with Load(group) as load:
+        load.wait_for_more(2_000)
+        group.delete_pod(*group.pods())
+        load.wait_for_more(500, timeout_s=120)
+
+    group.leader_pod()
+    assert_nothing_was_lost(group, load)
+
+
+def test_the_operator_dies_with_the_leader_and_the_service_is_right_when_it_is_back(
+    group: Group,
+) -> None:
+    """The group elects by itself; the operator has only the labels to put right."""
+    operator = group.deployment.operator_pod()
+    with PodWatch(group) as watch, Load(group) as load:
+        load.wait_for_more(1_000)
+        old = group.leader_pod()
+        group.deployment.kubernetes.kubectl(
+            "delete", "pod", operator, f"--namespace={OPERATOR_NAMESPACE}",
+            "--grace-period=0", "--force", "--wait=false",
+        )  # fmt: skip
+        kill_leader(group, load)
+
+    assert group.master_endpoints() == [group.leader_pod()]
+    assert watch.events
+    assert not watch.double_masters
+    assert_nothing_was_lost(group, load)
+    assert old in group.pods()
+
+
+def test_the_leaders_node_is_lost_and_comes_back(group: Group) -> None:
+    """A node that vanishes sends no reset: this is found by silence, and the Service follows."""
+    local = group.deployment.local
+    if local is None:
+        pytest.skip("a node can be cut off only on the local cluster")
+    client_node = str(group.get("pod", "client")["spec"]["nodeName"])
+    with Load(group) as load:
+        load.wait_for_more(1_000)
+        old = group.leader_pod()
+        if group.pods()[old]["spec"]["nodeName"] == client_node:
+            old = kill_leader(group, load)  # the client must survive to tell the story
+        number = group.node_number_of(old)
+        local.stop_node(number)
+        try:
+            new = wait_for(
+                lambda: next((pod for pod in group.master_endpoints() if pod != old), None),
+                "the master Service sends to another pod",
+                timeout_s=60,
+            )
+            load.wait_for_more(500, timeout_s=120)
+        finally:
+            local.start_node(number)
+
+    assert new != old
+    group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady", timeout_s=180)
+    end = max(each.index for each in load.acknowledged)
+
+    def caught_up() -> bool:
+        status = group.node_status(old)
+        return status is not None and status.committed_index >= end
+
+    wait_for(caught_up, f"{old} has everything again", timeout_s=120)
+    assert_nothing_was_lost(group, load)

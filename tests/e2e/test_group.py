@@ -1,0 +1,163 @@
+"""A group as a user sees it: made, shown, refused, in trouble, deleted."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dledger_e2e.group import Group
+from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.waiting import wait_for
+from tools.deployment import OPERATOR_NAMESPACE, CommandError, Deployment
+
+pytestmark = pytest.mark.cluster
+
+
+def uids(group: Group) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in group.pods().values()}
+
+
+def test_a_group_is_shown_with_its_leader_term_and_members(group: Group) -> None:
+    leader = group.leader_pod()
+
+    status = group.status()
+    row = group.kubectl("get", "dlg", group.name, "--no-headers").split()
+
+    assert status["leader"]["pod"] == leader
+    assert row[:3] == [group.name, "True", leader]
+    assert row[3] == str(status["leader"]["term"])
+    assert row[4] == "3/3"
+    assert status["observedGeneration"] == 1
+    assert {each["role"] for each in status["members"]} == {"master", "slave"}
+    assert status["toleratedFailures"] == 1
+
+
+def test_the_slave_service_sends_to_the_two_others(group: Group) -> None:
+    leader = group.leader_pod()
+    selector = f"--selector=kubernetes.io/service-name={group.name}-slave"
+
+    def slaves() -> list[str]:
+        return sorted(
+            endpoint["targetRef"]["name"]
+            for each in group.get("endpointslices", selector)["items"]
+            for endpoint in each.get("endpoints") or []
+        )
+
+    others = sorted(set(group.pods()) - {leader})
+    wait_for(lambda: slaves() == others, "the slave Service sends to both followers")
+
+
+def test_the_operators_metrics_name_the_leader(group: Group) -> None:
+    leader = group.leader_pod()
+    pod = group.deployment.operator_pod()
+    path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
+
+    metrics = group.deployment.kubernetes.kubectl("get", "--raw", path).splitlines()
+
+    here = f'namespace="{group.namespace}"'
+    leaders = [
+        line for line in metrics if line.startswith("dledger_group_leader{") and here in line
+    ]
+    assert len(leaders) == 1
+    assert f'pod="{leader}"' in leaders[0]
+    doubles = [line for line in metrics if line.startswith("dledger_double_master_observed_total{")]
+    assert all(line.endswith(" 0.0") for line in doubles)
+
+
+@pytest.mark.parametrize(
+    ("patch", "words"),
+    [
+        ('{"spec":{"replicas":2}}', "odd"),
+        ('{"spec":{"storage":{"storageClassName":"other"}}}', "storageClassName"),
+        ('{"spec":{"log":{"segmentSize":"32Mi"}}}', "segmentSize"),
+    ],
+    ids=["an even number of members", "another storage class", "another segment size"],
+)
+def test_a_bad_change_is_refused_with_its_rule_and_nothing_is_touched(
+    group: Group, patch: str, words: str
+) -> None:
+    before = uids(group)
+
+    with pytest.raises(CommandError, match=words):
+        group.kubectl("patch", "dlg", group.name, "--type=merge", f"--patch={patch}")
+
+    assert uids(group) == before
+
+
+def test_an_image_that_cannot_be_pulled_is_named_in_a_condition(
+    make_group: Callable[..., Group],
+) -> None:
+    group = make_group(image={"repository": "localhost/no-such-image", "tag": "1"})
+
+    def named() -> bool:
+        degraded = group.condition("Degraded")
+        return degraded.get("status") == "True" and "no-such-image" in degraded["message"]
+
+    wait_for(named, "the condition Degraded names the image")
+    assert group.condition("Ready")["status"] != "True"
+
+
+def test_a_bad_image_for_a_running_group_touches_nothing_that_runs(group: Group) -> None:
+    before = uids(group)
+
+    group.kubectl(
+        "patch", "dlg", group.name, "--type=merge",
+        '--patch={"spec":{"image":{"repository":"localhost/no-such-image","tag":"1"}}}',
+    )  # fmt: skip
+    wait_for(lambda: group.status().get("observedGeneration") == 2, "the change is seen")
+
+    assert uids(group) == before
+    group.wait_for_condition("Ready", "True")
+
+
+def test_a_storage_class_that_does_not_exist_is_named_in_a_condition(
+    make_group: Callable[..., Group],
+) -> None:
+    group = make_group(storage={"size": "1Gi", "storageClassName": "no-such-class"})
+
+    degraded = group.wait_for_condition("Degraded", "True")
+
+    assert "no-such-class" in degraded["message"]
+
+
+def test_a_full_volume_is_named_and_nothing_acknowledged_is_lost(
+    deployed: Deployment, make_group: Callable[..., Group]
+) -> None:
+    local = deployed.local
+    if local is None:
+        pytest.skip("volumes of a hard size can be made only on the local cluster")
+    storage_class = f"limited-{uuid.uuid4().hex[:8]}"
+    for node in (1, 2, 3):
+        local.add_disk(node, "72Mi", name=f"{storage_class}-{node}", storage_class=storage_class)
+    group = make_group(storage={"size": "48Mi", "storageClassName": storage_class})
+    group.start_client()
+    group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+    before = uids(group)
+
+    with Load(group, per_second=50_000, in_flight=500, deadline_s=3) as load:
+        degraded = wait_for(
+            lambda: (
+                full if "full" in (full := group.condition("Degraded")).get("message", "") else None
+            ),
+            "the condition Degraded names the full volume",
+            timeout_s=180,
+        )
+
+    assert degraded["status"] == "True"
+    assert uids(group) == before
+    assert not any(
+        status["restartCount"]
+        for pod in group.pods().values()
+        for status in pod["status"]["containerStatuses"]
+    )
+    assert load.refused + load.unknown > 0
+    assert_nothing_was_lost(group, load)
+
+
+def test_a_deleted_group_is_gone_with_its_pods_and_its_volumes_stay(group: Group) -> None:
+    group.kubectl("delete", "dlg", group.name, "--timeout=60s")
+
+    wait_for(lambda: not group.pods(), "the pods are gone", timeout_s=90)
+    volumes: list[Any] = group.get("pvc")["items"]
+    assert len(volumes) == 3, "retain.whenDeleted is Retain unless asked otherwise"
