@@ -82,6 +82,21 @@ class Group:
             met, f"{self.name}: {kind} is {status} ({reason or 'any reason'})", timeout_s
         )
 
+    def wait_for_words(
+        self, kind: str, words: str, timeout_s: float = 90.0
+    ) -> dict[str, Any]:
+        """Wait until a condition's message has these words.
+
+        A status tells what was known when it was written, so a cause that takes a second look to
+        find comes with a later message than the trouble itself.
+        """
+
+        def met() -> dict[str, Any] | None:
+            found = self.condition(kind)
+            return found if words in found.get("message", "") else None
+
+        return wait_for(met, f"{self.name}: {kind} says {words!r}", timeout_s)
+
     def pods(self) -> dict[str, Any]:
         """The members' pods by name."""
         listed = self.get("pods", f"--selector=dledger.io/group={self.name}")
