@@ -173,6 +173,31 @@ def client_command(namespace: str, group: str, verb: str, *arguments: str) -> li
     ]  # fmt: skip
 
 
+def read_log(
+    kubernetes: Kubernetes, namespace: str, group: str, first: int, last: int, *options: str
+) -> dict[int, str]:
+    """Read the bodies of entries `first` to `last` by index, without the empty ones that leaders
+    begin their terms with.
+
+    `kubectl exec` can lose the end of what a command prints, and still end well (Kubernetes issue
+    124571). So it is asked again behind the last whole line that came, while that brings more.
+    """
+    held: dict[int, str] = {}
+    next_index = first
+    while next_index <= last:
+        span = (f"--first={next_index}", f"--last={last}", *options)
+        command = client_command(namespace, group, "get", *span, "--output=json")
+        printed = kubernetes.kubectl(*command)
+        lines = printed[: printed.rfind("\n") + 1].splitlines()
+        if not lines:
+            raise CommandError(f"dledger get ended without entry {next_index} of {group}")
+        for entry in map(json.loads, lines):
+            next_index = entry["index"] + 1
+            if "body" in entry:
+                held[entry["index"]] = entry["body"]
+    return held
+
+
 def deploy(cluster_name: str) -> Deployment:
     """Bring the cluster up, build and load the images, install the operator."""
     if os.environ.get("CLUSTER") == "current":

@@ -133,6 +133,11 @@ def append_and_kill_the_leader(deployed: Deployment, records: Path) -> Outcomes:
         reader.join()
     if process.wait():
         raise deployment.CommandError(f"dledger append ended with exit code {process.returncode}")
+    if len(outcomes.index_by_number) != outcomes.summary.get("acknowledged"):
+        raise deployment.CommandError(
+            "kubectl exec lost the end of what dledger append printed (Kubernetes issue 124571), "
+            "so it is not known which records to read back; run `make demo` again"
+        )
     return outcomes
 
 
@@ -150,17 +155,7 @@ def kill_the_leader(deployed: Deployment) -> None:
 def verify(deployed: Deployment, records: Path, outcomes: Outcomes) -> None:
     """Read the log back and compare every acknowledged record with the bytes at its index."""
     indexes = outcomes.index_by_number.values()
-    span = (f"--first={min(indexes)}", f"--last={max(indexes)}")
-    command = deployment.client_command(NAMESPACE, GROUP, "get", *span, "--output=json")
-    process = deployed.kubernetes.start(*command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    held: dict[int, str] = {}
-    for line in process.stdout:
-        entry = json.loads(line)
-        if "body" in entry:  # an empty entry, with which a term begins, has none
-            held[entry["index"]] = entry["body"]
-    if process.wait():
-        raise deployment.CommandError(f"dledger get ended with exit code {process.returncode}")
+    held = deployment.read_log(deployed.kubernetes, NAMESPACE, GROUP, min(indexes), max(indexes))
     with records.open() as lines:
         equal = sum(
             held.get(outcomes.index_by_number.get(number, -1)) == line.rstrip("\n")

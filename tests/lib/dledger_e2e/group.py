@@ -1,12 +1,11 @@
 """One DLedgerGroup on the cluster, as a user handles it."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from dledger_e2e.waiting import wait_for
 from dledger_formats.status import NodeStatus
-from tools.deployment import CommandError, Deployment, client_command
+from tools.deployment import CommandError, Deployment, client_command, read_log
 
 ROLE_LABEL = "dledger.io/role"
 READY_S = 120.0
@@ -151,12 +150,7 @@ class Group:
     def read_back(self, first: int, last: int) -> dict[int, str]:
         """Bodies by index, read with the command line from whoever leads, ready or not."""
         members = f"--servers={self.name}-nodes:40911"
-        command = self.client_command(
-            "get", members, f"--first={first}", f"--last={last}", "--output=json"
-        )
-        printed = self.deployment.kubernetes.kubectl(*command)
-        entries = [json.loads(line) for line in printed.splitlines()]
-        return {entry["index"]: entry["body"] for entry in entries if "body" in entry}
+        return read_log(self.deployment.kubernetes, self.namespace, self.name, first, last, members)
 
     @property
     def _in_namespace(self) -> str:
