@@ -273,6 +273,19 @@ class GetEntriesResponse(Message, kw_only=True, frozen=True):
             return cls(**_fields(loose) | {"entries": entries})
 
 
+class LeadershipTransferRequest(Message, kw_only=True, frozen=True):
+    """Let `transferee_id` lead instead of `transfer_id`, the leader of `term`."""
+
+    transfer_id: str
+    transferee_id: str
+    take_leadership_ledger_index: Int64 = msgspec.field(default_factory=_zero)
+    """Only from a Java leader to its transferee: the end of its log."""
+
+
+class LeadershipTransferResponse(Message, kw_only=True, frozen=True):
+    """On SUCCESS `leader_id` is the transferee, which leads `term`."""
+
+
 # The same messages with their bytes as they come. Types, and not a walk over any JSON there is,
 # keep what a hostile body may cost in proportion to its length.
 _LooseBytes: TypeAlias = str | list[Annotated[int, msgspec.Meta(ge=-128, le=255)]]

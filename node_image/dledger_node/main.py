@@ -27,6 +27,7 @@ from dledger_node.store.mmap_store import MmapStore
 
 logger = logging.getLogger(__name__)
 
+HAND_OVER_TIMEOUT_S: Final = 3.0
 DRAIN_TIMEOUT_S: Final = 2.0
 EXIT_SETTINGS: Final = 2
 EXIT_FATAL: Final = 1
@@ -76,6 +77,7 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
         waited: set[asyncio.Future[Any]] = {stopped, running, server.fatal}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if not (running.done() or server.fatal.done()):
+            await server.hand_over(HAND_OVER_TIMEOUT_S)
             await server.drain(DRAIN_TIMEOUT_S)
     finally:
         if listener is not None:

@@ -68,6 +68,8 @@ def not_ready_reason(core: Raft, store: StoreView) -> str:
     """Why this member does not serve its role; empty when it does."""
     if store.trouble:
         return store.trouble
+    if core.contradiction:
+        return f"will not obey: {core.contradiction}"
     if core.master:
         return ""
     if core.leader_id == core.config.self_id:

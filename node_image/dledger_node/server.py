@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dledger_formats import requests
-from dledger_formats.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
 from dledger_node import member_status
@@ -24,6 +23,7 @@ from dledger_node.errors import StoreFullError
 from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
+from dledger_node.leadership import Leadership
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import AppendRequest, Message
 from dledger_node.raft.ready import (
@@ -35,8 +35,9 @@ from dledger_node.raft.ready import (
     WriteProposal,
     WritePushed,
 )
+from dledger_node.reads import Reads
 from dledger_node.remoting import native
-from dledger_node.remoting.connection import AppendCall, Connection
+from dledger_node.remoting.connection import AppendCall, Connection, Reply
 from dledger_node.remoting.peer_link import PeerLink
 from dledger_node.store.block import Block
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
@@ -48,7 +49,7 @@ IDLE_CLOSE_S: Final = 120.0  # as Java's remoting
 FRAME_CLOSE_S: Final = 30.0
 MAINTENANCE_INTERVAL_S: Final = 1.0
 CATCH_UP_TICKS_MAX: Final = 2
-GET_BYTES_MAX: Final = 1 << 20
+TRANSFER_TIMEOUTS: Final = 2  # election timeouts: to take over, and to be heard
 VOLUME_FULL: Final = "the volume is full: no room for another segment"
 
 
@@ -97,6 +98,13 @@ class DLedgerServer:
             has_room=self._has_room,
             drive=self._drive,
         )
+        self._leadership = Leadership(
+            core,
+            group=settings.group,
+            timeout_s=TRANSFER_TIMEOUTS * settings.election_timeout_ms / 1000,
+            drive=self._drive,
+        )
+        self._reads = Reads(core, store, group=settings.group, drive=self._drive)
         self._connections: set[Connection] = set()
         self._trouble = ""
         self._leader_token = self.leader_view().token
@@ -123,6 +131,10 @@ class DLedgerServer:
         with contextlib.suppress(StoreFullError):
             self._save_checkpoint()
         self._store.close()
+
+    async def hand_over(self, timeout_s: float) -> None:
+        """Let another member lead before this one stops, so that nobody has to notice it."""
+        await self._leadership.hand_over(timeout_s)
 
     async def drain(self, timeout_s: float) -> None:
         """Give the appends that wait for their quorum a last chance."""
@@ -190,6 +202,8 @@ class DLedgerServer:
             self._fail(error)
             return
         self._appends.settle(self._core.committed_index)
+        self._reads.settle(self._core.committed_index)
+        self._leadership.settle()
         self._group_commit.start()
         self._tell_leader_change()
 
@@ -201,6 +215,7 @@ class DLedgerServer:
             self._write(write)
         for message in ready.messages:
             self._links[message.receiver].send(message)
+        self._reads.proved(ready.reads)
 
     def _write(self, write: Write) -> None:
         match write:
@@ -259,31 +274,15 @@ class DLedgerServer:
             peers=dict(self._settings.peers),
         )
 
-    def get(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
-        """Read committed entries: one, or as many as `maxSize` bytes hold."""
-        code = self._refuse_get(request.begin_index)
-        if code is not None:
-            return requests.GetEntriesResponse(
-                code=code, group=self.group, leader_id=self._core.leader_id
-            )
-        entries: list[requests.DLedgerEntry] = []
-        room_bytes = min(request.max_size, GET_BYTES_MAX)
-        for index in range(request.begin_index, self._core.committed_index + 1):
-            header, body = self._store.entry(index)
-            room_bytes -= len(body)
-            if entries and room_bytes < 0:
-                break
-            entries.append(requests.DLedgerEntry.from_disk(header, body))
-        return requests.GetEntriesResponse(group=self.group, entries=entries)
+    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
+        """Read committed entries."""
+        self._reads.get(request, reply)
 
-    def _refuse_get(self, index: int) -> DLedgerResponseCode | None:
-        if not self._core.master:
-            return DLedgerResponseCode.NOT_LEADER
-        if 0 <= index < self._core.ledger_begin_index:
-            return DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
-        if not 0 <= index <= self._core.committed_index:
-            return DLedgerResponseCode.INDEX_OUT_OF_RANGE
-        return None
+    def transfer_leadership(
+        self, request: requests.LeadershipTransferRequest, reply: Reply
+    ) -> None:
+        """Hand the leadership over; answered when that is decided."""
+        self._leadership.request(request, reply)
 
     # -- peers -----------------------------------------------------------------------------------
 
@@ -396,5 +395,6 @@ class DLedgerServer:
             pending_bytes=self._appends.pending.body_bytes,
             connections=len(self._connections),
             protocol_errors=self._protocol_errors,
+            messages_refused={cause.value: count for cause, count in self._core.refusals.items()},
             messages_dropped={peer_id: link.dropped for peer_id, link in self._links.items()},
         )

@@ -10,7 +10,8 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.config import raft_config
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_terms import LogTerms
-from dledger_node.raft.messages import AppendRequest, VoteResponse, VoteResult
+from dledger_node.raft.member_state import Role
+from dledger_node.raft.messages import AppendRequest, PreVoteResponse, VoteResponse, VoteResult
 from dledger_node.raft.ready import HardState
 from dledger_node.remoting.connection import AppendCall, Connection
 from dledger_node.server import DLedgerServer
@@ -66,8 +67,12 @@ def make_server(folder: Path) -> tuple[DLedgerServer, Raft]:
 
 def elect(server: DLedgerServer, core: Raft) -> None:
     """Let n0 win the first election, with the vote of n1."""
-    while core.term == 0:
+    while core.role is Role.FOLLOWER:
         core.tick()
+    promise = PreVoteResponse(
+        sender="n1", receiver="n0", term=0, requested_term=0, result=VoteResult.ACCEPT
+    )
+    server.peer_message(promise)
     vote = VoteResponse(
         sender="n1", receiver="n0", term=1, requested_term=1, result=VoteResult.ACCEPT
     )

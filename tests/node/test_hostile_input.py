@@ -9,28 +9,14 @@ from dledger_formats import frames, requests
 from dledger_formats.frames import FrameDecoder, RemotingCommand
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.group import NodeGroup, wait_for
+from dledger_group.wire import ask, connect
 from dledger_node.remoting import native
-
-
-def connect(group: NodeGroup, member: str) -> socket.socket:
-    host, _, port = group.peers[member].rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
 
 
 def protocol_errors(group: NodeGroup, member: str) -> float:
     lines = group.get(member, "/metrics")[1].decode().splitlines()
     prefix = "dledger_node_protocol_errors_total "
     return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))
-
-
-def ask(group: NodeGroup, member: str, command: RemotingCommand) -> RemotingCommand:
-    with connect(group, member) as connection:
-        connection.sendall(frames.encode(command))
-        decoder = FrameDecoder()
-        while True:
-            answers = decoder.feed(connection.recv(65536))
-            if answers:
-                return answers[0]
 
 
 def hello(**changed: object) -> native.Hello:

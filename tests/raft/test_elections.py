@@ -11,6 +11,7 @@ from dledger_node.raft.messages import (
     VoteResult,
 )
 from dledger_node.raft.ready import WriteNoop
+from dledger_node.raft.refusals import RefusalCause
 from dledger_sim.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
@@ -244,8 +245,9 @@ def test_a_second_leader_of_a_term_is_refused_and_counted() -> None:
 
     assert leader.raft.role is Role.LEADER
     assert follower.raft.leader_id == "n1"
-    assert (leader.raft.refused_push_count, follower.raft.refused_push_count) == (1, 1)
-    assert "n2 claims term 1" in follower.raft.refused_push_reason
+    for driver in (leader, follower):
+        assert driver.raft.refusals[RefusalCause.OTHER_LEADER] == 1
+        assert "n2 claims term 1" in driver.raft.contradiction
 
 
 def test_a_leader_sends_a_numbered_round_every_heartbeat_interval() -> None:

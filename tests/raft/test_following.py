@@ -4,6 +4,7 @@ import pytest
 
 from dledger_node.raft.messages import PushResponse, PushResult
 from dledger_node.raft.ready import Truncate, WritePushed
+from dledger_node.raft.refusals import RefusalCause
 from dledger_sim.driver import CoreDriver, append, compare, heartbeat, only
 
 
@@ -169,8 +170,8 @@ def test_committed_entries_are_never_replaced() -> None:
 
     assert answer.result is PushResult.INCONSISTENT_STATE
     assert not driver.writes
-    assert driver.raft.refused_push_count == 1
-    assert "would replace entry 2" in driver.raft.refused_push_reason
+    assert driver.raft.refusals[RefusalCause.BELOW_COMMITTED] == 1
+    assert "would replace entry 2" in driver.raft.contradiction
 
 
 def test_a_leader_cannot_take_back_what_it_pushed() -> None:
@@ -179,7 +180,16 @@ def test_a_leader_cannot_take_back_what_it_pushed() -> None:
     driver.receive(append(5, (1, 2), 3, 5))
 
     assert driver.raft.ledger_end_index == 4
-    assert driver.raft.refused_push_count == 1
+    assert driver.raft.refusals[RefusalCause.BELOW_COMMITTED] == 1
+
+
+def test_a_member_that_was_asked_the_impossible_serves_again_in_the_next_term() -> None:
+    driver = CoreDriver(terms=[1, 1, 2, 2, 2], committed_index=3)
+    driver.receive(append(5, (1, 1), 4))
+    assert driver.raft.contradiction
+    driver.receive(heartbeat(6, sender="n2"))
+
+    assert not driver.raft.contradiction
 
 
 def test_a_push_cut_in_pieces_on_the_wire_is_the_same_push() -> None:

@@ -132,6 +132,17 @@ def test_a_transferee_is_elected_although_the_leader_is_heard() -> None:
     assert only(VoteResponse, driver.receive(request)).result is VoteResult.ACCEPT
 
 
+def test_the_fittest_is_the_one_that_lives_and_holds_most() -> None:
+    driver = leader_with_followers(preferred_leader_ids=("n2",))
+    assert driver.raft.fittest_peer_id == "n2", "the more wanted of equals"
+    driver.propose(3)
+    driver.receive(driver.success_from("n1", 3))
+    assert driver.raft.fittest_peer_id == "n1"
+    driver.tick(3 * HEARTBEAT_TICKS)
+
+    assert driver.raft.fittest_peer_id is None
+
+
 def test_a_leader_hands_over_to_a_preferred_member_that_was_fit_for_long() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n2",))
     favour_ticks = driver.raft.config.favour_ticks

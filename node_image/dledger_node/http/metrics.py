@@ -23,6 +23,8 @@ class Counters:
     pending_bytes: int
     connections: int
     protocol_errors: int
+    messages_refused: Mapping[str, int]
+    """By cause: messages of peers that were not obeyed."""
     messages_dropped: Mapping[str, int]
     """By peer: what was not sent because the link was down or full."""
 
@@ -90,6 +92,14 @@ class NodeCollector(Collector):
         for peer_id, count in counters.messages_dropped.items():
             dropped.add_metric([peer_id], count)
         yield dropped
+        refused = CounterMetricFamily(
+            "dledger_node_messages_refused",
+            "Messages of peers that were not obeyed.",
+            labels=["cause"],
+        )
+        for cause, count in counters.messages_refused.items():
+            refused.add_metric([cause], count)
+        yield refused
 
 
 def registry(source: Source) -> CollectorRegistry:

@@ -9,7 +9,7 @@ No call waits, and none does IO. Inputs may come while a Ready is being worked o
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dledger_node.raft import (
@@ -34,6 +34,7 @@ from dledger_node.raft.member_state import (
 )
 from dledger_node.raft.messages import Message
 from dledger_node.raft.ready import HardState, Ready, WriteProposal
+from dledger_node.raft.refusals import RefusalCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +306,12 @@ class Raft:
         return transfer_to.transferee_id if transfer_to else None
 
     @property
+    def fittest_peer_id(self) -> str | None:
+        """To whom this leader had best hand over; None on others, and when no peer could."""
+        part = self._member.part
+        return transfer.fittest(self._member, part) if isinstance(part, Leader) else None
+
+    @property
     def committed_index(self) -> int:
         """Up to here, entries can never be lost while a majority keeps its disks."""
         return self._member.committed_index
@@ -330,14 +337,16 @@ class Raft:
         return self._member.log.end_term
 
     @property
-    def refused_push_count(self) -> int:
-        """Requests that no sane leader makes; a member that counts one should stop serving."""
-        return self._member.refused_push_count
+    def contradiction(self) -> str:
+        """What a leader asked for in this term that no sane leader asks; empty if nothing. While
+        there is something, this member should not serve.
+        """
+        return self._member.contradiction
 
     @property
-    def refused_push_reason(self) -> str:
-        """What the last of them asked for; empty when there was none."""
-        return self._member.refused_push_reason
+    def refusals(self) -> Mapping[RefusalCause, int]:
+        """How many messages were not obeyed, by cause, since the start."""
+        return self._member.refusals
 
     def match_indexes(self) -> dict[str, int]:
         """For each peer, up to where it is known to hold this leader's log; empty on others."""

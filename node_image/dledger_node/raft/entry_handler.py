@@ -15,6 +15,7 @@ from dledger_node.raft.messages import (
     Request,
 )
 from dledger_node.raft.ready import WritePushed
+from dledger_node.raft.refusals import RefusalCause
 
 
 def handle_heartbeat(member: MemberState, follower: Follower, request: HeartBeatRequest) -> None:
@@ -51,10 +52,11 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
         if held_index < follower.verified_index:
             # Verified covers committed: a leader that contradicts either is none, or is broken.
             member.refuse(
+                RefusalCause.BELOW_COMMITTED,
                 f"{request.sender} of term {request.term} would replace entry {held_index + 1}; "
-                f"entries up to {member.committed_index} are committed"
+                f"entries up to {member.committed_index} are committed",
             )
-            reject(member, request, held_index + 1)
+            _say_what_is_here(member, request, held_index + 1)
             return
         member.truncate(held_index + 1)
     if held_index < request.last_index:
@@ -110,6 +112,11 @@ def acknowledge(member: MemberState, follower: Follower, *, probe: int | None = 
 
 def reject(member: MemberState, request: Request, index: int) -> None:
     """Say that the entry `index` is not here as the leader has it, and what is here instead."""
+    member.refuse(RefusalCause.INDEX_GAP)
+    _say_what_is_here(member, request, index)
+
+
+def _say_what_is_here(member: MemberState, request: Request, index: int) -> None:
     conflict_term, conflict_index = -1, -1
     if member.log.begin_index <= index <= member.log.end_index:
         conflict_term = member.log.term_at(index)

@@ -24,6 +24,7 @@ from dledger_node.raft.messages import (
 )
 from dledger_node.raft.progress import Progress
 from dledger_node.raft.ready import WriteNoop
+from dledger_node.raft.refusals import RefusalCause
 
 
 def restart_election_timer(member: MemberState) -> None:
@@ -87,6 +88,7 @@ def become_follower(member: MemberState, term: int, leader_id: str | None) -> No
     if term > member.term:
         member.term = term
         member.vote_for = None
+        member.contradiction = ""
     member.part = Follower(leader_id=leader_id, verified_index=member.committed_index)
 
 
@@ -97,7 +99,10 @@ def heed_leader(member: MemberState, leader_id: str) -> Follower | None:
     believed on its word.
     """
     if isinstance(member.part, Leader) or member.leader_id not in (None, leader_id):
-        member.refuse(f"{leader_id} claims term {member.term}, whose leader is {member.leader_id}")
+        member.refuse(
+            RefusalCause.OTHER_LEADER,
+            f"{leader_id} claims term {member.term}, whose leader is {member.leader_id}",
+        )
         return None
     if member.leader_id is None:
         become_follower(member, member.term, leader_id)
@@ -125,6 +130,7 @@ def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
     """Stand for election in the next term; a member never stands twice in one."""
     member.term += 1
     member.vote_for = member.self_id
+    member.contradiction = ""
     candidate = Candidate(votes={member.self_id}, take_leadership=take_leadership)
     member.part = candidate
     try_again_soon(member)

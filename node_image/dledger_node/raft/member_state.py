@@ -4,7 +4,7 @@ Indexes start at 0 and an empty log ends at -1, as in DLedger.
 """
 
 import enum
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -15,6 +15,7 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.messages import Message
 from dledger_node.raft.progress import Progress
 from dledger_node.raft.ready import ReadState, Truncate, Write
+from dledger_node.raft.refusals import CONTRADICTIONS, RefusalCause
 
 
 class Role(enum.Enum):
@@ -140,8 +141,9 @@ class MemberState:
     writes: list[Write] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     reads: list[ReadState] = field(default_factory=list)
-    refused_push_count: int = 0
-    refused_push_reason: str = ""
+    refusals: Counter[RefusalCause] = field(default_factory=Counter)
+    contradiction: str = ""
+    """What a leader asked for in this term that no sane leader asks; empty while there was none."""
 
     @property
     def self_id(self) -> str:
@@ -198,7 +200,8 @@ class MemberState:
             )
         self.committed_index = max(self.committed_index, index)
 
-    def refuse(self, reason: str) -> None:
-        """Count a leader's request that no sane leader makes; nothing of it was done."""
-        self.refused_push_count += 1
-        self.refused_push_reason = reason
+    def refuse(self, cause: RefusalCause, contradiction: str = "") -> None:
+        """Count a message of which nothing was done; one that no sane peer sends is described."""
+        self.refusals[cause] += 1
+        if cause in CONTRADICTIONS:
+            self.contradiction = contradiction

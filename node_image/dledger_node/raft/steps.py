@@ -31,6 +31,7 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
+from dledger_node.raft.refusals import RefusalCause
 
 _TermMessage: TypeAlias = (
     VoteRequest | VoteResponse | HeartBeatResponse | PushResponse | LeaderRequest
@@ -41,6 +42,7 @@ _TermMessage: TypeAlias = (
 def step(member: MemberState, message: Message) -> None:
     """Take a message. One that is not for this member, or from no other voter, is ignored."""
     if message.receiver != member.self_id or message.sender not in member.config.peers:
+        member.refuse(RefusalCause.UNKNOWN_MEMBER)
         return
     match message:
         case PreVoteRequest():
@@ -48,7 +50,8 @@ def step(member: MemberState, message: Message) -> None:
         case PreVoteResponse():
             leader_elector.take_pre_vote(member, message)
         case VoteRequest() if _disturbs(member, message):
-            pass  # no answer: the leader that this member hears will settle the terms
+            # No answer: the leader that this member hears will settle the terms.
+            member.refuse(RefusalCause.LEADER_LIVES)
         case _:
             _step_in_term(member, message)
 
@@ -80,6 +83,7 @@ def _step_in_term(member: MemberState, message: _TermMessage) -> None:
 
 def _refuse_old_term(member: MemberState, message: _TermMessage) -> None:
     """Tell a sender of an older term that there is a newer one; old answers mean nothing."""
+    member.refuse(RefusalCause.EXPIRED_TERM)
     match message:
         case VoteRequest():
             leader_elector.send_vote(member, message, VoteResult.REJECT_EXPIRED_VOTE_TERM)

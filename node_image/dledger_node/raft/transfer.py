@@ -38,6 +38,22 @@ def lag_entries(member: MemberState, leader: Leader, peer_id: str) -> int:
     return member.log.end_index - leader.progress[peer_id].match_index
 
 
+def fittest(member: MemberState, leader: Leader) -> str | None:
+    """The peer that could take over soonest: it lives, and holds most; the more wanted of equals.
+
+    None when no peer could.
+    """
+    fit = [peer_id for peer_id in leader.progress if _is_fit(member, leader, peer_id)]
+    return min(
+        fit,
+        key=lambda peer_id: (
+            lag_entries(member, leader, peer_id),
+            member.config.preference(peer_id),
+        ),
+        default=None,
+    )
+
+
 def consider_favourite(member: MemberState, leader: Leader) -> None:
     """Hand over to a peer that ought to lead, once it has been fit to for a while.
 
@@ -61,10 +77,12 @@ def _favourite(member: MemberState, leader: Leader) -> str | None:
     for peer_id in config.preferred_leader_ids:
         if peer_id == member.self_id:
             return None
-        silent_ticks = member.now_ticks - leader.progress[peer_id].contact_tick
-        if (
-            silent_ticks <= 2 * config.heartbeat_ticks
-            and lag_entries(member, leader, peer_id) <= config.transfer_lag_entries_max
-        ):
+        if _is_fit(member, leader, peer_id):
             return peer_id
     return None
+
+
+def _is_fit(member: MemberState, leader: Leader, peer_id: str) -> bool:
+    silent_ticks = member.now_ticks - leader.progress[peer_id].contact_tick
+    lives = silent_ticks <= 2 * member.config.heartbeat_ticks
+    return lives and lag_entries(member, leader, peer_id) <= member.config.transfer_lag_entries_max

@@ -6,9 +6,10 @@ counted, and harm nobody else.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from functools import partial
+from typing import Final, Protocol, TypeAlias, cast
 
 from dledger_formats import frames, requests
 from dledger_formats.frames import RemotingCommand
@@ -23,6 +24,10 @@ logger = logging.getLogger(__name__)
 FRAME_BYTES_MAX: Final = frames.FRAME_BYTES_MAX
 WRITE_BUFFER_BYTES_MAX: Final = 64 << 20
 """A client that lets this much wait, unread, is cut off."""
+
+
+Reply: TypeAlias = Callable[[requests.Message], None]
+"""Sends the answer to one request, now or later; a connection that is gone by then ignores it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,13 @@ class Service(Protocol):
     def metadata(self) -> requests.MetadataResponse:
         """Who is in the group, and who leads it."""
 
-    def get(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
+    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Read committed entries."""
+
+    def transfer_leadership(
+        self, request: requests.LeadershipTransferRequest, reply: Reply
+    ) -> None:
+        """Hand the leadership over."""
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Say why this caller may not open a link; None when it may."""
@@ -155,23 +165,25 @@ class Connection(asyncio.Protocol):
         appends.append(AppendCall(self, command.opaque, request.body))
 
     def _answer(self, command: RemotingCommand) -> None:
-        """Answer everything that needs no waiting."""
+        reply = partial(self._reply, command.opaque)
         try:
-            if command.code == RequestCode.METADATA:
-                answer = self._metadata(command)
-            elif command.code == RequestCode.GET:
-                answer = self._get(command)
-            elif command.code == native.HELLO_CODE:
-                self._hello(command)
-                return
-            else:
-                remark = f"request code {command.code} is not supported"
-                self._system_answer(command, SystemCode.REQUEST_CODE_NOT_SUPPORTED, remark)
-                return
+            match command.code:
+                case RequestCode.METADATA:
+                    reply(self._metadata(command))
+                case RequestCode.GET:
+                    self._get(command, reply)
+                case RequestCode.LEADERSHIP_TRANSFER:
+                    self._transfer_leadership(command, reply)
+                case native.HELLO_CODE:
+                    self._hello(command)
+                case code:
+                    remark = f"request code {code} is not supported"
+                    self._system_answer(command, SystemCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         except FormatError as error:
             self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
-            return
-        self.send(frames.encode_responses([(command.opaque, answer.to_json())]))
+
+    def _reply(self, opaque: int, answer: requests.Message) -> None:
+        self.send(frames.encode_responses([(opaque, answer.to_json())]))
 
     def _metadata(self, command: RemotingCommand) -> requests.Message:
         request = requests.MetadataRequest.from_json(command.body)
@@ -182,12 +194,21 @@ class Connection(asyncio.Protocol):
             return requests.MetadataResponse(code=refused, group=self._service.group)
         return self._service.metadata()
 
-    def _get(self, command: RemotingCommand) -> requests.Message:
+    def _get(self, command: RemotingCommand, reply: Reply) -> None:
         request = requests.GetEntriesRequest.from_json(command.body)
         refused = self._misdirected(request)
         if refused is not None:
-            return requests.GetEntriesResponse(code=refused, group=self._service.group)
-        return self._service.get(request)
+            reply(requests.GetEntriesResponse(code=refused, group=self._service.group))
+        else:
+            self._service.get(request, reply)
+
+    def _transfer_leadership(self, command: RemotingCommand, reply: Reply) -> None:
+        request = requests.LeadershipTransferRequest.from_json(command.body)
+        refused = self._misdirected(request)
+        if refused is not None:
+            reply(requests.LeadershipTransferResponse(code=refused, group=self._service.group))
+        else:
+            self._service.transfer_leadership(request, reply)
 
     def _foreign(self, request: requests.Message) -> DLedgerResponseCode | None:
         if request.group != self._service.group:

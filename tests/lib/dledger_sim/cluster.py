@@ -240,8 +240,8 @@ class SimCluster:
             self._note(member.member_id, what)
             self.crash(member.member_id, down_us=HARD_STATE_US)
             return
-        if member.raft is not None and member.raft.refused_push_count:
-            raise ViolationError(f"{member.member_id} refused: {member.raft.refused_push_reason}")
+        if member.raft is not None and member.raft.contradiction:
+            raise ViolationError(f"{member.member_id} refused: {member.raft.contradiction}")
         if member.disk.pending and member.disk.flush is None:
             member.disk.begin_flush()
             duration_us = int(self._rng.expovariate(1 / self.conditions.flush_us))

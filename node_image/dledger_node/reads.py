@@ -1,0 +1,109 @@
+"""GET: committed entries, and the proof that there are no more.
+
+An entry that is committed never changes. But a leader that was deposed without knowing would say
+"out of range" of an entry that another has acknowledged since; so that answer waits until the core
+has proved that this member still leads.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from dledger_formats import requests
+from dledger_formats.requests import DLedgerResponseCode
+from dledger_node.raft.core import Raft
+from dledger_node.raft.ready import ReadState
+from dledger_node.store.mmap_store import MmapStore
+
+READ_BYTES_MAX: Final = 1 << 20
+END_READS_MAX: Final = 10_000
+"""How many may wait for a proof; the same as Java's limit of pending requests."""
+
+Reply = Callable[[requests.GetEntriesResponse], None]
+
+
+class Reads:
+    """The reads of one member's clients."""
+
+    def __init__(
+        self,
+        core: Raft,
+        store: MmapStore,
+        *,
+        group: str,
+        drive: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._core = core
+        self._store = store
+        self._group = group
+        self._drive = drive
+        self._waiting_count = 0
+        self._proved: deque[ReadState] = deque()
+
+    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
+        """Answer at once what is committed here, and later what is not."""
+        if self._core.master and request.begin_index > self._core.committed_index:
+            self._prove(request, reply)
+        else:
+            reply(self._read(request))
+
+    def proved(self, reads: Iterable[ReadState]) -> None:
+        """Take what the core has released."""
+        self._proved.extend(reads)
+
+    def settle(self, committed_index: int) -> None:
+        """Answer what is proved and committed; called after everything the core was given."""
+        leads = self._core.leader_id == self._core.config.self_id
+        while self._proved:
+            read = self._proved[0]
+            if leads and read.index is not None and read.index > committed_index:
+                return
+            self._proved.popleft()
+            self._waiting_count -= 1
+            assert isinstance(read.handle, tuple)
+            request, reply = read.handle
+            if leads and read.index is not None:
+                reply(self._read(request))
+            else:
+                reply(self._refused(DLedgerResponseCode.NOT_LEADER))
+
+    def _prove(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
+        if self._waiting_count >= END_READS_MAX:
+            reply(self._refused(DLedgerResponseCode.LEADER_PENDING_FULL))
+            return
+        self._waiting_count += 1
+        self._drive(lambda: self._begin(request, reply))
+
+    def _begin(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
+        if self._core.read_index((request, reply)) is not None:
+            self._waiting_count -= 1
+            reply(self._refused(DLedgerResponseCode.NOT_LEADER))
+
+    def _read(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
+        """One entry, or as many as `maxSize` bytes hold."""
+        code = self._refuse(request.begin_index)
+        if code is not None:
+            return self._refused(code)
+        entries: list[requests.DLedgerEntry] = []
+        room_bytes = min(request.max_size, READ_BYTES_MAX)
+        for index in range(request.begin_index, self._core.committed_index + 1):
+            header, body = self._store.entry(index)
+            room_bytes -= len(body)
+            if entries and room_bytes < 0:
+                break
+            entries.append(requests.DLedgerEntry.from_disk(header, body))
+        return requests.GetEntriesResponse(group=self._group, entries=entries)
+
+    def _refuse(self, index: int) -> DLedgerResponseCode | None:
+        if not self._core.master:
+            return DLedgerResponseCode.NOT_LEADER
+        if 0 <= index < self._core.ledger_begin_index:
+            return DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
+        if not 0 <= index <= self._core.committed_index:
+            return DLedgerResponseCode.INDEX_OUT_OF_RANGE
+        return None
+
+    def _refused(self, code: DLedgerResponseCode) -> requests.GetEntriesResponse:
+        return requests.GetEntriesResponse(
+            code=code, group=self._group, leader_id=self._core.leader_id
+        )

@@ -1,0 +1,24 @@
+"""Requests over a plain socket, for what no client would send."""
+
+import socket
+
+from dledger_formats import frames
+from dledger_formats.frames import FrameDecoder, RemotingCommand
+from dledger_group.group import NodeGroup
+
+
+def connect(group: NodeGroup, member: str) -> socket.socket:
+    """Open a connection to a member."""
+    host, _, port = group.peers[member].rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def ask(group: NodeGroup, member: str, command: RemotingCommand) -> RemotingCommand:
+    """Send one request and wait for its answer."""
+    with connect(group, member) as connection:
+        connection.sendall(frames.encode(command))
+        decoder = FrameDecoder()
+        while True:
+            answers = decoder.feed(connection.recv(65536))
+            if answers:
+                return answers[0]
