@@ -68,6 +68,10 @@ sim: setup ## Run the simulator: SEEDS=1000 FIRST_SEED=0, or SEED=7, or TAPE=fil
 	  --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),0) \
 	  $(if $(LEDGER),--ledger) $(if $(COVERAGE),--coverage))) $(if $(EVENTS),--events $(EVENTS)))
 
+.PHONY: sim-mutants
+sim-mutants: setup ## Hunt every planted bug, and write the table of docs/simulator.md
+	PYTHONPATH=tests/lib $(RUN) -m dledger_sim.mutants
+
 .PHONY: sim-report
 sim-report: setup ## Print what all campaigns in the simulator's ledger come to
 	$(call sim,--report)

@@ -13,6 +13,7 @@ from typing import Any, Self
 from dledger_sim.disk import Keep
 
 TICK_US = 10_000
+SHORT_REIGNS_RATE = 0.15
 CLOCK_DRIFT_MAX = 100
 """Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
 
@@ -76,6 +77,8 @@ class Conditions:
     @classmethod
     def drawn(cls, rng: random.Random, faults: tuple[str, ...]) -> Self:
         """Draw a seed's conditions."""
+        if rng.random() < SHORT_REIGNS_RATE:
+            return cls._short_reigns(rng)
         heartbeat_ticks = rng.choice((1, 2, 3))
         election_ticks = heartbeat_ticks * rng.choice((3, 4, 6))
         # A lease trusts the clocks: 0.9 against 1.1, and no process that stands still.
@@ -114,6 +117,32 @@ class Conditions:
             ambush=rng.choice((0.0, 0.0, 0.05, 0.5, 0.9)),
             moments=tuple(moment.value for moment in Moment if rng.random() < 0.5),
             faults=tuple(fault for fault in allowed if rng.random() < 0.4),
+        )
+
+    @classmethod
+    def _short_reigns(cls, rng: random.Random) -> Self:
+        """Draw conditions under which leaders fall while their first entries travel one by one.
+
+        Without these, hardly any seed counts an entry of an older term (Raft paper, figure 8).
+        """
+        return cls(
+            member_count=rng.choice((3, 5)),
+            heartbeat_ticks=1,
+            election_ticks=4,
+            push_entries_max=1,
+            inflight_ranges_max=1,
+            proposal_interval_us=20_000,
+            proposal_entries_max=1,
+            reads=rng.choice((0.0, 0.2)),
+            loss=rng.choice((0.0, 0.1)),
+            delay_us=2_000,
+            flush_us=100,
+            keep=Keep.EVERYTHING,
+            strike_interval_us=60_000,
+            leader_bias=0.9,
+            ambush=0.9,
+            moments=(Moment.ELECTED.value,),
+            faults=("crash", "isolate"),
         )
 
     @property
