@@ -13,7 +13,7 @@ VISITS_MAX = 2_000_000
 @pytest.mark.parametrize(
     "scope",
     [
-        Scope(member_count=3, entries_max=1, heartbeat_rounds_max=1, candidates_max=1),
+        Scope(member_count=3, entries_max=1, heartbeat_rounds_max=1, candidates_max=3),
         Scope(member_count=2, entries_max=2, heartbeat_rounds_max=2, candidates_max=2),
     ],
     ids=["three-members-one-entry", "two-members-two-entries"],

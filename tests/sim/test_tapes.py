@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dledger_sim import mutants
 from dledger_sim.conditions import Conditions
 from dledger_sim.shrink import Shrinker
 from dledger_sim.simulation import record, replay, simulate
@@ -20,7 +21,15 @@ def test_a_tape_that_once_failed_passes(path: Path) -> None:
     replay(Tape.load(path))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.simulation
+@pytest.mark.parametrize(
+    "path", [path for path in TAPES if Tape.load(path).mutant], ids=lambda path: path.stem
+)
+def test_a_tape_finds_its_planted_bug(path: Path) -> None:
+    assert mutants.finds_again(path)
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_tape_holds_all_that_decides_a_run(seed: int) -> None:
     tape, violation = record(seed, EVENT_COUNT)
     assert violation is None

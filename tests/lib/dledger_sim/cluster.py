@@ -183,6 +183,8 @@ class SimCluster(Events):
 
     def agreed(self) -> bool:
         """Whether all members follow one master and have all of its log, committed."""
+        if len({member.committed_index for member in self.members.values()}) > 1:
+            return False
         leader = self.leader()
         if leader is None or leader.raft is None:
             return False

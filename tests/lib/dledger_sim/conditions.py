@@ -14,8 +14,10 @@ from dledger_sim.disk import Keep
 
 TICK_US = 10_000
 SHORT_REIGNS_RATE = 0.15
+LEASES_RATE = 0.15
 CLOCK_DRIFT_MAX = 100
 """Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
+LEASE_FAULTS = ("isolate", "cut_one_way", "crash", "clog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +79,13 @@ class Conditions:
     @classmethod
     def drawn(cls, rng: random.Random, faults: tuple[str, ...]) -> Self:
         """Draw a seed's conditions."""
-        if rng.random() < SHORT_REIGNS_RATE:
+        drawn = rng.random()
+        if drawn < SHORT_REIGNS_RATE:
             return cls._short_reigns(rng)
+        if drawn < SHORT_REIGNS_RATE + LEASES_RATE:
+            return cls._leases(rng)
         heartbeat_ticks = rng.choice((1, 2, 3))
         election_ticks = heartbeat_ticks * rng.choice((3, 4, 6))
-        # A lease trusts the clocks: 0.9 against 1.1, and no process that stands still.
-        leases = rng.random() < 0.15
-        lease_ticks = max(0, election_ticks * 3 // 4 - 1) if leases else 0
-        allowed = tuple(fault for fault in faults if not (leases and fault == "pause"))
         return cls(
             member_count=rng.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5, 5, 6, 7)),
             heartbeat_ticks=heartbeat_ticks,
@@ -92,7 +93,6 @@ class Conditions:
             push_entries_max=rng.choice((1, 2, 8, 64)),
             inflight_ranges_max=rng.choice((1, 2, 4, 16)),
             clock_drift=rng.choice((0, 0, 20, CLOCK_DRIFT_MAX)),
-            lease_ticks=lease_ticks,
             preferred_count=rng.choice((0, 0, 0, 1, 2)),
             client_count=rng.choice((1, 3, 5)),
             proposal_interval_us=rng.choice((2_000, 5_000, 20_000)),
@@ -116,7 +116,7 @@ class Conditions:
             leader_bias=rng.choice((0.0, 0.5, 0.95, 1.0)),
             ambush=rng.choice((0.0, 0.0, 0.05, 0.5, 0.9)),
             moments=tuple(moment.value for moment in Moment if rng.random() < 0.5),
-            faults=tuple(fault for fault in allowed if rng.random() < 0.4),
+            faults=tuple(fault for fault in faults if rng.random() < 0.4),
         )
 
     @classmethod
@@ -143,6 +143,32 @@ class Conditions:
             ambush=0.9,
             moments=(Moment.ELECTED.value,),
             faults=("crash", "isolate"),
+        )
+
+    @classmethod
+    def _leases(cls, rng: random.Random) -> Self:
+        """Draw conditions under which a leader reads by its lease, cut off from what goes on.
+
+        A lease trusts the clocks: 0.9 against 1.1 is allowed for, a process that stands still not.
+        """
+        election_ticks = rng.choice((8, 12, 16))
+        return cls(
+            member_count=rng.choice((3, 3, 5)),
+            heartbeat_ticks=rng.choice((1, 2)),
+            election_ticks=election_ticks,
+            clock_drift=rng.choice((0, CLOCK_DRIFT_MAX, CLOCK_DRIFT_MAX)),
+            lease_ticks=election_ticks * 3 // 4 - 1,
+            proposal_interval_us=rng.choice((1_000, 3_000)),
+            proposal_entries_max=1,
+            reads=0.6,
+            transfers=rng.choice((0.0, 0.02)),
+            loss=rng.choice((0.0, 0.05)),
+            delay_us=rng.choice((300, 2_000, 30_000)),
+            in_order=rng.random() < 0.5,
+            flush_us=100,
+            strike_interval_us=2 * election_ticks * TICK_US,
+            leader_bias=1.0,
+            faults=tuple(fault for fault in LEASE_FAULTS if rng.random() < 0.6),
         )
 
     @property

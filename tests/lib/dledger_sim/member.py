@@ -83,7 +83,7 @@ class SimMember:
         drift = world.choices.number(f"drift {member_id}", -drift, drift, 0)
         assert abs(drift) <= CLOCK_DRIFT_MAX
         self.tick_us = TICK_US * (1000 + drift) // 1000
-        self.chance_in_ready = bool(conditions.crash_in_ready)
+        self.chance_in_ready = conditions.crash_in_ready > 0.0
         self._site_dies = f"dies in ready {member_id}"
         self._site_keeps = f"keeps {member_id}"
         self._site_saves = f"saves before death {member_id}"
@@ -206,13 +206,16 @@ class SimMember:
     def _do(self, ready: Ready) -> None:
         raft = self.raft
         assert raft is not None
+        may_die = self.chance_in_ready
         for write in ready.writes:
-            self._perhaps_die()
+            if may_die:
+                self._perhaps_die()
             self._write(write)
         if ready.messages:
             self._world.checker.sending_batch()
             for message in ready.messages:
-                self._perhaps_die()
+                if may_die:
+                    self._perhaps_die()
                 self._tell(message)
         raft.advance(ready)
         leads = raft.role is Role.LEADER
@@ -228,7 +231,7 @@ class SimMember:
 
     def _perhaps_die(self) -> None:
         rate = self.conditions.crash_in_ready
-        if self.chance_in_ready and self._world.choices.chance(self._site_dies, rate):
+        if self._world.choices.chance(self._site_dies, rate):
             raise DiedError
 
     def give_up(self) -> None:

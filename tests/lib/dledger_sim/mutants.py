@@ -5,6 +5,7 @@ nothing of the core may be imported here before it is planted.
 
     python -m dledger_sim.mutants                 hunt them all, and write the table
     python -m dledger_sim.mutants --hunt NAME     hunt one
+    python -m dledger_sim.mutants --keep NAME     hunt one, and keep a small tape that finds it
 """
 
 import argparse
@@ -20,12 +21,13 @@ import time
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+TAPES = Path("tests/sim/tapes")
 PAGE = Path("docs/simulator.md")
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PACKAGE = "dledger_node.raft"
@@ -158,22 +160,62 @@ def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Foun
     return Found(name=name, seed=None, rule="", seeds_tried=seed + 1, cpu_s=cpu_s)
 
 
+def keep(name: str, seed_count: int, folder: Path) -> Path:
+    """Hunt one bug in this process, and write a small tape of what found it."""
+    found = hunt(name, seed_count, EVENT_COUNT, CPU_S_MAX)
+    if found.seed is None:
+        raise LookupError(f"{name} is not found in {found.seeds_tried} seeds")
+    from dledger_sim.campaign import shrunk, write
+    from dledger_sim.simulation import record
+
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    tape, _ = record(found.seed, EVENT_COUNT)
+    return write(replace(shrunk(tape), mutant=name), folder, name.replace("_", "-"))
+
+
+def finds_again(path: Path) -> bool:
+    """Whether a tape breaks its rule where its bug is planted; in another process."""
+    finished = _run_apart("--replay", str(path))
+    return finished.stdout.strip() == "found"
+
+
+def _replay(path: Path) -> None:
+    mutant_name = json.loads(path.read_text())["mutant"]
+    (mutant,) = [mutant for mutant in load() if mutant.name == mutant_name]
+    plant(mutant)
+    from dledger_sim.simulation import replay
+    from dledger_sim.tape import Tape
+    from dledger_sim.violation import ViolationError
+
+    tape = Tape.load(path)
+    try:
+        replay(tape)
+    except ViolationError as violation:
+        print("found" if violation.rule == tape.rule else violation)
+    else:
+        print("nothing is found")
+
+
 def _never_ends(_signal: int, _frame: FrameType | None) -> None:
     raise TimeoutError("a step does not end")
 
 
 def hunt_apart(name: str, seed_count: int = SEED_COUNT, cpu_s_max: float = CPU_S_MAX) -> Found:
     """The same in another process."""
+    finished = _run_apart("--hunt", name, "--seeds", str(seed_count), "--cpu-s", str(cpu_s_max))
+    fields: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    return Found(**fields)
+
+
+def _run_apart(*arguments: str) -> subprocess.CompletedProcess[str]:
     finished = subprocess.run(
-        [sys.executable, "-m", "dledger_sim.mutants", "--hunt", name,
-         "--seeds", str(seed_count), "--cpu-s", str(cpu_s_max)],
+        [sys.executable, "-m", "dledger_sim.mutants", *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if finished.returncode != 0:
-        raise RuntimeError(f"the hunt for {name} failed: {finished.stderr[-2000:]}")
-    fields: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
-    return Found(**fields)
+        raise RuntimeError(f"{' '.join(arguments)} failed: {finished.stderr[-2000:]}")
+    return finished
 
 
 def table(mutants: Sequence[Mutant], found: Sequence[Found]) -> str:
@@ -201,6 +243,8 @@ def main() -> int:
     """Return 1 when a bug that is not proved equivalent survives."""
     parser = argparse.ArgumentParser(prog="dledger_sim.mutants", description=__doc__)
     parser.add_argument("--hunt", metavar="NAME", help="only this one, in this process")
+    parser.add_argument("--keep", metavar="NAME", help=f"the same, and keep a tape in {TAPES}")
+    parser.add_argument("--replay", type=Path, help="a tape, where its bug is planted")
     parser.add_argument("--only", nargs="*", help="only these, without writing the table")
     parser.add_argument("--seeds", type=int, default=SEED_COUNT, help="at most, for each")
     parser.add_argument("--cpu-s", type=float, default=CPU_S_MAX, help="at most, for each")
@@ -209,6 +253,12 @@ def main() -> int:
     if arguments.hunt:
         found = hunt(arguments.hunt, arguments.seeds, EVENT_COUNT, arguments.cpu_s)
         print(json.dumps({name: getattr(found, name) for name in Found.__dataclass_fields__}))
+        return 0
+    if arguments.keep:
+        print(keep(arguments.keep, arguments.seeds, TAPES))
+        return 0
+    if arguments.replay:
+        _replay(arguments.replay)
         return 0
     mutants = [one for one in load() if not arguments.only or one.name in arguments.only]
     with ThreadPoolExecutor(arguments.processes) as threads:

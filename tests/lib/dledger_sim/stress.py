@@ -6,6 +6,7 @@ Everything is drawn, performed as an act, and noted with its time.
 import random
 from collections.abc import Callable
 
+from dledger_node.raft.member_state import Role
 from dledger_sim.acts import Act, perform
 from dledger_sim.cluster import SimCluster
 from dledger_sim.conditions import Moment
@@ -21,6 +22,7 @@ class Stress:
         self._cluster = cluster
         self._rng = rng
         self._event_count = event_count
+        self._member_ids = cluster.conditions.member_ids
         self._proposal_interval_us = cluster.conditions.proposal_interval_us
         self._strike_interval_us = cluster.conditions.strike_interval_us
         self._nemesis = Nemesis(cluster, rng)
@@ -67,8 +69,12 @@ class Stress:
         """Draw a request; most go to a member that takes itself for the leader."""
         cluster, random_ = self._cluster, self._rng.random
         conditions = cluster.conditions
-        members = conditions.member_ids
-        believers = [member.member_id for member in cluster.members.values() if member.leads]
+        members = self._member_ids
+        believers = [
+            member.member_id
+            for member in cluster.members.values()
+            if member.raft is not None and member.raft.role is Role.LEADER
+        ]
         asked = believers if believers and random_() < 0.9 else members
         member_id = asked[int(random_() * len(asked))]
         if conditions.transfers and random_() < conditions.transfers:
