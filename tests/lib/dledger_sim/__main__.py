@@ -66,7 +66,7 @@ def _show(run: Callable[[Transcript], object], lines_max: int) -> int:
 
 def _run(seeds: range, arguments: argparse.Namespace) -> int:
     started_s = time.perf_counter()
-    totals = campaign.Totals()
+    totals, commit = campaign.Totals(), ledger.commit()
     parts = campaign.run(
         seeds,
         arguments.events,
@@ -84,7 +84,7 @@ def _run(seeds: range, arguments: argparse.Namespace) -> int:
         print(totals.coverage.told())
     if arguments.ledger:
         wall_s = time.perf_counter() - started_s
-        ledger.append(LEDGER, seeds, arguments.events, totals, wall_s)
+        ledger.append(LEDGER, commit, seeds, arguments.events, totals, wall_s)
     print(totals.told())
     return 1 if totals.failures else 0
 

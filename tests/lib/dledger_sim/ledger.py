@@ -12,11 +12,13 @@ DAY_S = 86_400
 YEAR_S = 365.25 * DAY_S
 
 
-def append(path: Path, seeds: range, events_per_seed: int, totals: Totals, wall_s: float) -> None:
-    """Add one campaign."""
+def append(
+    path: Path, commit: str, seeds: range, events_per_seed: int, totals: Totals, wall_s: float
+) -> None:
+    """Add one campaign; `commit` is what was read when it began."""
     line = {
         "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d"),
-        "commit": _commit(),
+        "commit": commit,
         "first_seed": seeds.start,
         "seeds": totals.seed_count,
         "events_per_seed": events_per_seed,
@@ -50,8 +52,8 @@ def report(path: Path) -> str:
     return "\n".join(told)
 
 
-def _commit() -> str:
-    """The commit that was run, with a mark when files differ from it."""
+def commit() -> str:
+    """The commit that is checked out, with a mark when files differ from it."""
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=10"],
         capture_output=True, text=True, check=False,
