@@ -43,24 +43,38 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not spark and not cluster
+FAST := not apiserver and not spark and not cluster and not simulation
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
-test-fast: setup ## Every test that needs no cluster and no Spark (under a minute)
+test-fast: setup ## Every test that needs no cluster, no Spark and no campaign (under a minute)
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
 
 .PHONY: test
 test: setup check ## Every test: form, units, node groups, API server, Spark, and end to end
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
+	$(call stage,simulator tests,$(PYTEST) -n $(WORKERS) -m simulation)
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
 	$(call stage,API server tests,$(PYTEST) -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)
 	$(call stage,end-to-end tests,$(PYTEST) -m cluster)
 
+# $(call sim,OPTIONS): what does not differ between the simulator's commands.
+sim = PYTHONPATH=tests/lib $(RUN) -m dledger_sim $(1)
+
 .PHONY: sim
-sim: setup ## Run the simulator: make sim SEED=7
-	PYTHONPATH=tests/lib $(RUN) -m dledger_sim --seed $(or $(SEED),1)
+sim: setup ## Run the simulator: SEEDS=1000 FIRST_SEED=0, or SEED=7, or TAPE=file; LEDGER=1 COVERAGE=1
+	$(call sim,$(if $(TAPE),--tape $(TAPE),$(if $(SEED),--seed $(SEED), \
+	  --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),0) \
+	  $(if $(LEDGER),--ledger) $(if $(COVERAGE),--coverage))) $(if $(EVENTS),--events $(EVENTS)))
+
+.PHONY: sim-mutants
+sim-mutants: setup ## Hunt every planted bug, and write the table of docs/simulator.md
+	PYTHONPATH=tests/lib $(RUN) -m dledger_sim.mutants
+
+.PHONY: sim-report
+sim-report: setup ## Print what all campaigns in the simulator's ledger come to
+	$(call sim,--report)
 
 .PHONY: bench
 bench: setup ## Measure a group of three on loopback

@@ -78,7 +78,7 @@ def test_reconnects_depose_nobody(seed: int) -> None:
     term = leader.raft.term
     rng = random.Random(seed)
     for _ in range(100):
-        cluster.reset_link(leader.member_id, rng.choice(DEFAULTS.member_ids))
+        cluster.reset_link(leader.member_id, rng.choice(leader.raft.config.peers))
         run_for(cluster, rng.randint(0, 2 * HEARTBEAT_US))
 
     assert (leader.raft.role, leader.raft.term) == (Role.LEADER, term)

@@ -143,7 +143,7 @@ class AppendRequest:
     def __post_init__(self) -> None:
         if not self.previous_index + 1 == self.first_index <= self.last_index:
             raise ValueError(f"the range {self.first_index}..{self.last_index} cannot be")
-        if not self.previous_term <= self.entries_term <= self.term:
+        if self.entries_term < 0 or not self.previous_term <= self.entries_term <= self.term:
             raise ValueError(f"the terms {self.previous_term}, {self.entries_term} cannot be")
 
 

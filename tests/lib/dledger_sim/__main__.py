@@ -1,63 +1,92 @@
-"""Run seeds: one with its transcript, or many in a row.
+"""Run seeds: many with a summary, or one with its transcript; or a tape.
 
-PYTHONPATH=tests/lib python -m dledger_sim --seed 7
-PYTHONPATH=tests/lib python -m dledger_sim --seed 0 --count 1000 --events 3000
+make sim SEEDS=1000 FIRST_SEED=0      make sim SEED=7      make sim TAPE=tests/sim/tapes/x.json
 """
 
 import argparse
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
-from dledger_sim.simulation import simulate
-from dledger_sim.transcript import Transcript
+from dledger_sim import campaign, ledger
+from dledger_sim.simulation import replay, simulate
+from dledger_sim.tape import Tape
+from dledger_sim.transcript import HEADER, Transcript
 from dledger_sim.violation import ViolationError
+
+EVENT_COUNT = 1500
+TAPES = Path("tests/sim/tapes")
+LEDGER = Path("docs/simulation-ledger.jsonl")
 
 
 def main() -> int:
-    """Return 1 when a seed found something."""
+    """Return 1 when a rule was broken."""
+    arguments = _arguments()
+    if arguments.report:
+        print(ledger.report(LEDGER))
+        return 0
+    if arguments.tape is not None:
+        tape = Tape.load(arguments.tape)
+        return _show(lambda transcript: replay(tape, transcript), arguments.lines)
+    if arguments.seed is not None:
+        seed, events = arguments.seed, arguments.events
+        return _show(lambda transcript: simulate(seed, events, transcript), arguments.lines)
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    return _run(seeds, arguments)
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dledger_sim", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--count", type=int, default=1, help="how many seeds, without transcripts")
-    parser.add_argument("--events", type=int, default=1500, help="events under faults, a seed")
-    parser.add_argument("--lines", type=int, default=400, help="last lines of the transcript")
-    arguments = parser.parse_args()
-    if arguments.count == 1:
-        return _show(arguments.seed, arguments.events, arguments.lines)
-    return _run_many(range(arguments.seed, arguments.seed + arguments.count), arguments.events)
+    parser.add_argument("--seed", type=int, help="one seed, with every event")
+    parser.add_argument("--tape", type=Path, help="a tape, with every event")
+    parser.add_argument("--report", action="store_true", help="the ledger's totals")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--events", type=int, default=EVENT_COUNT, help="under faults, a seed")
+    parser.add_argument("--lines", type=int, default=400, help="last lines of a transcript")
+    parser.add_argument("--processes", type=int, default=0, help="0 for one a core")
+    parser.add_argument("--coverage", action="store_true", help="print which situations were met")
+    parser.add_argument("--ledger", action="store_true", help=f"add the run to {LEDGER}")
+    parser.add_argument("--tapes", type=Path, default=TAPES, help="where failures are kept")
+    return parser.parse_args()
 
 
-def _show(seed: int, event_count: int, lines_max: int) -> int:
+def _show(run: Callable[[Transcript], object], lines_max: int) -> int:
     transcript = Transcript(lines_max)
     verdict = ""
     try:
-        summary = simulate(seed, event_count, transcript)
+        summary = run(transcript)
     except ViolationError as violation:
-        verdict = str(violation)
-    print("\n".join(transcript.lines))
+        verdict = f"VIOLATION {violation}"
+    print(HEADER, *transcript.lines, sep="\n")
     print(verdict or summary, f"digest {transcript.hexdigest()}", sep="\n")
     return 1 if verdict else 0
 
 
-def _run_many(seeds: range, event_count: int) -> int:
+def _run(seeds: range, arguments: argparse.Namespace) -> int:
     started_s = time.perf_counter()
-    summaries = []
-    failed_count = 0
-    for seed in seeds:
-        try:
-            summaries.append(simulate(seed, event_count))
-        except ViolationError as violation:
-            failed_count += 1
-            print(violation)
-    elapsed_s = time.perf_counter() - started_s
-    events = sum(summary.event_count for summary in summaries)
-    print(
-        f"{len(seeds)} seeds, {failed_count} failed; {events} events in {elapsed_s:.1f} s "
-        f"({events / elapsed_s:.0f}/s); {sum(one.virtual_s for one in summaries):.0f} virtual s, "
-        f"{sum(one.leader_count for one in summaries)} leaders, "
-        f"{sum(one.committed_count for one in summaries)} entries committed, "
-        f"{sum(one.acknowledged_count for one in summaries)} acknowledged"
+    totals, commit = campaign.Totals(), ledger.commit()
+    parts = campaign.run(
+        seeds,
+        arguments.events,
+        process_count=arguments.processes,
+        covered=arguments.coverage,
     )
-    return 1 if failed_count else 0
+    for part in parts:
+        totals.add(part)
+        for failure in part.failures:
+            print(f"VIOLATION {failure.told}")
+            print(f"  replay: make sim SEED={failure.seed} EVENTS={arguments.events}", flush=True)
+    for failure in totals.failures[: campaign.FAILURES_MAX]:
+        print(f"  tape: make sim TAPE={campaign.keep(failure, arguments.tapes)}", flush=True)
+    if arguments.coverage:
+        print(totals.coverage.told())
+    if arguments.ledger:
+        wall_s = time.perf_counter() - started_s
+        ledger.append(LEDGER, commit, seeds, arguments.events, totals, wall_s)
+    print(totals.told())
+    return 1 if totals.failures else 0
 
 
 if __name__ == "__main__":

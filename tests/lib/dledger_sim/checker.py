@@ -1,12 +1,13 @@
 """The judge: looks at disks, messages and what members tell their clients, never into a core.
 
 Every check is O(1) for each entry or message. Two logs are equal up to an index when their digests
-there are equal (`Entry.chain`).
+there are equal (`Entry.chain`). The numbers are those of docs/simulator.md.
 """
 
 from collections.abc import Mapping
 
 from dledger_node.raft.messages import (
+    AppendRequest,
     HeartBeatRequest,
     Message,
     PushResponse,
@@ -16,14 +17,17 @@ from dledger_node.raft.messages import (
     VoteResult,
 )
 from dledger_node.raft.ready import HardState
+from dledger_sim.conditions import Conditions
 from dledger_sim.disk import Entry, SimDisk
+from dledger_sim.kinds import described
 from dledger_sim.violation import ViolationError
 
 
 class Checker:
     """All that was ever promised in one run."""
 
-    def __init__(self, disks: Mapping[str, SimDisk]) -> None:
+    def __init__(self, conditions: Conditions, disks: Mapping[str, SimDisk]) -> None:
+        self._conditions = conditions
         self._disks = disks
         self._leaders: dict[int, str] = {}
         self._reigning: dict[str, int] = {}
@@ -31,6 +35,7 @@ class Checker:
         self._chains: dict[tuple[int, int], int] = {}
         self._terms = dict.fromkeys(disks, 0)
         self._committed_indexes = dict.fromkeys(disks, -1)
+        self._ranges_sent: dict[str, int] = {}
         self.committed: list[Entry] = []
         """The one true log, as far as anybody has called it committed."""
         self.acknowledged_count = 0
@@ -51,73 +56,113 @@ class Checker:
         self._reigning.pop(member_id, None)
 
     def saved(self, member_id: str, hard_state: HardState) -> None:
-        """A term never goes back, and a vote never changes within one."""
+        """Rules 2 and 3: a term never goes back, and a vote never changes within one."""
         if hard_state.term < self._terms[member_id]:
-            raise ViolationError(f"{member_id} went back to term {hard_state.term}")
+            raise ViolationError(
+                "a term never goes back", f"{member_id} went back to term {hard_state.term}"
+            )
         self._terms[member_id] = hard_state.term
         if hard_state.vote_for is not None:
             self._voted(member_id, hard_state.term, hard_state.vote_for)
 
     def wrote(self, member_id: str, entry: Entry) -> None:
-        """One index and term have one entry, with one history (log matching)."""
+        """Rule 4: one index and term have one entry, with one history (log matching)."""
         index = len(self._disks[member_id].cached) - 1
         chain = self._chains.setdefault((index, entry.term), entry.chain)
         if chain != entry.chain:
-            raise ViolationError(f"{member_id} wrote another entry {index} of term {entry.term}")
+            raise ViolationError(
+                "equal index and term mean equal logs",
+                f"{member_id} wrote another entry {index} of term {entry.term}",
+            )
 
     def truncating(self, member_id: str, first_index: int) -> None:
-        """What anybody knows as committed is removed nowhere."""
+        """Rule 6: what anybody knows as committed is removed nowhere."""
         if first_index <= self._committed_indexes[member_id]:
             raise ViolationError(
-                f"{member_id} truncates at {first_index}, which it knows as committed"
+                "nothing committed is removed",
+                f"{member_id} truncates at {first_index}, which it knows as committed",
             )
         if first_index < len(self.committed):
             log = self._disks[member_id].cached
             if log[first_index].chain == self.committed[first_index].chain:
-                raise ViolationError(f"{member_id} truncates the committed entry {first_index}")
+                raise ViolationError(
+                    "nothing committed is removed",
+                    f"{member_id} truncates the committed entry {first_index}",
+                )
+
+    def worked(self, member_id: str, durable_index: int, ledger_end_index: int) -> None:
+        """Rule 8: what a member takes for durable is on its disk, and as it reads it there."""
+        disk = self._disks[member_id]
+        cached_count = len(disk.cached)
+        if ledger_end_index != cached_count - 1:
+            raise ViolationError(
+                "the core knows where its log ends",
+                f"{member_id} ends at {ledger_end_index}, its log at {cached_count - 1}",
+            )
+        if durable_index < 0:
+            return
+        if (
+            durable_index >= cached_count
+            or durable_index >= len(disk.durable)
+            or disk.durable[durable_index].chain != disk.cached[durable_index].chain
+        ):
+            raise ViolationError(
+                "durable is what a flush covered", f"{member_id} takes {durable_index} for durable"
+            )
+
+    def sending_batch(self) -> None:
+        """A Ready begins: its pushes are counted from here."""
+        self._ranges_sent.clear()
 
     def sending(self, message: Message) -> None:
-        """What a message promises is on its sender's disk."""
+        """Rules 1, 2, 10 and 13: what a message promises is on its sender's disk."""
         disk = self._disks[message.sender]
         if message.term > disk.hard_state.term:
             raise ViolationError(
-                f"{message.sender} speaks for a term that it has not saved: {message}"
+                "a term is saved before it is told",
+                f"{message.sender} has not saved the term of {described(message)}",
             )
         match message:
+            case PushResponse():
+                if message.result is PushResult.SUCCESS:
+                    self._confirmed(message, disk)
+            case AppendRequest():
+                self._pushed(message)
+            case HeartBeatRequest():
+                self._led(message.sender, message.term)
             case VoteRequest():
                 self._promised_vote(message.sender, message.term, message.sender)
             case VoteResponse(result=VoteResult.ACCEPT):
                 self._promised_vote(message.sender, message.requested_term, message.receiver)
-            case HeartBeatRequest():
-                self._led(message.sender, message.term)
-            case PushResponse(result=PushResult.SUCCESS, match_index=match_index):
-                if match_index >= len(disk.durable):
-                    raise ViolationError(
-                        f"{message.sender} confirms what is not durable: {message}"
-                    )
-                self._confirmed(message, disk)
             case _:
                 pass
 
     def leads(self, member_id: str, term: int) -> None:
-        """One leader a term, and it holds all that was committed before (completeness)."""
+        """Rules 1 and 5: one leader a term, and it holds all that was committed before."""
         self._reigning[member_id] = term
         if self._led(member_id, term) and self.committed:
             log = self._disks[member_id].cached
             last_index = len(self.committed) - 1
             if last_index >= len(log) or log[last_index].chain != self.committed[-1].chain:
-                raise ViolationError(f"{member_id} leads term {term} without entry {last_index}")
+                raise ViolationError(
+                    "a leader holds what is committed",
+                    f"{member_id} leads term {term} without entry {last_index}",
+                )
 
     def told(self, member_id: str, committed_index: int) -> None:
-        """The committed index only rises; what it covers is here, the same everywhere, and durable
-        on a majority by the time anybody says so.
+        """Rules 3, 6, 7 and 9: the committed index only rises; what it covers is here, the same
+        everywhere, and durable on a majority by the time anybody says so.
         """
         log = self._disks[member_id].cached
         if committed_index < self._committed_indexes[member_id]:
-            raise ViolationError(f"{member_id} went back to the committed index {committed_index}")
+            raise ViolationError(
+                "the committed index never goes back",
+                f"{member_id} went back to the committed index {committed_index}",
+            )
         if committed_index >= len(log):
             raise ViolationError(
-                f"{member_id} committed {committed_index} and ends at {len(log) - 1}"
+                "only what is here is committed",
+                f"{member_id} committed {committed_index} and ends at {len(log) - 1}",
             )
         self._committed_indexes[member_id] = committed_index
         if committed_index < 0:
@@ -127,24 +172,33 @@ class Checker:
             self.committed += log[known_count : committed_index + 1]
             self._durable_on_majority(member_id, committed_index)
         if log[committed_index].chain != self.committed[committed_index].chain:
-            raise ViolationError(f"{member_id} committed another entry {committed_index}")
+            raise ViolationError(
+                "committed is the same everywhere",
+                f"{member_id} committed another entry {committed_index}",
+            )
 
     def acknowledged(self, first_index: int, bodies: tuple[int, ...]) -> None:
-        """A client was told that its entries are stored, and where."""
+        """Rule 11: a client was told that its entries are stored, and where."""
         held = self.committed[first_index : first_index + len(bodies)]
-        if tuple(entry.body for entry in held) != bodies:
-            raise ViolationError(f"acknowledged entries are not at {first_index}")
+        if tuple([entry.body for entry in held]) != bodies:
+            raise ViolationError(
+                "an acknowledged entry is where it was said to be",
+                f"acknowledged entries are not at {first_index}",
+            )
         self.acknowledged_count += len(bodies)
 
     def _voted(self, member_id: str, term: int, candidate_id: str) -> None:
         if self._votes.setdefault((member_id, term), candidate_id) != candidate_id:
-            raise ViolationError(f"{member_id} voted twice in term {term}")
+            raise ViolationError("one vote a term", f"{member_id} voted twice in term {term}")
 
     def _promised_vote(self, member_id: str, term: int, candidate_id: str) -> None:
         """A vote counts once it is told; it must be on disk, or belong to a term that is past."""
         hard_state = self._disks[member_id].hard_state
         if hard_state.term == term and hard_state.vote_for != candidate_id:
-            raise ViolationError(f"{member_id} tells a vote of term {term} that it has not saved")
+            raise ViolationError(
+                "a vote is saved before it is told",
+                f"{member_id} tells a vote of term {term} that it has not saved",
+            )
         self._voted(member_id, term, candidate_id)
 
     def _led(self, member_id: str, term: int) -> bool:
@@ -152,32 +206,56 @@ class Checker:
         new = term not in self._leaders
         leader_id = self._leaders.setdefault(term, member_id)
         if leader_id != member_id:
-            raise ViolationError(f"{leader_id} and {member_id} both lead term {term}")
+            raise ViolationError(
+                "one leader a term", f"{leader_id} and {member_id} both lead term {term}"
+            )
         if new:
             self.newest_leader_id = member_id
         return new
 
+    def _pushed(self, push: AppendRequest) -> None:
+        """A push is no larger than allowed, and one batch has no more of them than may be on their
+        way.
+        """
+        count = self._ranges_sent.get(push.receiver, 0) + 1
+        self._ranges_sent[push.receiver] = count
+        limits = self._conditions
+        if (
+            push.last_index - push.first_index >= limits.push_entries_max
+            or count > limits.inflight_ranges_max
+        ):
+            raise ViolationError(
+                "pushes are bounded", f"range {count} of one batch: {described(push)}"
+            )
+
     def _confirmed(self, message: PushResponse, disk: SimDisk) -> None:
-        """A confirmed log is the leader's; looked at while that life and term of it go on, in
-        which its log only grows.
+        """What is confirmed is durable here, and the leader's: the latter is looked at while that
+        life and term of the leader go on, in which its log only grows.
         """
         index, term = message.match_index, message.requested_term
+        if index >= len(disk.durable):
+            raise ViolationError(
+                "what is confirmed is durable", f"{message.sender} says {described(message)}"
+            )
         leader = self._disks[message.receiver]
-        if self._reigning.get(message.receiver) != term or leader.hard_state.term != term:
+        if index < 0 or self._reigning.get(message.receiver) != term:
             return
-        if index < 0:
+        if leader.hard_state.term != term:
             return
         if index >= len(leader.cached) or leader.cached[index].chain != disk.durable[index].chain:
-            raise ViolationError(f"{message.sender} confirms another entry {index}: {message}")
+            raise ViolationError(
+                "what is confirmed is the leader's",
+                f"{message.sender} confirms another entry {index}: {described(message)}",
+            )
 
     def _durable_on_majority(self, member_id: str, index: int) -> None:
         chain = self.committed[index].chain
-        holders = [
-            disk
-            for disk in self._disks.values()
-            if index < len(disk.durable) and disk.durable[index].chain == chain
-        ]
-        if 2 * len(holders) <= len(self._disks):
+        holder_count = 0
+        for disk in self._disks.values():
+            if index < len(disk.durable) and disk.durable[index].chain == chain:
+                holder_count += 1
+        if 2 * holder_count <= len(self._disks):
             raise ViolationError(
-                f"{member_id} committed {index}, durable on {len(holders)} of {len(self._disks)}"
+                "committed is durable on a majority",
+                f"{member_id} committed {index}, durable on {holder_count} of {len(self._disks)}",
             )

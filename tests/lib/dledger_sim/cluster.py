@@ -1,71 +1,77 @@
-"""The group and its time: one heap of events, one seed.
+"""The group and its time: one heap of events.
 
-`SimCluster` is driven by `run` (a seed's whole life, in `simulation`) or by a test, which crashes,
-cuts and waits for conditions by itself.
+`SimCluster` is driven by a seed's life or a tape (`simulation`), or by a test, which crashes, cuts
+and waits for conditions by itself.
 """
 
 import heapq
 import random
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
-from dledger_node.raft.messages import Message
+from dledger_node.raft.messages import AppendRequest, Message
 from dledger_sim.checker import Checker
-from dledger_sim.conditions import TICK_US, Conditions
+from dledger_sim.choices import Choices, DrawnChoices
+from dledger_sim.conditions import Conditions, Moment
+from dledger_sim.coverage import Coverage
 from dledger_sim.disk import SimDisk
+from dledger_sim.events import Events
+from dledger_sim.history import Answer, Asked, Operation
+from dledger_sim.kinds import described
 from dledger_sim.member import DiedError, SimMember
-from dledger_sim.network import SimNetwork
-from dledger_sim.transcript import Transcript, described
+from dledger_sim.network import SimLink, SimNetwork
+from dledger_sim.transcript import Transcript, state_of
 from dledger_sim.violation import ViolationError
+from dledger_sim.wire import Wire
 
 HARD_STATE_US = 15_000
 NOTICE_US = 500
 """How long it takes to learn that a peer's process has died."""
 
 
-class SimCluster:
+class SimCluster(Events):
     """Members, their disks, the network between them, and the judge."""
 
     def __init__(
-        self, conditions: Conditions, rng: random.Random, transcript: Transcript | None = None
+        self,
+        conditions: Conditions,
+        rng: random.Random,
+        transcript: Transcript | None = None,
+        *,
+        choices: Choices | None = None,
+        coverage: Coverage | None = None,
     ) -> None:
+        super().__init__()
         self.conditions = conditions
-        self.now_us = 0
-        self.event_count = 0
+        self.fault_count = 0
         self.transcript = transcript
-        disks = {member_id: SimDisk() for member_id in conditions.member_ids}
-        self.checker = Checker(disks)
-        self.network = SimNetwork(conditions, rng)
-        self.members = {
-            member_id: SimMember(member_id, conditions, disk, self.checker, rng, self._send)
-            for member_id, disk in disks.items()
-        }
-        self._rng = rng
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._planned_count = 0
+        self.choices: Choices = choices or DrawnChoices(rng)
+        self.history: list[Operation] = []
+        self.on_moment: Callable[[Moment, str], None] | None = None
+        self._disks = {member_id: SimDisk() for member_id in conditions.member_ids}
+        self.checker = Checker(conditions, self._disks)
+        self.network = SimNetwork(conditions, self.choices)
+        self._coverage = coverage
+        self._wire = Wire() if conditions.real_bytes else None
         self._proposed_count = 0
+        self.members = {
+            member_id: SimMember(member_id, conditions, disk, self)
+            for member_id, disk in self._disks.items()
+        }
         for member_id in conditions.member_ids:
             self._start(member_id)
 
     # -- time ------------------------------------------------------------------------------------
-
-    def after(self, delay_us: int, action: Callable[[], None]) -> None:
-        """Plan an event."""
-        self._planned_count += 1
-        heapq.heappush(self._events, (self.now_us + delay_us, self._planned_count, action))
-
-    def step(self) -> None:
-        """Let the next event happen."""
-        self.now_us, _, action = heapq.heappop(self._events)
-        self.event_count += 1
-        action()
 
     def run_until(self, condition: Callable[[], bool], timeout_us: int) -> None:
         """Let events happen until the condition holds; ViolationError when it does not in time."""
         deadline_us = self.now_us + timeout_us
         while not condition():
             if self.now_us > deadline_us:
-                raise ViolationError(f"not within {timeout_us / 1000:.0f} ms: {self.described()}")
+                raise ViolationError(
+                    "a healed group is well again soon",
+                    f"not within {timeout_us / 1000:.0f} ms: {self.described()}",
+                )
             self.step()
 
     # -- faults ----------------------------------------------------------------------------------
@@ -76,9 +82,10 @@ class SimCluster:
         if member.raft is None:
             return
         self._note(member_id, "crashes")
+        self.fault_count += 1
         member.die()
         self._notice_link(member_id, lost=True)
-        self.after(down_us, partial(self._start, member_id))
+        self.after(down_us, self._start, member_id)
 
     def split(self, side: set[str]) -> None:
         """Cut a side off from all others, both ways."""
@@ -90,7 +97,14 @@ class SimCluster:
     def cut(self, sender: str, receiver: str) -> None:
         """Let nothing through from one to the other."""
         self._note(sender, f"is cut off on the way to {receiver}")
+        self.fault_count += 1
         self.network.cut(sender, receiver)
+
+    def clog(self, sender: str, receiver: str, duration_us: int) -> None:
+        """Hold back what one sends to the other, for a while."""
+        self._note(sender, f"is held up on the way to {receiver}")
+        self.fault_count += 1
+        self.network.clog(sender, receiver, self.now_us + duration_us)
 
     def heal_network(self) -> None:
         """Let everything through again."""
@@ -98,15 +112,26 @@ class SimCluster:
         self.network.restore()
 
     def reset_link(self, one: str, other: str) -> None:
-        """Break the connections between two members; both have new ones at once."""
+        """Break the connections between two members, with what travels; both reconnect at once."""
+        self._note(one, f"loses its connections with {other}")
+        self.fault_count += 1
         for member_id, peer_id in ((one, other), (other, one)):
+            self.network.links[member_id][peer_id].resets += 1
             self._tell_link(member_id, peer_id, lost=True)
             self._tell_link(member_id, peer_id, lost=False)
 
     def pause(self, member_id: str, duration_us: int) -> None:
         """Stop a member's process; what it misses waits for it."""
         self._note(member_id, f"is paused for {duration_us / 1000:.0f} ms")
+        self.fault_count += 1
         self.members[member_id].paused_until_us = self.now_us + duration_us
+
+    def fill_disk(self, member_id: str, duration_us: int) -> None:
+        """Leave a member no room for entries, for a while."""
+        self._note(member_id, f"has a full disk for {duration_us / 1000:.0f} ms")
+        self.fault_count += 1
+        self._disks[member_id].full = True
+        self.after(duration_us, self._free_disk, member_id)
 
     def calm(self, conditions: Conditions) -> None:
         """End all faults, and go on under other conditions."""
@@ -115,7 +140,9 @@ class SimCluster:
         self.heal_network()
         for member in self.members.values():
             member.conditions = conditions
+            member.chance_in_ready = False
             member.paused_until_us = self.now_us
+            member.disk.full = False
             if member.raft is None:
                 self._start(member.member_id)
         for member_id in self.members:
@@ -123,15 +150,29 @@ class SimCluster:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def propose(self, member_id: str, count: int) -> None:
+    def propose(self, member_id: str, count: int, client: int = 0) -> Operation:
         """Let a client append to a member, whether it leads or not."""
-        member = self.members[member_id]
-        if member.raft is None or self.now_us < member.paused_until_us:
-            return
         bodies = tuple(range(self._proposed_count + 1, self._proposed_count + count + 1))
         self._proposed_count += count
-        member.propose(bodies)
-        self._work(member, f"is asked to append {count}")
+        operation = Operation(client, Asked.APPEND, self.now_us, bodies)
+        return self._ask(member_id, operation, SimMember.propose)
+
+    def read(self, member_id: str, index: int, client: int = 0) -> Operation:
+        """Let a client read the entry `index` from a member."""
+        operation = Operation(client, Asked.READ, self.now_us, index=index)
+        return self._ask(member_id, operation, SimMember.read)
+
+    def read_index(self, member_id: str, client: int = 0) -> Operation:
+        """Let a client read linearizably."""
+        operation = Operation(client, Asked.READ_INDEX, self.now_us)
+        return self._ask(member_id, operation, SimMember.read_index)
+
+    def transfer(self, member_id: str, transferee_id: str) -> None:
+        """Ask a member to hand its leadership over."""
+        member = self.members[member_id]
+        if member.raft is not None and self.now_us >= member.paused_until_us:
+            member.raft.transfer_leadership(transferee_id)
+            self._work(member, f"is asked to hand over to {transferee_id}")
 
     def leader(self) -> SimMember | None:
         """The master of the highest term, if there is one."""
@@ -142,20 +183,42 @@ class SimCluster:
 
     def agreed(self) -> bool:
         """Whether all members follow one master and have all of its log, committed."""
+        if len({member.committed_index for member in self.members.values()}) > 1:
+            return False
         leader = self.leader()
         if leader is None or leader.raft is None:
             return False
         end_index = leader.raft.ledger_end_index
         return all(
             member.raft is not None
-            and member.raft.leader_id == leader.member_id
             and member.committed_index == end_index
+            and member.raft.leader_id == leader.member_id
             for member in self.members.values()
         )
 
     def described(self) -> str:
         """Every member in a few words."""
-        return "; ".join(f"{name} {self._state(name)}" for name in self.members)
+        return "; ".join(f"{name} {state_of(one.raft)}" for name, one in self.members.items())
+
+    # -- what members ask for --------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        """Let a message travel."""
+        if self._coverage is not None:
+            self._coverage.sent(message)
+        link = self.network.links[message.sender][message.receiver]
+        sent: Message | bytes = message
+        if self._wire is not None:
+            sent = self._wire.encode(message, self._disks[message.sender])
+        for arrival_us in self.network.arrivals_us(self.now_us, link):
+            self._planned_count = number = self._planned_count + 1
+            arguments = (message.sender, message.receiver, link, link.resets, sent)
+            heapq.heappush(self._planned, (arrival_us, number, self._deliver, arguments))
+
+    def moment(self, moment: Moment, member_id: str) -> None:
+        """Tell the nemesis that its chance has come."""
+        if self.on_moment is not None:
+            self.on_moment(moment, member_id)
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -166,50 +229,83 @@ class SimCluster:
         member.start()
         self._note(member_id, "starts")
         self._notice_link(member_id, lost=False)
-        self.after(self._rng.randint(1, TICK_US), partial(self._tick, member, member.life))
+        first_tick_us = self.choices.number(
+            f"first tick {member_id}", 1, member.tick_us, member.tick_us
+        )
+        self.after(first_tick_us, self._tick, member, member.life)
 
     def _tick(self, member: SimMember, life: int) -> None:
-        if not self._awake(member, life, partial(self._tick, member, life)):
+        raft = member.raft
+        if raft is None or member.life != life:
             return
-        assert member.raft is not None
-        member.raft.tick()
-        self.after(TICK_US, partial(self._tick, member, life))
+        if self.now_us < member.paused_until_us:
+            self.after(member.paused_until_us - self.now_us, self._tick, member, life)
+            return
+        self.after(member.tick_us, self._tick, member, life)
+        if member.disk.full and not member.leads:
+            return  # it has no room for a leader's first entry, so it must not stand
+        raft.tick()
         self._work(member, "tick")
 
-    def _send(self, message: Message) -> None:
-        for arrival_us in self.network.arrivals_us(self.now_us, message.sender, message.receiver):
-            self.after(arrival_us - self.now_us, partial(self._deliver, message))
-
-    def _deliver(self, message: Message) -> None:
-        member = self.members[message.receiver]
-        if not self._awake(member, member.life, partial(self._deliver, message)):
+    def _deliver(
+        self, sender: str, receiver: str, link: SimLink, resets: int, sent: Message | bytes
+    ) -> None:
+        member = self.members[receiver]
+        raft = member.raft
+        if raft is None or link.resets != resets:
             return
-        assert member.raft is not None
-        member.raft.step(message)
-        self._work(member, described(message) if self.transcript else "")
+        if self.now_us < member.paused_until_us:
+            waiting_us = member.paused_until_us - self.now_us
+            self.after(waiting_us, self._deliver, sender, receiver, link, resets, sent)
+            return
+        message = sent
+        if isinstance(message, bytes):
+            assert self._wire is not None
+            message = self._wire.decode(message, sender, receiver, member.disk)
+        if member.disk.full and isinstance(message, AppendRequest):
+            return  # no answer is given; the leader tries again
+        if self._coverage is not None:
+            self._coverage.before(raft, member.disk, message)
+        raft.step(message)
+        self._work(member, described(message) if self.transcript else "message")
+        if self._coverage is not None:
+            self._coverage.after()
 
     def _flushed(self, member: SimMember, life: int) -> None:
-        if not self._awake(member, life, partial(self._flushed, member, life)):
+        if not self._awake(member, life, self._flushed, member, life):
             return
         assert member.raft is not None
+        fails = f"flush fails {member.member_id}"
+        if self.choices.chance(fails, self.conditions.flush_failure):
+            self._note(member.member_id, "cannot flush, and stops")
+            member.disk.fail_flush()
+            self.crash(member.member_id, down_us=HARD_STATE_US)
+            return
         durable = member.disk.finish_flush()
         if durable is not None:
             member.raft.persisted(*durable)
-        self._work(member, f"flushed {durable}")
+            self.checker.worked(
+                member.member_id, member.raft.durable_index, member.raft.ledger_end_index
+            )
+        self._work(member, f"flushed {durable}" if self.transcript else "")
 
     def _hard_state_saved(self, member: SimMember, life: int) -> None:
-        if not self._awake(member, life, partial(self._hard_state_saved, member, life)):
+        if not self._awake(member, life, self._hard_state_saved, member, life):
             return
         self._work(member, "has saved its hard state", first=member.hard_state_saved)
 
-    def _tell_link(self, member_id: str, peer_id: str, *, lost: bool) -> None:
-        if self._rng.random() < self.conditions.notice_link:
-            self.after(NOTICE_US, partial(self._link, member_id, peer_id, lost=lost))
+    def _free_disk(self, member_id: str) -> None:
+        self._note(member_id, "has room again")
+        self._disks[member_id].full = False
 
-    def _link(self, member_id: str, peer_id: str, *, lost: bool) -> None:
+    def _tell_link(self, member_id: str, peer_id: str, *, lost: bool) -> None:
+        site = f"notices {member_id}-{peer_id}"
+        if not self.choices.chance(site, 1.0 - self.conditions.notice_link):
+            self.after(NOTICE_US, self._link, member_id, peer_id, lost)
+
+    def _link(self, member_id: str, peer_id: str, lost: bool) -> None:
         member = self.members[member_id]
-        action = partial(self._link, member_id, peer_id, lost=lost)
-        if not self._awake(member, member.life, action):
+        if not self._awake(member, member.life, self._link, member_id, peer_id, lost):
             return
         assert member.raft is not None
         if lost:
@@ -220,14 +316,31 @@ class SimCluster:
 
     # -- helpers ---------------------------------------------------------------------------------
 
-    def _awake(self, member: SimMember, life: int, again: Callable[[], None]) -> bool:
+    def _awake(
+        self, member: SimMember, life: int, again: Callable[..., None], *arguments: Any
+    ) -> bool:
         """Whether a member may handle an event now; a paused one handles it later."""
         if member.raft is None or member.life != life:
             return False
         if self.now_us < member.paused_until_us:
-            self.after(member.paused_until_us - self.now_us, again)
+            self.after(member.paused_until_us - self.now_us, again, *arguments)
             return False
         return True
+
+    def _ask(
+        self, member_id: str, operation: Operation, ask: Callable[[SimMember, Operation], None]
+    ) -> Operation:
+        """Let a client's request reach a member, if that can take one now."""
+        self.history.append(operation)
+        member = self.members[member_id]
+        if member.raft is None:
+            operation.answer(Answer.REFUSED, self.now_us)
+        elif self.now_us < member.paused_until_us:
+            operation.answer(Answer.UNKNOWN, self.now_us)
+        else:
+            ask(member, operation)
+            self._work(member, f"is asked to {operation.told()}" if self.transcript else "")
+        return operation
 
     def _work(self, member: SimMember, what: str, first: Callable[[], None] | None = None) -> None:
         """Let a member do what its core asks for, and begin a flush if there is something."""
@@ -235,18 +348,25 @@ class SimCluster:
             if first is not None:
                 first()
             if member.saving is None and member.work():
-                self.after(HARD_STATE_US, partial(self._hard_state_saved, member, member.life))
+                self.after(HARD_STATE_US, self._hard_state_saved, member, member.life)
         except DiedError:
             self._note(member.member_id, what)
             self.crash(member.member_id, down_us=HARD_STATE_US)
             return
-        if member.raft is not None and member.raft.contradiction:
-            raise ViolationError(f"{member.member_id} refused: {member.raft.contradiction}")
-        if member.disk.pending and member.disk.flush is None:
-            member.disk.begin_flush()
-            duration_us = int(self._rng.expovariate(1 / self.conditions.flush_us))
-            self.after(duration_us, partial(self._flushed, member, member.life))
-        self._note(member.member_id, what)
+        raft, disk = member.raft, member.disk
+        if raft is not None and raft.contradiction:
+            raise ViolationError(
+                "nobody asks for the impossible",
+                f"{member.member_id} refused: {raft.contradiction}",
+            )
+        if disk.pending and disk.flush is None:
+            disk.begin_flush()
+            self.moment(Moment.FLUSH_BEGUN, member.member_id)
+            flush_us = self.conditions.flush_us
+            flush_us = self.choices.delay_us(f"flush {member.member_id}", flush_us)
+            self.after(flush_us, self._flushed, member, member.life)
+        if self.transcript is not None:
+            self._note(member.member_id, what)
 
     def _notice_link(self, member_id: str, *, lost: bool) -> None:
         """Let peers, and a starting member, learn of its connections."""
@@ -258,16 +378,5 @@ class SimCluster:
 
     def _note(self, who: str, what: str) -> None:
         if self.transcript is not None:
-            self.transcript.add(self.now_us, self.event_count, who, what, self._state(who))
-
-    def _state(self, member_id: str) -> str:
-        if member_id not in self.members:
-            return ""
-        raft = self.members[member_id].raft
-        if raft is None:
-            return "dead"
-        return (
-            f"{raft.role.value[0]} t{raft.term} of {raft.leader_id or '-'} "
-            f"end {raft.ledger_end_index}/t{raft.ledger_end_term} durable {raft.durable_index} "
-            f"committed {raft.committed_index}"
-        )
+            state = state_of(self.members[who].raft) if who else ""
+            self.transcript.add(self.now_us, self.event_count, who, what, state)

@@ -4,13 +4,20 @@ Each seed draws its own few faults and rates ("swarm testing"): a run with every
 no progress worth checking.
 """
 
+import dataclasses
+import enum
 import random
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from dledger_sim.disk import Keep
 
 TICK_US = 10_000
+SHORT_REIGNS_RATE = 0.15
+LEASES_RATE = 0.15
+CLOCK_DRIFT_MAX = 100
+"""Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
+LEASE_FAULTS = ("isolate", "cut_one_way", "crash", "clog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +29,19 @@ class Conditions:
     election_ticks: int = 20
     push_entries_max: int = 64
     inflight_ranges_max: int = 8
+    clock_drift: int = 0
+    """How far the clocks' speeds may differ, in thousandths."""
+    lease_ticks: int = 0
+    preferred_count: int = 0
+    """So many members ought to lead, the last one most."""
+    # Clients.
+    client_count: int = 3
     proposal_interval_us: int = 10_000
     proposal_entries_max: int = 4
+    reads: float = 0.2
+    """How many of the clients' requests read; half of these are linearizable."""
+    transfers: float = 0.0
+    """How many of the clients' requests hand the leadership over."""
     # Network.
     loss: float = 0.0
     duplicate: float = 0.0
@@ -33,6 +51,8 @@ class Conditions:
     """How often the shell sends a push in two pieces."""
     notice_link: float = 1.0
     """How often a member learns that a connection broke or came back."""
+    real_bytes: bool = False
+    """Messages are encoded and decoded, and entries judged, as between real members."""
     # Disk.
     flush_us: int = 1_000
     slow_hard_state: float = 0.0
@@ -42,47 +62,149 @@ class Conditions:
     keep: Keep = Keep.SOMETHING
     crash_in_ready: float = 0.0
     """How often a member dies in the middle of a Ready."""
+    flush_failure: float = 0.0
+    """How often a flush fails."""
     # Nemesis.
     strike_interval_us: int = 0
     """Mean time between strikes; 0 for none."""
     leader_bias: float = 0.0
     """How often a strike is aimed at a leader."""
     ambush: float = 0.0
-    """How often a new leader is struck in its first few round trips."""
+    """How often a member is struck at a bad moment: see `Moment`."""
+    moments: tuple[str, ...] = ()
+    """Names of the moments at which the nemesis may strike."""
     faults: tuple[str, ...] = ()
     """Names of what a strike may be: see `nemesis`."""
 
     @classmethod
     def drawn(cls, rng: random.Random, faults: tuple[str, ...]) -> Self:
         """Draw a seed's conditions."""
+        drawn = rng.random()
+        if drawn < SHORT_REIGNS_RATE:
+            return cls._short_reigns(rng)
+        if drawn < SHORT_REIGNS_RATE + LEASES_RATE:
+            return cls._leases(rng)
         heartbeat_ticks = rng.choice((1, 2, 3))
         election_ticks = heartbeat_ticks * rng.choice((3, 4, 6))
         return cls(
-            member_count=rng.choice((1, 2, 3, 3, 3, 3, 4, 5, 5, 5)),
+            member_count=rng.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5, 5, 6, 7)),
             heartbeat_ticks=heartbeat_ticks,
             election_ticks=election_ticks,
             push_entries_max=rng.choice((1, 2, 8, 64)),
             inflight_ranges_max=rng.choice((1, 2, 4, 16)),
+            clock_drift=rng.choice((0, 0, 20, CLOCK_DRIFT_MAX)),
+            preferred_count=rng.choice((0, 0, 0, 1, 2)),
+            client_count=rng.choice((1, 3, 5)),
             proposal_interval_us=rng.choice((2_000, 5_000, 20_000)),
             proposal_entries_max=rng.choice((1, 1, 4, 10)),
+            reads=rng.choice((0.0, 0.2, 0.5)),
+            transfers=rng.choice((0.0, 0.0, 0.02, 0.2)),
             loss=rng.choice((0.0, 0.0, 0.02, 0.1, 0.3)),
             duplicate=rng.choice((0.0, 0.0, 0.05, 0.2)),
             delay_us=rng.choice((200, 2_000, 10_000, 30_000)),
             in_order=rng.random() < 0.4,
             split_push=rng.choice((0.0, 0.3)),
             notice_link=rng.choice((0.0, 0.5, 1.0)),
+            real_bytes=rng.random() < 0.1,
             flush_us=rng.choice((100, 3_000, 20_000, 100_000)),
             slow_hard_state=rng.choice((0.0, 0.0, 0.3)),
             checkpoint=rng.choice((0.0, 0.1)),
             keep=rng.choice(tuple(Keep)),
             crash_in_ready=rng.choice((0.0, 0.0, 0.002, 0.01)),
+            flush_failure=rng.choice((0.0, 0.0, 0.01, 0.05)),
             strike_interval_us=int(rng.choice((0, 0.3, 0.7, 1, 3)) * election_ticks * TICK_US),
-            leader_bias=rng.choice((0.0, 0.5, 0.9, 1.0)),
-            ambush=rng.choice((0.0, 0.0, 0.5, 0.9)),
-            faults=tuple(fault for fault in faults if rng.random() < 0.5),
+            leader_bias=rng.choice((0.0, 0.5, 0.95, 1.0)),
+            ambush=rng.choice((0.0, 0.0, 0.05, 0.5, 0.9)),
+            moments=tuple(moment.value for moment in Moment if rng.random() < 0.5),
+            faults=tuple(fault for fault in faults if rng.random() < 0.4),
+        )
+
+    @classmethod
+    def _short_reigns(cls, rng: random.Random) -> Self:
+        """Draw conditions under which leaders fall while their first entries travel one by one.
+
+        Without these, hardly any seed counts an entry of an older term (Raft paper, figure 8).
+        """
+        return cls(
+            member_count=rng.choice((3, 5)),
+            heartbeat_ticks=1,
+            election_ticks=4,
+            push_entries_max=1,
+            inflight_ranges_max=1,
+            proposal_interval_us=20_000,
+            proposal_entries_max=1,
+            reads=rng.choice((0.0, 0.2)),
+            loss=rng.choice((0.0, 0.1)),
+            delay_us=2_000,
+            flush_us=100,
+            keep=Keep.EVERYTHING,
+            strike_interval_us=60_000,
+            leader_bias=0.9,
+            ambush=0.9,
+            moments=(Moment.ELECTED.value,),
+            faults=("crash", "isolate"),
+        )
+
+    @classmethod
+    def _leases(cls, rng: random.Random) -> Self:
+        """Draw conditions under which a leader reads by its lease, cut off from what goes on.
+
+        A lease trusts the clocks: 0.9 against 1.1 is allowed for, a process that stands still not.
+        """
+        election_ticks = rng.choice((8, 12, 16))
+        return cls(
+            member_count=rng.choice((3, 3, 5)),
+            heartbeat_ticks=rng.choice((1, 2)),
+            election_ticks=election_ticks,
+            clock_drift=rng.choice((0, CLOCK_DRIFT_MAX, CLOCK_DRIFT_MAX)),
+            lease_ticks=election_ticks * 3 // 4 - 1,
+            proposal_interval_us=rng.choice((1_000, 3_000)),
+            proposal_entries_max=1,
+            reads=0.6,
+            transfers=rng.choice((0.0, 0.02)),
+            loss=rng.choice((0.0, 0.05)),
+            delay_us=rng.choice((300, 2_000, 30_000)),
+            in_order=rng.random() < 0.5,
+            flush_us=100,
+            strike_interval_us=2 * election_ticks * TICK_US,
+            leader_bias=1.0,
+            faults=tuple(fault for fault in LEASE_FAULTS if rng.random() < 0.6),
         )
 
     @property
     def member_ids(self) -> tuple[str, ...]:
         """n0, n1 and so on."""
         return tuple(f"n{number}" for number in range(self.member_count))
+
+    @property
+    def preferred_leader_ids(self) -> tuple[str, ...]:
+        """The members that ought to lead, the most wanted first."""
+        return self.member_ids[::-1][: self.preferred_count]
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that differ from a calm group's, as JSON knows them."""
+        calm = Conditions()
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        changed = {name: value for name, value in named.items() if value != getattr(calm, name)}
+        if "keep" in changed:
+            changed["keep"] = self.keep.value
+        return changed
+
+    @classmethod
+    def from_json(cls, named: dict[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        values: dict[str, Any] = dict(named)
+        if "keep" in values:
+            values["keep"] = Keep(values["keep"])
+        for name in ("moments", "faults"):
+            values[name] = tuple(values.get(name, ()))
+        return cls(**values)
+
+
+class Moment(enum.Enum):
+    """When a fault does the most harm."""
+
+    ELECTED = "elected"
+    APPEND_SENT = "append_sent"
+    FLUSH_BEGUN = "flush_begun"
+    TRUNCATED = "truncated"

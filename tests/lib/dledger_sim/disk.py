@@ -4,9 +4,13 @@
     cached    what the member reads: durable, with every write since
     pending   the writes since the last completed flush, in order
 
-A crash keeps the effect of some first part of `pending`, and then any tail of the log that was not
-durable may be missing: pages reach the disk in any order, and recovery cuts at the first that did
-not. Term and vote are replaced as a whole (temporary file, flush, rename).
+A power cut keeps any of the pending writes: pages reach the disk in any order, and the last may be
+torn. Recovery then reads on as long as every entry fits to the one before, which is what the chain
+checksum of the store tells; what lies behind the first that does not is cut away. Term and vote are
+replaced as a whole (temporary file, flush, rename).
+
+A flush that fails loses what it should have made durable (the kernel forgets such pages), and the
+member that was told so stops; see `SimCluster`.
 """
 
 import enum
@@ -25,6 +29,13 @@ class Entry(NamedTuple):
     body: int
     chain: int
     """Digest of this entry and of all before it: two logs with the same are the same."""
+
+
+class Written(NamedTuple):
+    """A pending write: this entry at this index."""
+
+    at: int
+    entry: Entry
 
 
 def chained(log: list[Entry], term: int, body: int) -> Entry:
@@ -60,14 +71,16 @@ class SimDisk:
     """A committed index that the member wrote down; it covers durable entries only."""
     durable: list[Entry] = field(default_factory=list)
     cached: list[Entry] = field(default_factory=list)
-    pending: list[int | Entry] = field(default_factory=list)
-    """An Entry was appended; a number is the index that the log was truncated at."""
+    pending: list[int | Written] = field(default_factory=list)
+    """A number is the index that the log was truncated at."""
     flush: Flush | None = None
+    full: bool = False
+    """No room for another entry; the member's shell refuses what would need some."""
 
     def append(self, entry: Entry) -> None:
         """Write one entry to the page cache."""
+        self.pending.append(Written(len(self.cached), entry))
         self.cached.append(entry)
-        self.pending.append(entry)
 
     def truncate(self, first_index: int) -> None:
         """Cut the log in the page cache; a flush in flight says nothing of what comes after."""
@@ -90,17 +103,21 @@ class SimDisk:
             return None
         return flush.end_index, self.cached[flush.end_index].term
 
-    def crash(self, rng: random.Random, keep: Keep) -> None:
-        """Lose what a crash may lose, and settle what is left as durable."""
-        safe_count = min(
-            [len(self.durable), *(write for write in self.pending if isinstance(write, int))]
-        )
-        if keep is Keep.EVERYTHING:
+    def fail_flush(self) -> None:
+        """Forget what the flush should have made durable, and all that was built upon it."""
+        assert self.flush is not None
+        self.pending.clear()
+        self.flush = None
+
+    def crash(self, keep: Keep, chance_seed: int) -> None:
+        """Lose what a crash may lose, and settle what is left as durable.
+
+        `chance_seed` decides which part is kept; 0 keeps everything.
+        """
+        if keep is Keep.EVERYTHING or (keep is Keep.SOMETHING and not chance_seed):
             _replay(self.durable, self.pending)
         elif keep is Keep.SOMETHING:
-            _replay(self.durable, self.pending[: rng.randint(0, len(self.pending))])
-            if rng.random() < 0.5:
-                del self.durable[rng.randint(safe_count, len(self.durable)) :]
+            self.durable = _image(self.durable, self.pending, random.Random(chance_seed))
         self.pending.clear()
         self.flush = None
         self.cached = list(self.durable)
@@ -108,15 +125,49 @@ class SimDisk:
     def log_terms(self) -> LogTerms:
         """What recovery tells the core of the log."""
         runs: list[tuple[int, int]] = []
+        last_term = -1
         for index, entry in enumerate(self.durable):
-            if not runs or runs[-1][1] != entry.term:
-                runs.append((index, entry.term))
+            if entry.term != last_term:
+                last_term = entry.term
+                runs.append((index, last_term))
         return LogTerms(0, runs, len(self.durable) - 1)
 
 
-def _replay(log: list[Entry], writes: list[int | Entry]) -> None:
+def _replay(log: list[Entry], writes: list[int | Written]) -> None:
     for write in writes:
-        if isinstance(write, Entry):
-            log.append(write)
+        if isinstance(write, Written):
+            log.append(write.entry)
         else:
             del log[write:]
+
+
+def _image(durable: list[Entry], writes: list[int | Written], rng: random.Random) -> list[Entry]:
+    """What recovery finds after a power cut: some writes are there, in whatever order they came.
+
+    Half of the cuts stop in the middle of an orderly disk, half find a disk that reorders.
+    """
+    log: list[Entry | None] = list(durable)
+    reordered = rng.random() < 0.5
+    kept_count = rng.randint(0, len(writes))
+    kept_rate = rng.random()
+    for number, write in enumerate(writes):
+        kept = rng.random() < kept_rate if reordered else number < kept_count
+        if isinstance(write, int):
+            if kept:
+                del log[write:]
+            continue
+        log += [None] * (write.at + 1 - len(log))
+        # What is overwritten is gone, whether the new bytes are whole or torn.
+        torn = not kept and number == kept_count
+        if kept or torn:
+            log[write.at] = None if torn else write.entry
+    return _sound_part(log)
+
+
+def _sound_part(log: list[Entry | None]) -> list[Entry]:
+    sound: list[Entry] = []
+    for entry in log:
+        if entry is None or chained(sound, entry.term, entry.body) != entry:
+            break
+        sound.append(entry)
+    return sound

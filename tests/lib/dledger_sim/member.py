@@ -5,18 +5,28 @@ only while it still leads the proposal's term.
 """
 
 import dataclasses
-import random
 from collections import deque
-from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from dledger_node.raft.config import RaftConfig
-from dledger_node.raft.core import Proposal, Raft
+from dledger_node.raft.core import Proposal, Raft, Refusal
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import AppendRequest, Message
-from dledger_node.raft.ready import Ready, Truncate, Write, WriteNoop, WriteProposal, WritePushed
+from dledger_node.raft.ready import (
+    ReadState,
+    Ready,
+    Truncate,
+    Write,
+    WriteNoop,
+    WriteProposal,
+    WritePushed,
+)
 from dledger_sim.checker import Checker
-from dledger_sim.conditions import Conditions
-from dledger_sim.disk import Entry, SimDisk, chained
+from dledger_sim.choices import Choices
+from dledger_sim.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions, Moment
+from dledger_sim.disk import SimDisk, chained
+from dledger_sim.history import Answer, Operation
+from dledger_sim.pushed import PushedEntries
 
 PROPOSALS_WAITING_MAX = 50
 """More are refused, as any shell does that wants to live."""
@@ -26,18 +36,31 @@ class DiedError(Exception):
     """The member died in the middle of a Ready."""
 
 
+class World(Protocol):
+    """What a member needs of the group around it."""
+
+    now_us: int
+    choices: Choices
+    checker: Checker
+
+    def send(self, message: Message) -> None:
+        """Let a message travel."""
+
+    def moment(self, moment: Moment, member_id: str) -> None:
+        """Tell the nemesis that its chance has come."""
+
+
+class Waiting(NamedTuple):
+    """An append that waits for its quorum."""
+
+    proposal: Proposal
+    operation: Operation
+
+
 class SimMember:
     """One member's present life; `raft` is None while it is dead."""
 
-    def __init__(
-        self,
-        member_id: str,
-        conditions: Conditions,
-        disk: SimDisk,
-        checker: Checker,
-        rng: random.Random,
-        send: Callable[[Message], None],
-    ) -> None:
+    def __init__(self, member_id: str, conditions: Conditions, disk: SimDisk, world: World) -> None:
         self.member_id = member_id
         self.disk = disk
         self.raft: Raft | None = None
@@ -49,10 +72,25 @@ class SimMember:
         self.saving: Ready | None = None
         """A Ready whose hard state is on its way to the disk."""
         self.conditions = conditions
-        self._checker = checker
-        self._rng = rng
-        self._send = send
-        self._waiting: deque[tuple[Proposal, tuple[int, ...]]] = deque()
+        self._world = world
+        self._waiting: deque[Waiting] = deque()
+        self._reads: dict[int, Operation] = {}
+        """Linearizable reads that are not answered, by the number that the core was given."""
+        self._read_count = 0
+        self._confirmed: list[tuple[int, Operation]] = []
+        """Those that wait for the committed index to reach theirs."""
+        drift = conditions.clock_drift
+        drift = world.choices.number(f"drift {member_id}", -drift, drift, 0)
+        assert abs(drift) <= CLOCK_DRIFT_MAX
+        self.tick_us = TICK_US * (1000 + drift) // 1000
+        self.chance_in_ready = conditions.crash_in_ready > 0.0
+        self._site_dies = f"dies in ready {member_id}"
+        self._site_keeps = f"keeps {member_id}"
+        self._site_saves = f"saves before death {member_id}"
+        self._site_slow = f"slow hard state {member_id}"
+        self._site_split = f"split push {member_id}"
+        self._site_checkpoint = f"checkpoint {member_id}"
+        self._site_election = f"election ticks {member_id}"
 
     @property
     def leads(self) -> bool:
@@ -63,7 +101,7 @@ class SimMember:
         """Begin a life with what the disk holds."""
         conditions = self.conditions
         self.committed_index = self.disk.checkpoint
-        self._checker.started(self.member_id, self.committed_index)
+        self._world.checker.started(self.member_id, self.committed_index)
         self.raft = Raft(
             RaftConfig(
                 self_id=self.member_id,
@@ -72,47 +110,82 @@ class SimMember:
                 election_ticks=conditions.election_ticks,
                 push_entries_max=conditions.push_entries_max,
                 inflight_ranges_max=conditions.inflight_ranges_max,
+                lease_ticks=conditions.lease_ticks,
+                preferred_leader_ids=conditions.preferred_leader_ids,
             ),
             self.disk.hard_state,
             self.disk.log_terms(),
             committed_index=self.committed_index,
-            randint=random.Random(self._rng.getrandbits(64)).randint,
+            randint=self._randint,
         )
 
     def die(self) -> None:
         """End this life; the disk keeps what the conditions let it keep."""
+        choices = self._world.choices
         if self.saving is not None and self.saving.hard_state is not None:
-            if self._rng.random() < 0.5:
+            if choices.chance(self._site_saves, 0.5):
                 self._save(self.saving)
             self.saving = None
         self.raft = None
         self.life += 1
-        self._waiting.clear()
-        self.disk.crash(self._rng, self.conditions.keep)
-        self._checker.died(self.member_id)
+        self.give_up()
+        self.give_up_reads()
+        keep = self.conditions.keep
+        self.disk.crash(keep, choices.seed(self._site_keeps))
+        self._world.checker.died(self.member_id)
 
-    def propose(self, bodies: tuple[int, ...]) -> None:
+    def propose(self, operation: Operation) -> None:
         """Let a client append."""
         assert self.raft is not None
-        if len(self._waiting) >= PROPOSALS_WAITING_MAX:
+        bodies = operation.bodies
+        if self.disk.full or len(self._waiting) >= PROPOSALS_WAITING_MAX:
+            operation.answer(Answer.REFUSED, self._world.now_us)
             return
         proposal = self.raft.propose(len(bodies), bodies)
         if isinstance(proposal, Proposal):
-            self._waiting.append((proposal, bodies))
+            self._waiting.append(Waiting(proposal, operation))
+        else:
+            operation.answer(Answer.REFUSED, self._world.now_us)
+
+    def read(self, operation: Operation) -> None:
+        """Let a client read one entry, if this member is master."""
+        assert self.raft is not None
+        index, now_us = operation.index, self._world.now_us
+        if not self.raft.master or not 0 <= index <= self.committed_index:
+            operation.answer(Answer.REFUSED, now_us)
+            return
+        operation.bodies = (self.disk.cached[index].body,)
+        operation.answer(Answer.DONE, now_us)
+
+    def read_index(self, operation: Operation) -> None:
+        """Let a client read linearizably: it hears up to where it saw the log."""
+        assert self.raft is not None
+        self._read_count += 1
+        if isinstance(self.raft.read_index(self._read_count), Refusal):
+            operation.answer(Answer.REFUSED, self._world.now_us)
+        else:
+            self._reads[self._read_count] = operation
 
     def work(self) -> bool:
         """Do all that the core asks for; true when saving the hard state takes a while.
 
         DiedError when it dies on the way.
         """
-        assert self.raft is not None
-        while (ready := self.raft.ready()) is not None:
+        raft = self.raft
+        assert raft is not None
+        ready = raft.ready()
+        if ready is None:
+            return False
+        while ready is not None:
             if ready.hard_state is not None:
-                if self._rng.random() < self.conditions.slow_hard_state:
+                choices, rate = self._world.choices, self.conditions.slow_hard_state
+                if choices.chance(self._site_slow, rate):
                     self.saving = ready
                     return True
                 self._save(ready)
             self._do(ready)
+            ready = raft.ready()
+        self._world.checker.worked(self.member_id, raft.durable_index, raft.ledger_end_index)
         return False
 
     def hard_state_saved(self) -> None:
@@ -122,62 +195,112 @@ class SimMember:
         self._save(ready)
         self._do(ready)
 
+    def _randint(self, low: int, high: int) -> int:
+        return self._world.choices.election_ticks(self._site_election, low, high)
+
     def _save(self, ready: Ready) -> None:
         assert ready.hard_state is not None
         self.disk.hard_state = ready.hard_state
-        self._checker.saved(self.member_id, ready.hard_state)
+        self._world.checker.saved(self.member_id, ready.hard_state)
 
     def _do(self, ready: Ready) -> None:
-        assert self.raft is not None
+        raft = self.raft
+        assert raft is not None
+        may_die = self.chance_in_ready
         for write in ready.writes:
-            self._perhaps_die()
+            if may_die:
+                self._perhaps_die()
             self._write(write)
-        for message in ready.messages:
-            self._perhaps_die()
-            self._tell(message)
-        self.raft.advance(ready)
-        if not self.leads or (self._waiting and self._waiting[0][0].term != self.raft.term):
+        if ready.messages:
+            self._world.checker.sending_batch()
+            for message in ready.messages:
+                if may_die:
+                    self._perhaps_die()
+                self._tell(message)
+        raft.advance(ready)
+        leads = raft.role is Role.LEADER
+        if self._waiting and (not leads or self._waiting[0].proposal.term != raft.term):
             # Before looking at the committed index: it may cover what replaced them.
-            self._waiting.clear()
-        self._commit(ready.committed_index)
-        if self.raft.role is Role.LEADER:
-            self._checker.leads(self.member_id, self.raft.term)
+            self.give_up()
+        if ready.committed_index != self.committed_index:
+            self._commit(ready.committed_index)
+        if ready.reads or self._confirmed:
+            self._answer_reads(ready.reads)
+        if leads:
+            self._world.checker.leads(self.member_id, raft.term)
 
     def _perhaps_die(self) -> None:
         rate = self.conditions.crash_in_ready
-        if rate and self._rng.random() < rate:
+        if self._world.choices.chance(self._site_dies, rate):
             raise DiedError
+
+    def give_up(self) -> None:
+        """Answer what waits as unknown: it may be stored yet, by another leader."""
+        while self._waiting:
+            self._waiting.popleft().operation.answer(Answer.UNKNOWN, self._world.now_us)
+
+    def give_up_reads(self) -> None:
+        """Answer every read that waits: there is no answer any more."""
+        waiting = [*self._reads.values(), *(operation for _, operation in self._confirmed)]
+        for operation in waiting:
+            operation.answer(Answer.REFUSED, self._world.now_us)
+        self._reads.clear()
+        self._confirmed.clear()
+
+    def _answer_reads(self, states: tuple[ReadState, ...]) -> None:
+        """Answer the reads that the core has released, once what they see is committed here."""
+        for state in states:
+            assert isinstance(state.handle, int)
+            operation = self._reads.pop(state.handle)
+            if state.index is None:
+                operation.answer(Answer.REFUSED, self._world.now_us)
+            else:
+                self._confirmed.append((state.index, operation))
+        waiting, self._confirmed = self._confirmed, []
+        for index, operation in waiting:
+            if index <= self.committed_index:
+                operation.index = self.committed_index
+                operation.answer(Answer.DONE, self._world.now_us)
+            else:
+                self._confirmed.append((index, operation))
 
     def _write(self, write: Write) -> None:
         match write:
-            case Truncate(first_index=first_index):
-                self._checker.truncating(self.member_id, first_index)
-                self.disk.truncate(first_index)
-            case WriteNoop(index=index, term=term):
-                self._append(index, [(term, -term)])
+            case WritePushed(entries=pushed):
+                assert isinstance(pushed, PushedEntries)
+                skipped = write.first_index - pushed.first_index
+                count = write.last_index - write.first_index + 1
+                self._append(write.first_index, pushed.entries[skipped : skipped + count])
             case WriteProposal(first_index=first_index, term=term, entries=bodies):
                 assert isinstance(bodies, tuple)
                 self._append(first_index, [(term, body) for body in bodies])
-            case WritePushed(entries=pushed):
-                assert isinstance(pushed, PushedEntries)
-                entries = pushed.entries[write.first_index - pushed.first_index :]
-                self._append(write.first_index, [(entry.term, entry.body) for entry in entries])
+            case WriteNoop(index=index, term=term):
+                self._append(index, [(term, -term)])
+                self._world.moment(Moment.ELECTED, self.member_id)
+            case Truncate(first_index=first_index):
+                self._world.checker.truncating(self.member_id, first_index)
+                self.disk.truncate(first_index)
+                self._world.moment(Moment.TRUNCATED, self.member_id)
 
     def _append(self, first_index: int, entries: list[tuple[int, int]]) -> None:
-        assert first_index == len(self.disk.cached)
+        cached = self.disk.cached
+        assert first_index == len(cached), f"writes at {first_index}, the log has {len(cached)}"
         for term, body in entries:
-            entry = chained(self.disk.cached, term, body)
+            entry = chained(cached, term, body)
             self.disk.append(entry)
-            self._checker.wrote(self.member_id, entry)
+            self._world.checker.wrote(self.member_id, entry)
 
     def _tell(self, message: Message) -> None:
-        self._checker.sending(message)
+        world = self._world
+        world.checker.sending(message)
         if not isinstance(message, AppendRequest):
-            self._send(message)
+            world.send(message)
             return
+        world.moment(Moment.APPEND_SENT, self.member_id)
+        choices, rate = world.choices, self.conditions.split_push
         middle = message.last_index
-        if message.first_index < middle and self._rng.random() < self.conditions.split_push:
-            middle = self._rng.randint(message.first_index, message.last_index - 1)
+        if message.first_index < middle and choices.chance(self._site_split, rate):
+            middle = (message.first_index + message.last_index) // 2
             first = dataclasses.replace(message, last_index=middle)
             second = dataclasses.replace(
                 message,
@@ -185,32 +308,29 @@ class SimMember:
                 previous_term=message.entries_term,
                 first_index=middle + 1,
             )
-            self._send(self._filled(first))
-            self._send(self._filled(second))
+            world.send(self._filled(first))
+            world.send(self._filled(second))
         else:
-            self._send(self._filled(message))
+            world.send(self._filled(message))
 
     def _filled(self, push: AppendRequest) -> AppendRequest:
+        """Put the entries into a push, as a link does when it sends one."""
         entries = self.disk.cached[push.first_index : push.last_index + 1]
         assert len(entries) == push.last_index - push.first_index + 1
-        return dataclasses.replace(push, entries=PushedEntries(push.first_index, entries))
+        pairs = [(entry.term, entry.body) for entry in entries]
+        # The core has given the message away; `dataclasses.replace` costs more than a step.
+        object.__setattr__(push, "entries", PushedEntries(push.first_index, pairs))
+        return push
 
     def _commit(self, committed_index: int) -> None:
-        assert self.raft is not None
-        if committed_index == self.committed_index:
-            return
-        self._checker.told(self.member_id, committed_index)
+        world = self._world
+        world.checker.told(self.member_id, committed_index)
         self.committed_index = committed_index
-        while self._waiting and self._waiting[0][0].last_index <= committed_index:
-            proposal, bodies = self._waiting.popleft()
-            self._checker.acknowledged(proposal.first_index, bodies)
-        if self._rng.random() < self.conditions.checkpoint:
+        while self._waiting and self._waiting[0].proposal.last_index <= committed_index:
+            proposal, operation = self._waiting.popleft()
+            operation.index = proposal.first_index
+            operation.answer(Answer.DONE, world.now_us)
+            world.checker.acknowledged(proposal.first_index, operation.bodies)
+        if world.choices.chance(self._site_checkpoint, self.conditions.checkpoint):
+            assert self.raft is not None
             self.disk.checkpoint = min(committed_index, self.raft.durable_index)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PushedEntries:
-    """What an AppendRequest carries between simulated members."""
-
-    first_index: int
-    entries: list[Entry]

@@ -1,12 +1,22 @@
-"""The nemesis: what goes wrong besides single messages and flushes, when, and to whom."""
+"""The nemesis: what goes wrong besides single messages and flushes, when, and to whom.
+
+It draws acts; `simulation` performs them, now or after a delay.
+"""
 
 import random
 from collections.abc import Callable
-from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
+from dledger_sim.acts import Act
 from dledger_sim.cluster import SimCluster
-from dledger_sim.conditions import TICK_US
+from dledger_sim.conditions import TICK_US, Moment
+
+Planned: TypeAlias = list[tuple[int, Act]]
+"""Acts with their delays, at least 1 µs."""
+
+HEAL_RATE: Final = 0.25
+AMBUSH_CHANCES_MAX: Final = 20
+"""At moments that come with every batch, an ambush is that much rarer."""
 
 
 class Nemesis:
@@ -15,37 +25,37 @@ class Nemesis:
     def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
         self._cluster = cluster
         self._rng = rng
-        self._leader_count = 0
-        self._stopped = False
+        conditions = cluster.conditions
+        aimed = [fault for fault in conditions.faults if fault in AIMED_FAULTS]
+        self._aimed_faults = aimed
+        common = conditions.ambush / AMBUSH_CHANCES_MAX
+        self._ambush_rates = {
+            moment: conditions.ambush if moment is Moment.ELECTED else common
+            for moment in Moment
+            if aimed and moment.value in conditions.moments
+        }
 
-    def stop(self) -> None:
-        """Strike no more, whatever is planned."""
-        self._stopped = True
-
-    def strike(self) -> None:
-        """Do one of the allowed faults to some member, or heal the network."""
+    def strike(self) -> Planned:
+        """Draw one of the allowed faults for some member, or let the network heal."""
         faults = self._cluster.conditions.faults
-        if not faults or self._rng.random() < 0.25:
-            self._cluster.heal_network()
-        else:
-            FAULTS[self._rng.choice(faults)](self._cluster, self._target(), self._rng)
+        if not faults or self._rng.random() < HEAL_RATE:
+            return [(1, ("heal",))]
+        return FAULTS[self._rng.choice(faults)](self._cluster, self._target(), self._rng)
 
-    def watch(self) -> None:
-        """Perhaps strike a leader that is new since the last call, while its first entries travel.
+    def at(self, moment: Moment, member_id: str) -> Planned:
+        """Perhaps strike a member at a bad moment, or within the next few round trips.
 
         The rarest bugs of Raft need several short reigns in a row (paper, figure 8).
         """
+        rate = self._ambush_rates.get(moment, 0.0)
         cluster, rng = self._cluster, self._rng
-        leader_id = cluster.checker.newest_leader_id
-        known, self._leader_count = self._leader_count, cluster.checker.leader_count
-        faults = [fault for fault in cluster.conditions.faults if fault in AIMED_FAULTS]
-        if known != self._leader_count and faults and rng.random() < cluster.conditions.ambush:
-            delay_us = rng.randint(0, 4 * cluster.conditions.delay_us + cluster.conditions.flush_us)
-            cluster.after(delay_us, partial(self._ambush, rng.choice(faults), leader_id))
-
-    def _ambush(self, fault: str, leader_id: str) -> None:
-        if not self._stopped:
-            FAULTS[fault](self._cluster, leader_id, self._rng)
+        if not rate or rng.random() >= rate:
+            return []
+        conditions = cluster.conditions
+        reach_us = 4 * conditions.delay_us + conditions.flush_us if rng.random() < 0.7 else 1
+        delay_us = 1 + int(rng.random() * reach_us)
+        planned = FAULTS[rng.choice(self._aimed_faults)](cluster, member_id, rng)
+        return [(delay_us + after_us, act) for after_us, act in planned]
 
     def _target(self) -> str:
         cluster = self._cluster
@@ -55,40 +65,77 @@ class Nemesis:
         return self._rng.choice(cluster.conditions.member_ids)
 
 
-def _crash(cluster: SimCluster, target: str, rng: random.Random) -> None:
-    cluster.crash(target, down_us=_some_time_us(cluster, rng))
+def _crash(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    return [(1, ("crash", target, _some_time_us(cluster, rng)))]
 
 
-def _power_cut(cluster: SimCluster, _: str, rng: random.Random) -> None:
-    for member_id in cluster.conditions.member_ids:
-        cluster.crash(member_id, down_us=_some_time_us(cluster, rng) // 4)
-
-
-def _isolate(cluster: SimCluster, target: str, _: random.Random) -> None:
-    cluster.heal_network()
-    cluster.split({target})
-
-
-def _split(cluster: SimCluster, _: str, rng: random.Random) -> None:
+def _power_cut(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
     members = cluster.conditions.member_ids
-    cluster.split({member_id for member_id in members if rng.random() < 0.5})
+    downs_us = [(member_id, _some_time_us(cluster, rng) // 4) for member_id in members]
+    return [(1, ("power_cut", downs_us))]
 
 
-def _cut_one_way(cluster: SimCluster, target: str, rng: random.Random) -> None:
+def _isolate(_: SimCluster, target: str, __: random.Random) -> Planned:
+    return [(1, ("heal",)), (2, ("split", [target]))]
+
+
+def _split(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
+    members = cluster.conditions.member_ids
+    return [(1, ("split", [member_id for member_id in members if rng.random() < 0.5]))]
+
+
+def _cut_one_way(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     heard = rng.random() < 0.5
-    for peer_id in cluster.conditions.member_ids:
-        if peer_id != target and rng.random() < 0.7:
-            cluster.cut(*((peer_id, target) if heard else (target, peer_id)))
+    peers = [peer_id for peer_id in _peers(cluster, target) if rng.random() < 0.7]
+    return [(1, ("cut", [(peer, target) if heard else (target, peer) for peer in peers]))]
 
 
-def _reset_link(cluster: SimCluster, target: str, rng: random.Random) -> None:
-    for peer_id in cluster.conditions.member_ids:
-        if peer_id != target and rng.random() < 0.5:
-            cluster.reset_link(target, peer_id)
+def _bridge(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """Two halves that see each other only through the target."""
+    peers = _peers(cluster, target)
+    rng.shuffle(peers)
+    one, other = peers[: len(peers) // 2], peers[len(peers) // 2 :]
+    pairs = [pair for a in one for b in other for pair in ((a, b), (b, a))]
+    return [(1, ("cut", pairs))]
 
 
-def _pause(cluster: SimCluster, target: str, rng: random.Random) -> None:
-    cluster.pause(target, _some_time_us(cluster, rng))
+def _reset_link(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    peers = [peer_id for peer_id in _peers(cluster, target) if rng.random() < 0.5]
+    return [(1, ("reset", [(target, peer_id) for peer_id in peers]))]
+
+
+def _clog(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    pairs = [
+        pair
+        for peer_id in _peers(cluster, target)
+        for pair in ((peer_id, target), (target, peer_id))
+        if rng.random() < 0.7
+    ]
+    return [(1, ("clog", pairs, _some_time_us(cluster, rng)))]
+
+
+def _swizzle_clog(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
+    """Clog some members one after another; each comes back in its own time."""
+    planned: Planned = []
+    delay_us = 1
+    for member_id in cluster.conditions.member_ids:
+        if rng.random() < 0.6:
+            pairs = [(peer_id, member_id) for peer_id in _peers(cluster, member_id)]
+            planned.append((delay_us, ("clog", pairs, _some_time_us(cluster, rng))))
+            delay_us += _some_time_us(cluster, rng) // 4
+    return planned
+
+
+def _pause(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    return [(1, ("pause", target, _some_time_us(cluster, rng)))]
+
+
+def _fill_disk(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    return [(1, ("fill_disk", target, _some_time_us(cluster, rng)))]
+
+
+def _peers(cluster: SimCluster, target: str) -> list[str]:
+    return [peer_id for peer_id in cluster.conditions.member_ids if peer_id != target]
 
 
 def _some_time_us(cluster: SimCluster, rng: random.Random) -> int:
@@ -96,13 +143,17 @@ def _some_time_us(cluster: SimCluster, rng: random.Random) -> int:
     return rng.randint(1, 4 * cluster.conditions.election_ticks) * TICK_US
 
 
-FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], None]]] = {
+FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = {
     "crash": _crash,
     "power_cut": _power_cut,
     "isolate": _isolate,
     "split": _split,
     "cut_one_way": _cut_one_way,
+    "bridge": _bridge,
     "reset_link": _reset_link,
+    "clog": _clog,
+    "swizzle_clog": _swizzle_clog,
     "pause": _pause,
+    "fill_disk": _fill_disk,
 }
-AIMED_FAULTS: Final = ("crash", "isolate", "cut_one_way", "pause")
+AIMED_FAULTS: Final = ("crash", "isolate", "cut_one_way", "reset_link", "clog", "pause")

@@ -1,43 +1,86 @@
 """The network: when, how often and whether a message arrives."""
 
-import random
-
+from dledger_sim.choices import Choices
 from dledger_sim.conditions import Conditions
+
+SHORTEST_US = 50
+
+
+class SimLink:
+    """One direction between two members."""
+
+    __slots__ = (
+        "clogged_until_us",
+        "cut",
+        "delay_site",
+        "duplicate_site",
+        "last_arrival_us",
+        "loss_site",
+        "resets",
+    )
+
+    def __init__(self, sender: str, receiver: str) -> None:
+        self.cut = False
+        self.clogged_until_us = 0
+        """What is sent before waits until then."""
+        self.resets = 0
+        """Counts connections; what an earlier one carried is lost."""
+        self.last_arrival_us = 0
+        self.loss_site = f"loss {sender}>{receiver}"
+        self.duplicate_site = f"duplicate {sender}>{receiver}"
+        self.delay_site = f"delay {sender}>{receiver}"
 
 
 class SimNetwork:
     """Links between members, each with a direction of its own."""
 
-    def __init__(self, conditions: Conditions, rng: random.Random) -> None:
+    def __init__(self, conditions: Conditions, choices: Choices) -> None:
         self.conditions = conditions
-        self._rng = rng
-        self._cut: set[tuple[str, str]] = set()
-        self._last_arrival_us: dict[tuple[str, str], int] = {}
+        self.fault_count = 0
+        """Messages lost, doubled or held up."""
+        self._choices = choices
+        self.links = {
+            sender: {
+                receiver: SimLink(sender, receiver)
+                for receiver in conditions.member_ids
+                if receiver != sender
+            }
+            for sender in conditions.member_ids
+        }
 
     def cut(self, sender: str, receiver: str) -> None:
         """Let nothing through from one to the other."""
-        self._cut.add((sender, receiver))
+        self.links[sender][receiver].cut = True
+
+    def clog(self, sender: str, receiver: str, until_us: int) -> None:
+        """Hold back what is sent from one to the other; then it comes at once."""
+        self.links[sender][receiver].clogged_until_us = until_us
 
     def restore(self) -> None:
         """Let everything through again."""
-        self._cut.clear()
+        for links in self.links.values():
+            for link in links.values():
+                link.cut = False
+                link.clogged_until_us = 0
 
-    def is_cut(self, sender: str, receiver: str) -> bool:
-        """Tell whether nothing gets through."""
-        return (sender, receiver) in self._cut
-
-    def arrivals_us(self, now_us: int, sender: str, receiver: str) -> list[int]:
+    def arrivals_us(self, now_us: int, link: SimLink) -> tuple[int, ...]:
         """When a message sent now arrives: never, once, or twice."""
-        conditions, rng = self.conditions, self._rng
-        link = (sender, receiver)
-        if link in self._cut or rng.random() < conditions.loss:
-            return []
-        copies = 2 if rng.random() < conditions.duplicate else 1
-        return [self._arrival_us(now_us, link) for _ in range(copies)]
+        conditions, choices = self.conditions, self._choices
+        if link.cut or choices.chance(link.loss_site, conditions.loss):
+            self.fault_count += 1
+            return ()
+        if choices.chance(link.duplicate_site, conditions.duplicate):
+            self.fault_count += 1
+            return (self._arrival_us(now_us, link), self._arrival_us(now_us, link))
+        return (self._arrival_us(now_us, link),)
 
-    def _arrival_us(self, now_us: int, link: tuple[str, str]) -> int:
-        arrival_us = now_us + 50 + int(self._rng.expovariate(1 / self.conditions.delay_us))
+    def _arrival_us(self, now_us: int, link: SimLink) -> int:
+        travel_us = self._choices.delay_us(link.delay_site, self.conditions.delay_us)
+        arrival_us = now_us + SHORTEST_US + travel_us
+        if arrival_us < link.clogged_until_us:
+            self.fault_count += 1
+            arrival_us = link.clogged_until_us
         if self.conditions.in_order:
-            arrival_us = max(arrival_us, self._last_arrival_us.get(link, 0) + 1)
-            self._last_arrival_us[link] = arrival_us
+            arrival_us = max(arrival_us, link.last_arrival_us + 1)
+            link.last_arrival_us = arrival_us
         return arrival_us

@@ -9,21 +9,13 @@ Afterwards: role, term, leader, the log's last index and term, how much is durab
 import hashlib
 from collections import deque
 
-from dledger_node.raft.messages import (
-    AppendRequest,
-    CompareRequest,
-    HeartBeatRequest,
-    HeartBeatResponse,
-    Message,
-    PreVoteRequest,
-    PreVoteResponse,
-    PushResponse,
-    TakeLeadershipRequest,
-    VoteRequest,
-    VoteResponse,
-)
+from dledger_node.raft.core import Raft
 
 LINES_MAX = 400
+HEADER = f"{'ms':>10} {'event':>6}  {'who':3} {'what':64} afterwards"
+"""Afterwards: the member's role (F, C, L), term, leader, the log's last index and its term, up to
+where the log is durable, up to where it is committed.
+"""
 
 
 class Transcript:
@@ -53,32 +45,12 @@ class Transcript:
         return self._digest.hexdigest()
 
 
-def described(message: Message) -> str:
-    """A message in a few words."""
-    name = type(message).__name__
-    match message:
-        case PreVoteRequest() | VoteRequest():
-            rest = f"end {message.ledger_end_index}/t{message.ledger_end_term}"
-        case TakeLeadershipRequest():
-            rest = "now"
-        case PreVoteResponse() | VoteResponse():
-            rest = f"to t{message.requested_term} {message.result.value}"
-        case HeartBeatRequest():
-            rest = f"round {message.round} committed {message.committed_index}"
-        case HeartBeatResponse():
-            rest = f"round {message.round}"
-        case CompareRequest():
-            rest = f"#{message.probe} {message.index}/t{message.index_term}"
-        case AppendRequest():
-            rest = (
-                f"{message.first_index}..{message.last_index}/t{message.entries_term} after "
-                f"{message.previous_index}/t{message.previous_term} "
-                f"committed {message.committed_index}"
-            )
-        case PushResponse():
-            rest = (
-                f"to t{message.requested_term} {message.result.value} match {message.match_index}"
-            )
-            if message.probe is not None:
-                rest = f"#{message.probe} {rest}"
-    return f"{name} {message.sender}>{message.receiver} t{message.term} {rest}"
+def state_of(raft: Raft | None) -> str:
+    """A member in a few words."""
+    if raft is None:
+        return "dead"
+    return (
+        f"{raft.role.value[0]} t{raft.term} of {raft.leader_id or '-'} "
+        f"end {raft.ledger_end_index}/t{raft.ledger_end_term} durable {raft.durable_index} "
+        f"committed {raft.committed_index}"
+    )

@@ -1,0 +1,93 @@
+"""What is done to a group from outside: clients' requests and faults, each one line of a tape.
+
+An act is its name and arguments that JSON can hold, so that it can be kept and done again.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from dledger_sim.cluster import SimCluster
+
+Act: TypeAlias = tuple[Any, ...]
+"""A name of ACTS and its arguments."""
+
+Pairs: TypeAlias = list[tuple[str, str]]
+"""Sender and receiver of each link that is meant."""
+
+
+def _append(cluster: SimCluster, member_id: str, count: int, client: int) -> None:
+    cluster.propose(member_id, count, client)
+
+
+def _read(cluster: SimCluster, member_id: str, index: int, client: int) -> None:
+    cluster.read(member_id, index, client)
+
+
+def _read_index(cluster: SimCluster, member_id: str, client: int) -> None:
+    cluster.read_index(member_id, client)
+
+
+def _transfer(cluster: SimCluster, member_id: str, transferee_id: str) -> None:
+    cluster.transfer(member_id, transferee_id)
+
+
+def _crash(cluster: SimCluster, member_id: str, down_us: int) -> None:
+    cluster.crash(member_id, down_us=down_us)
+
+
+def _power_cut(cluster: SimCluster, downs_us: list[tuple[str, int]]) -> None:
+    for member_id, down_us in downs_us:
+        cluster.crash(member_id, down_us=down_us)
+
+
+def _split(cluster: SimCluster, side: list[str]) -> None:
+    cluster.split(set(side))
+
+
+def _cut(cluster: SimCluster, pairs: Pairs) -> None:
+    for sender, receiver in pairs:
+        cluster.cut(sender, receiver)
+
+
+def _clog(cluster: SimCluster, pairs: Pairs, duration_us: int) -> None:
+    for sender, receiver in pairs:
+        cluster.clog(sender, receiver, duration_us)
+
+
+def _reset(cluster: SimCluster, pairs: Pairs) -> None:
+    for one, other in pairs:
+        cluster.reset_link(one, other)
+
+
+def _heal(cluster: SimCluster) -> None:
+    cluster.heal_network()
+
+
+def _pause(cluster: SimCluster, member_id: str, duration_us: int) -> None:
+    cluster.pause(member_id, duration_us)
+
+
+def _fill_disk(cluster: SimCluster, member_id: str, duration_us: int) -> None:
+    cluster.fill_disk(member_id, duration_us)
+
+
+ACTS: Final[dict[str, Callable[..., None]]] = {
+    "append": _append,
+    "read": _read,
+    "read_index": _read_index,
+    "transfer": _transfer,
+    "crash": _crash,
+    "power_cut": _power_cut,
+    "split": _split,
+    "cut": _cut,
+    "clog": _clog,
+    "reset": _reset,
+    "heal": _heal,
+    "pause": _pause,
+    "fill_disk": _fill_disk,
+}
+
+
+def perform(cluster: SimCluster, act: Act) -> None:
+    """Do it now."""
+    ACTS[act[0]](cluster, *act[1:])

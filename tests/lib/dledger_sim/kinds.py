@@ -1,0 +1,107 @@
+"""What the simulator knows of each kind of message: the only place that lists them.
+
+A kind that is not here travels, is judged for its term, and is told field by field; it belongs here
+once there is more to say.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dledger_node.raft.messages import (
+    AppendRequest,
+    CompareRequest,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    Message,
+    PreVoteRequest,
+    PreVoteResponse,
+    PushResponse,
+    TakeLeadershipRequest,
+    VoteRequest,
+    VoteResponse,
+)
+
+
+class Place(NamedTuple):
+    """An entry of a log that a message speaks of; -1 and -1 before the first."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    term: int
+
+
+class Kind(NamedTuple):
+    """One kind of message."""
+
+    told: Callable[[Any], str]
+    """What a transcript says of it behind its names and its term."""
+    place: Callable[[Any], Place] | None = None
+    """Where the receiver's log is asked about; None when it is not."""
+
+
+def _told_candidate(message: PreVoteRequest | VoteRequest) -> str:
+    return f"end {message.ledger_end_index}/t{message.ledger_end_term}"
+
+
+def _told_vote(message: PreVoteResponse | VoteResponse) -> str:
+    return f"to t{message.requested_term} {message.result.value}"
+
+
+def _end_of_candidate(message: PreVoteRequest | VoteRequest) -> Place:
+    return Place(message.ledger_end_index, message.ledger_end_term)
+
+
+def _told_append(message: AppendRequest) -> str:
+    return (
+        f"{message.first_index}..{message.last_index}/t{message.entries_term} after "
+        f"{message.previous_index}/t{message.previous_term} committed {message.committed_index}"
+    )
+
+
+def _told_push_response(message: PushResponse) -> str:
+    told = f"to t{message.requested_term} {message.result.value} match {message.match_index}"
+    return told if message.probe is None else f"#{message.probe} {told}"
+
+
+KINDS: dict[type[Message], Kind] = {
+    PreVoteRequest: Kind(_told_candidate, _end_of_candidate),
+    PreVoteResponse: Kind(_told_vote),
+    VoteRequest: Kind(_told_candidate, _end_of_candidate),
+    VoteResponse: Kind(_told_vote),
+    TakeLeadershipRequest: Kind(lambda message: "now"),
+    HeartBeatRequest: Kind(
+        lambda message: f"round {message.round} committed {message.committed_index}"
+    ),
+    HeartBeatResponse: Kind(lambda message: f"round {message.round}"),
+    CompareRequest: Kind(
+        lambda message: f"#{message.probe} {message.index}/t{message.index_term}",
+        lambda message: Place(message.index, message.index_term),
+    ),
+    AppendRequest: Kind(
+        _told_append, lambda message: Place(message.previous_index, message.previous_term)
+    ),
+    PushResponse: Kind(_told_push_response),
+}
+
+
+def _told_fields(message: Message) -> str:
+    fields = [
+        field.name
+        for field in dataclasses.fields(message)
+        if field.name not in ("sender", "receiver", "term", "entries")
+    ]
+    return " ".join(f"{name} {getattr(message, name)}" for name in fields)
+
+
+OTHER_KIND = Kind(_told_fields)
+
+
+def kind_of(message: Message) -> Kind:
+    """What is known of a message's kind."""
+    return KINDS.get(type(message), OTHER_KIND)
+
+
+def described(message: Message) -> str:
+    """A message in a few words."""
+    names = f"{type(message).__name__} {message.sender}>{message.receiver} t{message.term}"
+    return f"{names} {kind_of(message).told(message)}".rstrip()

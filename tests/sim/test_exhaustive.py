@@ -1,0 +1,34 @@
+"""Every run of small groups, searched to the end; see `dledger_sim.exhaustive`."""
+
+import pytest
+
+from dledger_node.raft import quorum
+from dledger_sim.exhaustive import Scope, Search
+from dledger_sim.violation import ViolationError
+
+VISITS_MAX = 2_000_000
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize(
+    "scope",
+    [
+        Scope(member_count=3, entries_max=1, heartbeat_rounds_max=1, candidates_max=3),
+        Scope(member_count=2, entries_max=2, heartbeat_rounds_max=2, candidates_max=2),
+    ],
+    ids=["three-members-one-entry", "two-members-two-entries"],
+)
+def test_no_run_of_a_small_group_breaks_a_rule(scope: Scope) -> None:
+    result = Search(scope).run(visits_max=VISITS_MAX)
+
+    assert result.complete
+    assert result.leaders_seen
+    assert result.committed_max == scope.entries_max - 1, "all that is proposed can be committed"
+
+
+def test_a_search_finds_a_quorum_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum, "is_majority", lambda count, voter_count: 2 * count >= voter_count)
+    scope = Scope(member_count=2, entries_max=1, heartbeat_rounds_max=1, candidates_max=2)
+
+    with pytest.raises(ViolationError, match="one leader a term"):
+        Search(scope).run(visits_max=VISITS_MAX)

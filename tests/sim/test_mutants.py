@@ -1,0 +1,62 @@
+"""Planted bugs: every patch fits the core as it is, and the quick ones are found here.
+
+`make sim-mutants` hunts them all and writes the table of docs/simulator.md.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from dledger_sim import mutants
+from dledger_sim.mutants import Mutant
+
+FOLDER = Path(__file__).parent / "mutants"
+MUTANTS = mutants.load(FOLDER)
+QUICK = (
+    "vote_is_not_saved",
+    "term_is_not_saved_without_a_vote",
+    "everything_here_is_durable_for_a_new_leader",
+    "whoever_starts_trusts_no_term",
+    "follower_confirms_before_the_flush",
+    "follower_confirms_its_own_tail",
+    "follower_commits_all_that_is_verified",
+    "contradicted_tail_stays",
+    "overtaken_push_truncates",
+    "question_is_answered_without_looking",
+    "leader_counts_what_it_has_not_flushed",
+    "window_is_not_kept",
+)
+SEED_COUNT = 100
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_patch_fits_one_place_of_the_core(mutant: Mutant) -> None:
+    assert mutant.applied(mutants.source_of(mutant.module)).count(mutant.new)
+
+
+def test_there_are_many_planted_bugs_and_each_has_its_own_name() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 60
+
+
+def test_a_patch_that_no_longer_fits_fails_loudly() -> None:
+    mutant = Mutant(name="stale", module="dledger_node.raft.core", rule="", old="x = 1", new="")
+
+    with pytest.raises(ValueError, match="0 places"):
+        mutant.applied("y = 1")
+    with pytest.raises(ValueError, match="2 places"):
+        mutant.applied("x = 1\nx = 1\n")
+
+
+def test_a_bug_is_not_planted_where_the_core_is_imported_already() -> None:
+    import dledger_node.raft.core  # noqa: F401
+
+    with pytest.raises(RuntimeError, match="process of their own"):
+        mutants.plant(MUTANTS[0])
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_is_found(name: str) -> None:
+    found = mutants.hunt_apart(name, SEED_COUNT)
+
+    assert found.seed is not None, f"{found.seeds_tried} seeds found nothing"

@@ -1,0 +1,73 @@
+"""Runs on tape: kept exactly, replayed for ever, made small, and sharp enough to find their bug."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from dledger_sim import mutants
+from dledger_sim.conditions import Conditions
+from dledger_sim.shrink import Shrinker
+from dledger_sim.simulation import record, replay, simulate
+from dledger_sim.tape import Tape
+from dledger_sim.violation import ViolationError
+
+TAPES = sorted((Path(__file__).parent / "tapes").glob("*.json"))
+EVENT_COUNT = 600
+
+
+@pytest.mark.parametrize("path", TAPES, ids=lambda path: path.stem)
+def test_a_tape_that_once_failed_passes(path: Path) -> None:
+    replay(Tape.load(path))
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize(
+    "path", [path for path in TAPES if Tape.load(path).mutant], ids=lambda path: path.stem
+)
+def test_a_tape_finds_its_planted_bug(path: Path) -> None:
+    assert mutants.finds_again(path)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_tape_holds_all_that_decides_a_run(seed: int) -> None:
+    tape, violation = record(seed, EVENT_COUNT)
+    assert violation is None
+    drawn = simulate(seed, EVENT_COUNT, settle=False)
+    again = Tape.from_json(tape.to_json())
+    replayed = replay(dataclasses.replace(again, end_us=int(drawn.virtual_s * 1e6)), settle=False)
+
+    assert again == tape
+    assert replayed.committed_count == drawn.committed_count
+    assert replayed.acknowledged_count == drawn.acknowledged_count
+    assert replayed.leader_count == drawn.leader_count
+
+
+def test_a_tape_is_shrunk_to_what_makes_it_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bug: whatever is appended while n1 has ever been dead is too much."""
+    crash, append = (50_000, ("crash", "n1", 10_000)), (90_000, ("append", "n0", 1, 0))
+    others = [(1_000 * number, ("heal",)) for number in range(1, 40)]
+    tape = Tape(
+        conditions=Conditions(),
+        end_us=200_000,
+        acts=tuple(sorted([*others, crash, append])),
+        choices={"loss n0>n1": {3: 1, 5: 1}, "flush n2": {0: 7}},
+        rule="n1 has died and somebody appends",
+    )
+
+    def broken(tape: Tape) -> None:
+        if crash in tape.acts and append in tape.acts and tape.choices.get("loss n0>n1", {}).get(5):
+            raise ViolationError(tape.rule, "as it is planted")
+
+    monkeypatch.setattr("dledger_sim.shrink.replay", broken)
+    smallest = Shrinker(tape).run()
+
+    assert smallest.acts == (crash, append)
+    assert smallest.choices == {"loss n0>n1": {5: 1}}
+
+
+def test_a_tape_that_does_not_fail_is_not_shrunk() -> None:
+    tape, _ = record(1, EVENT_COUNT)
+
+    with pytest.raises(ValueError, match="does not break"):
+        Shrinker(dataclasses.replace(tape, rule="one leader a term")).run()
