@@ -43,7 +43,7 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not spark and not cluster
+FAST := not apiserver and not spark and not interop and not cluster
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
@@ -56,6 +56,8 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
 	$(call stage,API server tests,$(PYTEST) -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)
+	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: what needs it is skipped")
+	$(call stage,Java DLedger tests,$(PYTEST) -m interop)
 	$(call stage,end-to-end tests,$(PYTEST) -m cluster)
 
 .PHONY: sim

@@ -5,8 +5,8 @@ snake_case here. Readers ignore keys that they do not know; a key whose value is
 `code` and `term` are always written, because a Java reader takes an absent code for success.
 
 `byte[]` is base64 in JSON, except in Java DLedger 0.4.3, which writes and reads only arrays of
-signed numbers. `from_json` reads both, and base64 without its padding; `to_json` writes base64
-unless it is asked for numbers.
+signed numbers; every other version reads both. `from_json` reads both, and base64 without its
+padding; `to_json` writes base64 unless it is asked for numbers.
 """
 
 import base64
@@ -191,11 +191,17 @@ class AppendEntryRequest(Message, kw_only=True, frozen=True):
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
         """Decode as all messages, the body also from numbers and from base64 without padding."""
+        return cls.with_form(raw)[0]
+
+    @classmethod
+    def with_form(cls, raw: bytes) -> tuple[Self, bool]:
+        """Decode, and say whether the body came as numbers: its sender may read nothing else."""
         try:
-            return _decode(cls, raw)
+            return _decode(cls, raw), False
         except FormatError:
             loose = _decode(_LooseAppendEntryRequest, raw)
-            return cls(**_fields(loose) | {"body": _to_bytes(loose.body)})
+            request = cls(**_fields(loose) | {"body": _to_bytes(loose.body)})
+            return request, isinstance(loose.body, list)
 
 
 class AppendEntryResponse(Message, kw_only=True, frozen=True):

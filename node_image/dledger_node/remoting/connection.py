@@ -21,6 +21,8 @@ from dledger_node.remoting import native
 logger = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX: Final = frames.FRAME_BYTES_MAX
+BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
+JAVA: Final = "JAVA"
 WRITE_BUFFER_BYTES_MAX: Final = 64 << 20
 """A client that lets this much wait, unread, is cut off."""
 
@@ -73,6 +75,8 @@ class Connection(asyncio.Protocol):
         self._decoder = frames.FrameDecoder(FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._peer_id: str | None = None
+        self._reads_numbers: bool | None = None
+        """Whether the client wants bytes as numbers; its first APPEND tells."""
         self.peername = "?"
         self.active_at_s = 0.0
         """Loop time of the last byte received, for the sweep of idle connections."""
@@ -143,7 +147,7 @@ class Connection(asyncio.Protocol):
 
     def _collect_append(self, command: RemotingCommand, appends: list[AppendCall]) -> None:
         try:
-            request = requests.AppendEntryRequest.from_json(command.body)
+            request, self._reads_numbers = requests.AppendEntryRequest.with_form(command.body)
         except FormatError as error:
             self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
             return
@@ -160,7 +164,8 @@ class Connection(asyncio.Protocol):
             if command.code == RequestCode.METADATA:
                 answer = self._metadata(command)
             elif command.code == RequestCode.GET:
-                answer = self._get(command)
+                self._answer_get(command)
+                return
             elif command.code == native.HELLO_CODE:
                 self._hello(command)
                 return
@@ -182,8 +187,23 @@ class Connection(asyncio.Protocol):
             return requests.MetadataResponse(code=refused, group=self._service.group)
         return self._service.metadata()
 
-    def _get(self, command: RemotingCommand) -> requests.Message:
-        request = requests.GetEntriesRequest.from_json(command.body)
+    def _answer_get(self, command: RemotingCommand) -> None:
+        """Answer in the form that the client reads.
+
+        A Java client that has not appended yet may be a 0.4.3, which reads numbers alone, and
+        every other Java reads them too. They are up to five bytes for one: what is too long for a
+        frame so goes as base64, which that client would have to ask another version for.
+        """
+        answer = self._get(requests.GetEntriesRequest.from_json(command.body))
+        reads_numbers = self._reads_numbers
+        if reads_numbers is None:
+            reads_numbers = command.language == JAVA
+        body = answer.to_json(bytes_as_numbers=reads_numbers)
+        if len(body) > BODY_BYTES_MAX:
+            body = answer.to_json()
+        self.send(frames.encode_responses([(command.opaque, body)]))
+
+    def _get(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
         refused = self._misdirected(request)
         if refused is not None:
             return requests.GetEntriesResponse(code=refused, group=self._service.group)
