@@ -214,6 +214,14 @@ def test_many_requests_and_responses_are_encoded_as_one_by_one(
     assert encode_responses(frames) == b"".join(map(encode, responses))
 
 
+def test_who_trusts_the_sender_may_take_longer_headers() -> None:
+    raw = frame_of(b" " * HEADER_BYTES_MAX + b'{"code":1,"opaque":7}')
+
+    [command] = FrameDecoder(header_bytes_max=FRAME_BYTES_MAX).feed(raw)
+
+    assert command.opaque == 7
+
+
 # What must close the connection.
 
 GOOD_HEADER = b'{"code":1,"opaque":1}'

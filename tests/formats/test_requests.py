@@ -118,6 +118,25 @@ def test_numbers_are_written_signed_because_every_java_reads_those() -> None:
     assert json.loads(request.to_json(bytes_as_numbers=True))["body"] == [0, 127, -128, -1]
 
 
+@pytest.mark.parametrize("as_numbers", [False, True])
+def test_no_bytes_are_written_as_no_numbers_because_every_java_reads_those(
+    as_numbers: bool,
+) -> None:
+    request = AppendEntryRequest(body=b"")
+
+    assert json.loads(request.to_json(bytes_as_numbers=as_numbers))["body"] == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "as_numbers"),
+    [(b"[1]", True), (b'"eA=="', False), (b'"eA"', False), (b"[]", None), (b'""', None)],
+)
+def test_a_body_tells_in_which_form_it_came_unless_it_is_empty(
+    raw: bytes, as_numbers: bool | None
+) -> None:
+    assert AppendEntryRequest.with_form(b'{"body":%s}' % raw)[1] is as_numbers
+
+
 # What is written, and what is assumed.
 
 

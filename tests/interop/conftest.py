@@ -30,8 +30,14 @@ def java_store(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
+def class_path_0_3_1_2() -> str:
+    """Class path of the version that RocketMQ ships longest."""
+    return class_path_of("0.3.1.2")
+
+
+@pytest.fixture(scope="session")
 def class_path_0_4_0() -> str:
-    """Class path of the oldest version that knows no-ops."""
+    """Class path of the oldest version that knows the empty entries of new leaders."""
     return class_path_of("0.4.0")
 
 

@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
 
     def _collect_append(self, command: RemotingCommand, appends: list[AppendCall]) -> None:
         try:
-            request, self._reads_numbers = requests.AppendEntryRequest.with_form(command.body)
+            request, as_numbers = requests.AppendEntryRequest.with_form(command.body)
         except FormatError as error:
             self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
             return
@@ -156,6 +156,8 @@ class Connection(asyncio.Protocol):
             response = requests.AppendEntryResponse(code=refused, group=self._service.group)
             self.send(frames.encode_responses([(command.opaque, response.to_json())]))
             return
+        if as_numbers is not None:
+            self._reads_numbers = as_numbers
         appends.append(AppendCall(self, command.opaque, request.body))
 
     def _answer(self, command: RemotingCommand) -> None:

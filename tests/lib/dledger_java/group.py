@@ -24,6 +24,7 @@ from dledger_java.process import QUICK_START, start_java
 
 WAIT_S = 60.0  # four JVMs may start at once, on two cores
 ASK_TIMEOUT_S = 5.0
+POLL_S = 0.1
 _ports: Iterator[int] = free_ports()
 
 
@@ -146,6 +147,7 @@ class JavaGroup:
             for name in {*names} & {*self.running()} - {other_than, None}:
                 if 2 * names.count(name) > len(self.peers):
                     return name
+            time.sleep(POLL_S)  # a JVM that starts needs the processor more than this does
             return None
 
         return wait_for(named, "a leader that the members agree on", timeout_s=WAIT_S)
