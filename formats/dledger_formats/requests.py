@@ -11,6 +11,7 @@ padding; `to_json` writes base64 unless it is asked for numbers.
 
 import base64
 import enum
+import re
 from functools import cache
 from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 
@@ -197,21 +198,11 @@ class AppendEntryRequest(Message, kw_only=True, frozen=True):
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
         """Decode as all messages, the body also from numbers and from base64 without padding."""
-        return cls.with_form(raw)[0]
-
-    @classmethod
-    def with_form(cls, raw: bytes) -> tuple[Self, bool | None]:
-        """Decode, and say whether the body came as numbers: its sender may read nothing else.
-
-        None for a body of no bytes, whose form tells nothing.
-        """
         try:
-            request, as_numbers = _decode(cls, raw), False
+            return _decode(cls, raw)
         except FormatError:
             loose = _decode(_LooseAppendEntryRequest, raw)
-            request = cls(**_fields(loose) | {"body": _to_bytes(loose.body)})
-            as_numbers = isinstance(loose.body, list)
-        return request, as_numbers if request.body else None
+            return cls(**_fields(loose) | {"body": _to_bytes(loose.body)})
 
 
 class AppendEntryResponse(Message, kw_only=True, frozen=True):
@@ -289,6 +280,16 @@ class GetEntriesResponse(Message, kw_only=True, frozen=True):
             return cls(**_fields(loose) | {"entries": entries})
 
 
+def reads_numbers(append: bytes) -> bool | None:
+    """Whether the sender of an APPEND, given as it came, reads bytes only as numbers.
+
+    None when it has no bytes to tell by.
+    """
+    # A quote inside of a JSON string is escaped: this can only be a key and its value's begin.
+    begin = _BODY_BEGIN.search(append)
+    return begin[1] == b"[" if begin else None
+
+
 # The same messages with their bytes as they come. Types, and not a walk over any JSON there is,
 # keep what a hostile body may cost in proportion to its length.
 _LooseBytes: TypeAlias = str | list[Annotated[int, msgspec.Meta(ge=-128, le=255)]]
@@ -307,6 +308,7 @@ class _LooseGetEntriesResponse(Message, kw_only=True, frozen=True):
 
 
 _AS_IS: Final = (bytes,)
+_BODY_BEGIN: Final = re.compile(rb'"body"\s*:\s*(["[])[^]"]')
 _ENCODER: Final = msgspec.json.Encoder()
 _StructT = TypeVar("_StructT", bound=msgspec.Struct)
 

@@ -23,6 +23,7 @@ from dledger_formats.requests import (
     Message,
     MetadataRequest,
     MetadataResponse,
+    reads_numbers,
 )
 
 TYPES: dict[tuple[str, str], type[Message]] = {
@@ -128,13 +129,17 @@ def test_no_bytes_are_written_as_no_numbers_because_every_java_reads_those(
 
 
 @pytest.mark.parametrize(
-    ("raw", "as_numbers"),
+    ("body", "numbers"),
     [(b"[1]", True), (b'"eA=="', False), (b'"eA"', False), (b"[]", None), (b'""', None)],
 )
-def test_a_body_tells_in_which_form_it_came_unless_it_is_empty(
-    raw: bytes, as_numbers: bool | None
+@pytest.mark.parametrize("colon", [b":", b" : "])
+def test_a_body_tells_in_which_form_its_sender_reads_unless_it_is_empty(
+    body: bytes, numbers: bool | None, colon: bytes
 ) -> None:
-    assert AppendEntryRequest.with_form(b'{"body":%s}' % raw)[1] is as_numbers
+    append = b'{"group":"\\"body\\":[1]","body"%s%s}' % (colon, body)
+
+    assert AppendEntryRequest.from_json(append).group == '"body":[1]'
+    assert reads_numbers(append) is numbers
 
 
 # What is written, and what is assumed.

@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._peer_id: str | None = None
         self._reads_numbers: bool | None = None
-        """Whether the client wants bytes as numbers; its first APPEND tells."""
+        """Whether the client wants bytes as numbers; its first APPEND with any tells."""
         self.peername = "?"
         self.active_at_s = 0.0
         """Loop time of the last byte received, for the sweep of idle connections."""
@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
 
     def _collect_append(self, command: RemotingCommand, appends: list[AppendCall]) -> None:
         try:
-            request, as_numbers = requests.AppendEntryRequest.with_form(command.body)
+            request = requests.AppendEntryRequest.from_json(command.body)
         except FormatError as error:
             self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
             return
@@ -156,8 +156,8 @@ class Connection(asyncio.Protocol):
             response = requests.AppendEntryResponse(code=refused, group=self._service.group)
             self.send(frames.encode_responses([(command.opaque, response.to_json())]))
             return
-        if as_numbers is not None:
-            self._reads_numbers = as_numbers
+        if self._reads_numbers is None:
+            self._reads_numbers = requests.reads_numbers(command.body)
         appends.append(AppendCall(self, command.opaque, request.body))
 
     def _answer(self, command: RemotingCommand) -> None:
