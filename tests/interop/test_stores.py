@@ -105,6 +105,24 @@ async def leave_a_tail_on(group: JavaGroup, leader: str) -> None:
         group.start(member)
 
 
+async def test_python_members_take_over_the_stores_of_a_java_group(
+    java_store: str, tmp_path: Path
+) -> None:
+    with JavaGroup(tmp_path, java_store, **JAVA_SIZES) as java:
+        stored = await append_all(java, BODIES[:40])
+        for member in java.peers:
+            java.stop(member)
+
+    with NodeGroup(tmp_path, **SIZES) as group:
+        stored |= await append_all(group, BODIES[40:])
+        group.kill(group.master())
+        stored |= await append_all(group, [b"and on"])
+        async with client_of(group) as client:
+            entries = [entry async for entry in client.get_range(0)]
+
+    assert {e.index: e.body for e in entries if e.magic == disk.NORMAL} == stored
+
+
 async def test_term_and_vote_of_java_are_read_here(java_store: str, tmp_path: Path) -> None:
     with JavaGroup(tmp_path, java_store, members=1, **JAVA_SIZES) as group:
         await append_all(group, [b"one"])
