@@ -64,14 +64,14 @@ def _make(version: str, folder: Path) -> None:
 def main() -> int:
     """Install what is missing and build every version."""
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
-    if missing and not install_packages(missing):
-        return 1
-    for version in VERSIONS:
-        try:
-            build(version)
-        except (subprocess.SubprocessError, OSError) as error:
-            print(f"Java DLedger {version} could not be built: {error}", file=sys.stderr)
+    try:
+        if missing and not install_packages(missing):
             return 1
+        for version in VERSIONS:
+            build(version)
+    except (subprocess.SubprocessError, OSError) as error:
+        print(f"Java DLedger could not be built: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
