@@ -68,6 +68,11 @@ sim: setup ## Run the simulator: make sim SEED=7
 bench: setup ## Measure a group of three on loopback
 	$(RUN) bench/append.py
 
+.PHONY: bench-java
+bench-java: setup ## The same load on Java DLedger and on this node, in one run (needs a JDK and Maven)
+	$(RUN) -m tools.java_dledger
+	$(RUN) bench/java.py
+
 .PHONY: images
 images: setup ## Build the wheel and the three images
 	$(RUN) -m tools.local_cluster images
