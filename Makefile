@@ -43,7 +43,7 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not spark and not cluster and not simulation
+FAST := not apiserver and not spark and not cluster and not simulation and not interop
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
@@ -57,6 +57,8 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
 	$(call stage,API server tests,$(PYTEST) -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)
+	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: what needs it is skipped")
+	$(call stage,Java DLedger tests,$(PYTEST) -m interop)
 	$(call stage,end-to-end tests,$(PYTEST) -m cluster)
 
 # $(call sim,OPTIONS): what does not differ between the simulator's commands.
@@ -79,6 +81,11 @@ sim-report: setup ## Print what all campaigns in the simulator's ledger come to
 .PHONY: bench
 bench: setup ## Measure a group of three on loopback
 	$(RUN) bench/append.py
+
+.PHONY: bench-java
+bench-java: setup ## The same load on Java DLedger and on this node, in one run (needs a JDK and Maven)
+	$(RUN) -m tools.java_dledger
+	$(RUN) bench/java.py
 
 .PHONY: images
 images: setup ## Build the wheel and the three images

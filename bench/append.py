@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import uvloop
 
@@ -36,6 +37,7 @@ class Result:
 
     in_flight: int
     acknowledged: int
+    not_acknowledged: int
     seconds: float
     latencies_s: list[float]
     resident_bytes: dict[str, int]
@@ -78,12 +80,31 @@ def main() -> None:
         ):
             group.master()
             result = uvloop.run(load(group, in_flight, arguments.body_bytes, arguments.seconds))
+            if result.not_acknowledged:
+                raise SystemExit(
+                    f"{result.not_acknowledged} appends were not acknowledged: this is no "
+                    "measurement any more"
+                )
             print(result.row(), flush=True)
     print("(*) the log's pages in memory, which the kernel may drop, are counted too")
 
 
-async def load(group: NodeGroup, in_flight: int, body_bytes: int, seconds: float) -> Result:
+class Group(Protocol):
+    """A group whose members are processes of this machine."""
+
+    peers: dict[str, str]
+
+    @property
+    def servers(self) -> list[str]:
+        """Every member's address."""
+
+    def process_id(self, member: str) -> int:
+        """Process id of a running member."""
+
+
+async def load(group: Group, in_flight: int, body_bytes: int, seconds: float) -> Result:
     """Keep `in_flight` appends on their way for `seconds`, after a warm-up."""
+    not_acknowledged = 0
     handed_s: list[float] = []
     latencies_s: list[float] = []
     begin_s = time.perf_counter() + WARM_UP_S
@@ -98,20 +119,22 @@ async def load(group: NodeGroup, in_flight: int, body_bytes: int, seconds: float
     async with DLedgerClient(servers=group.servers, group="g") as client:
         async for outcome in client.append_all(bodies(), in_flight=in_flight):
             if not isinstance(outcome, Acknowledged):
-                raise SystemExit(f"the load is no measurement any more: {outcome}")
+                not_acknowledged += 1
+                continue
             now_s = time.perf_counter()
             if begin_s <= now_s < end_s:
                 latencies_s.append(now_s - handed_s[outcome.number])
     return Result(
         in_flight=in_flight,
         acknowledged=len(latencies_s),
+        not_acknowledged=not_acknowledged,
         seconds=seconds,
         latencies_s=latencies_s,
         resident_bytes={member: resident_bytes(group, member) for member in group.peers},
     )
 
 
-def resident_bytes(group: NodeGroup, member: str) -> int:
+def resident_bytes(group: Group, member: str) -> int:
     """A member's resident memory, its mapped log included."""
     status = Path(f"/proc/{group.process_id(member)}/status").read_text().splitlines()
     line = next(line for line in status if line.startswith("VmRSS:"))

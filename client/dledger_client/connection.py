@@ -11,6 +11,7 @@ from typing import Final, Protocol, cast
 from dledger_client.addresses import ServerAddress
 from dledger_client.errors import ConnectionLostError
 from dledger_formats.frames import (
+    FRAME_BYTES_MAX,
     OPAQUE_MAX,
     FrameDecoder,
     FrameError,
@@ -87,7 +88,8 @@ class Connection(asyncio.Protocol):
         self._stall_s = stall_s
         self._watcher = watcher
         self._loop = asyncio.get_running_loop()
-        self._decoder = FrameDecoder()
+        # Java 0.4.3 repeats what it could not read in the header of its answer, whole.
+        self._decoder = FrameDecoder(header_bytes_max=FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._is_writable = True
         self._is_retired = False

@@ -149,10 +149,13 @@ class FrameDecoder:
     Keeps at most one unfinished frame: `frame_bytes_max` bytes, the length word included.
     """
 
-    __slots__ = ("_broken", "_needed_bytes", "_pending", "frame_bytes_max")
+    __slots__ = ("_broken", "_needed_bytes", "_pending", "frame_bytes_max", "header_bytes_max")
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = HEADER_BYTES_MAX
+    ) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self.header_bytes_max = header_bytes_max
         self._pending = bytearray()
         # Invariant: nothing can be decoded while fewer bytes than this are pending.
         self._needed_bytes = 1
@@ -192,6 +195,7 @@ class FrameDecoder:
         """Decode every whole frame in `data`; returns where the unfinished one begins."""
         at, end = 0, len(data)
         length_max = self.frame_bytes_max - LENGTH_WORD_BYTES
+        header_bytes_max = self.header_bytes_max
         unpack_prefix, decode_json_header = _PREFIX.unpack_from, _HEADER_DECODER.decode
         while end - at >= PREFIX_BYTES:
             length, header_word = unpack_prefix(data, at)
@@ -199,7 +203,7 @@ class FrameDecoder:
             # One cheap test per frame; which of its parts failed is found out afterwards.
             if (
                 length > length_max
-                or not 0 < header_length <= HEADER_BYTES_MAX
+                or not 0 < header_length <= header_bytes_max
                 or header_length + LENGTH_WORD_BYTES > length
                 or header_word >> 24 > BINARY_HEADER
             ):
@@ -257,7 +261,7 @@ class FrameDecoder:
         return FrameError(
             "header_length",
             f"a header of {header_length} bytes in a frame of length {length}; allowed are 1 to "
-            f"{HEADER_BYTES_MAX} that lie inside the frame",
+            f"{self.header_bytes_max} that lie inside the frame",
         )
 
 

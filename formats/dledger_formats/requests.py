@@ -5,12 +5,13 @@ snake_case here. Readers ignore keys that they do not know; a key whose value is
 `code` and `term` are always written, because a Java reader takes an absent code for success.
 
 `byte[]` is base64 in JSON, except in Java DLedger 0.4.3, which writes and reads only arrays of
-signed numbers. `from_json` reads both, and base64 without its padding; `to_json` writes base64
-unless it is asked for numbers.
+signed numbers; every other version reads both. `from_json` reads both, and base64 without its
+padding; `to_json` writes base64 unless it is asked for numbers.
 """
 
 import base64
 import enum
+import re
 from functools import cache
 from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 
@@ -188,6 +189,12 @@ class AppendEntryRequest(Message, kw_only=True, frozen=True):
 
     body: bytes
 
+    def to_json(self, *, bytes_as_numbers: bool = False) -> bytes:
+        """Encode as all messages; no bytes are `[]` in both forms, since 0.4.3 reads the empty
+        base64 as null and then fails.
+        """
+        return super().to_json(bytes_as_numbers=bytes_as_numbers or not self.body)
+
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
         """Decode as all messages, the body also from numbers and from base64 without padding."""
@@ -286,6 +293,16 @@ class LeadershipTransferResponse(Message, kw_only=True, frozen=True):
     """On SUCCESS `leader_id` is the transferee, which leads `term`."""
 
 
+def reads_numbers(append: bytes) -> bool | None:
+    """Whether the sender of an APPEND, given as it came, reads bytes only as numbers.
+
+    None when it has no bytes to tell by.
+    """
+    # A quote inside of a JSON string is escaped: this can only be a key and its value's begin.
+    begin = _BODY_BEGIN.search(append)
+    return begin[1] == b"[" if begin else None
+
+
 # The same messages with their bytes as they come. Types, and not a walk over any JSON there is,
 # keep what a hostile body may cost in proportion to its length.
 _LooseBytes: TypeAlias = str | list[Annotated[int, msgspec.Meta(ge=-128, le=255)]]
@@ -304,6 +321,7 @@ class _LooseGetEntriesResponse(Message, kw_only=True, frozen=True):
 
 
 _AS_IS: Final = (bytes,)
+_BODY_BEGIN: Final = re.compile(rb'"body"\s*:\s*(["[])[^]"]')
 _ENCODER: Final = msgspec.json.Encoder()
 _StructT = TypeVar("_StructT", bound=msgspec.Struct)
 

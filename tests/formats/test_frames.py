@@ -1,7 +1,8 @@
 """Remoting frames: Java's bytes, every way to slice them, and bytes that no sane one sends.
 
 golden/frames.jsonl holds frames that Java DLedger 0.3.1.2, 0.4.0 and 0.4.3 exchanged on loopback,
-with their clients and with hand-written probes.
+with their clients and with hand-written probes; golden/rocketmq-frames.jsonl those of RocketMQ's
+name servers, brokers and clients.
 """
 
 import itertools
@@ -25,10 +26,16 @@ from dledger_formats.frames import (
     encode_responses,
 )
 
-GOLDEN = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "golden" / "frames.jsonl").read_text().splitlines()
-]
+GOLDEN_FOLDER = Path(__file__).parent / "golden"
+GOLDEN = [json.loads(line) for line in (GOLDEN_FOLDER / "frames.jsonl").read_text().splitlines()]
+# The stream between a RocketMQ master and its slave has no frames.
+ROCKETMQ = {
+    f"{frame['name']}-{frame['direction']}-{number}": bytes.fromhex(frame["hex"])
+    for number, frame in enumerate(
+        map(json.loads, (GOLDEN_FOLDER / "rocketmq-frames.jsonl").read_text().splitlines())
+    )
+    if not frame["name"].startswith("ha-")
+}
 JAVA_FRAMES = [bytes.fromhex(frame["hex"]) for frame in GOLDEN]
 JAVA_IDS = [f"{frame['name']}-{frame['direction']}-{frame['dialect']}" for frame in GOLDEN]
 JSON_FRAMES = [index for index, raw in enumerate(JAVA_FRAMES) if raw[4] == 0]
@@ -78,6 +85,17 @@ def test_a_frame_of_java_is_read_and_written_again_alike(index: int) -> None:
 
     # The probes leave out a key that Java always writes and never reads.
     assert header_of(again) == {"serializeTypeCurrentRPC": "JSON"} | header_of(raw)
+    assert again.endswith(command.body)
+    assert len(raw) - len(header_bytes(raw)) == len(again) - len(header_bytes(again))
+
+
+@pytest.mark.parametrize("raw", ROCKETMQ.values(), ids=ROCKETMQ.keys())
+def test_a_frame_of_rocketmq_is_read_and_written_again_alike(raw: bytes) -> None:
+    [command] = FrameDecoder().feed(raw)
+
+    again = encode(command)
+
+    assert header_of(again) == header_of(raw)
     assert again.endswith(command.body)
     assert len(raw) - len(header_bytes(raw)) == len(again) - len(header_bytes(again))
 
@@ -194,6 +212,14 @@ def test_many_requests_and_responses_are_encoded_as_one_by_one(
 
     assert encode_requests(50001, frames) == b"".join(map(encode, requests))
     assert encode_responses(frames) == b"".join(map(encode, responses))
+
+
+def test_who_trusts_the_sender_may_take_longer_headers() -> None:
+    raw = frame_of(b" " * HEADER_BYTES_MAX + b'{"code":1,"opaque":7}')
+
+    [command] = FrameDecoder(header_bytes_max=FRAME_BYTES_MAX).feed(raw)
+
+    assert command.opaque == 7
 
 
 # What must close the connection.

@@ -23,6 +23,7 @@ from dledger_formats.requests import (
     Message,
     MetadataRequest,
     MetadataResponse,
+    reads_numbers,
 )
 
 TYPES: dict[tuple[str, str], type[Message]] = {
@@ -116,6 +117,29 @@ def test_numbers_are_written_signed_because_every_java_reads_those() -> None:
     request = AppendEntryRequest(body=b"\x00\x7f\x80\xff")
 
     assert json.loads(request.to_json(bytes_as_numbers=True))["body"] == [0, 127, -128, -1]
+
+
+@pytest.mark.parametrize("as_numbers", [False, True])
+def test_no_bytes_are_written_as_no_numbers_because_every_java_reads_those(
+    as_numbers: bool,
+) -> None:
+    request = AppendEntryRequest(body=b"")
+
+    assert json.loads(request.to_json(bytes_as_numbers=as_numbers))["body"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "numbers"),
+    [(b"[1]", True), (b'"eA=="', False), (b'"eA"', False), (b"[]", None), (b'""', None)],
+)
+@pytest.mark.parametrize("colon", [b":", b" : "])
+def test_a_body_tells_in_which_form_its_sender_reads_unless_it_is_empty(
+    body: bytes, numbers: bool | None, colon: bytes
+) -> None:
+    append = b'{"group":"\\"body\\":[1]","body"%s%s}' % (colon, body)
+
+    assert AppendEntryRequest.from_json(append).group == '"body":[1]'
+    assert reads_numbers(append) is numbers
 
 
 # What is written, and what is assumed.

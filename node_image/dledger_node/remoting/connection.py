@@ -22,6 +22,8 @@ from dledger_node.remoting import native
 logger = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX: Final = frames.FRAME_BYTES_MAX
+BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
+JAVA: Final = "JAVA"
 WRITE_BUFFER_BYTES_MAX: Final = 64 << 20
 """A client that lets this much wait, unread, is cut off."""
 
@@ -83,6 +85,8 @@ class Connection(asyncio.Protocol):
         self._decoder = frames.FrameDecoder(FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._peer_id: str | None = None
+        self._reads_numbers: bool | None = None
+        """Whether the client wants bytes as numbers; its first APPEND with any tells."""
         self.peername = "?"
         self.active_at_s = 0.0
         """Loop time of the last byte received, for the sweep of idle connections."""
@@ -162,6 +166,8 @@ class Connection(asyncio.Protocol):
             response = requests.AppendEntryResponse(code=refused, group=self._service.group)
             self.send(frames.encode_responses([(command.opaque, response.to_json())]))
             return
+        if self._reads_numbers is None:
+            self._reads_numbers = requests.reads_numbers(command.body)
         appends.append(AppendCall(self, command.opaque, request.body))
 
     def _answer(self, command: RemotingCommand) -> None:
@@ -171,7 +177,7 @@ class Connection(asyncio.Protocol):
                 case RequestCode.METADATA:
                     reply(self._metadata(command))
                 case RequestCode.GET:
-                    self._get(command, reply)
+                    self._get(command)
                 case RequestCode.LEADERSHIP_TRANSFER:
                     self._transfer_leadership(command, reply)
                 case native.HELLO_CODE:
@@ -194,13 +200,29 @@ class Connection(asyncio.Protocol):
             return requests.MetadataResponse(code=refused, group=self._service.group)
         return self._service.metadata()
 
-    def _get(self, command: RemotingCommand, reply: Reply) -> None:
+    def _get(self, command: RemotingCommand) -> None:
         request = requests.GetEntriesRequest.from_json(command.body)
+        reply = partial(self._reply_entries, command)
         refused = self._misdirected(request)
         if refused is not None:
             reply(requests.GetEntriesResponse(code=refused, group=self._service.group))
         else:
             self._service.get(request, reply)
+
+    def _reply_entries(self, command: RemotingCommand, answer: requests.Message) -> None:
+        """Answer a GET in the form that the client reads.
+
+        A Java client that has not appended yet may be a 0.4.3, which reads numbers alone, and
+        every other Java reads them too. They are up to five bytes for one: what is too long for a
+        frame so goes as base64, which that client would have to ask another version for.
+        """
+        reads_numbers = self._reads_numbers
+        if reads_numbers is None:
+            reads_numbers = command.language == JAVA
+        body = answer.to_json(bytes_as_numbers=reads_numbers)
+        if len(body) > BODY_BYTES_MAX:
+            body = answer.to_json()
+        self.send(frames.encode_responses([(command.opaque, body)]))
 
     def _transfer_leadership(self, command: RemotingCommand, reply: Reply) -> None:
         request = requests.LeadershipTransferRequest.from_json(command.body)

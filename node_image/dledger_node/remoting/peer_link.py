@@ -162,11 +162,17 @@ class _Connection(asyncio.Protocol):
     async def say_hello(self) -> None:
         """Introduce this member; ConnectionError with the peer's reason when it refuses."""
         assert self._transport is not None
-        self._transport.write(native.encode_hello(self._owner.hello(self._peer_id), opaque=0))
+        # A peer that is killed may have taken the connection and be gone: uvloop raises on a write.
+        if not self._transport.is_closing():
+            self._transport.write(native.encode_hello(self._owner.hello(self._peer_id), opaque=0))
         await self._answer
 
     def send(self, message: Message) -> bool:
-        """Write, or queue while the socket is full; False when the queue is full too."""
+        """Write, or queue while the socket is full; False when the queue is full too, or the
+        connection is gone.
+        """
+        if self._transport is None or self._transport.is_closing():
+            return False
         if self._paused or self._queue:
             if len(self._queue) >= QUEUED_MESSAGES_MAX:
                 return False

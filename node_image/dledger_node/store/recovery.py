@@ -231,18 +231,20 @@ def _judge(files: LogFiles, checkpoint: Checkpoint | None, walk: _Walk) -> None:
 def _more_is_sound(files: LogFiles, walk: _Walk) -> bool:
     """Whether the log goes on behind the place where it should end.
 
-    As Java does, more than one segment behind counts; and here also a sound entry after the next.
+    As Java does, more than one segment behind counts; and here also a sound entry after the next,
+    unless its term is lower than the last: terms never fall in a log, so that is what Java, which
+    cuts without wiping, left there at a truncation.
     """
     data = files.data
     if data.files and data.files[-1].start > walk.stop_pos + data.file_size:
         return True
     try:
-        files.header(walk.end.index + 1)
+        header = files.header(walk.end.index + 1)
         file = data.file_at(files.pos(walk.end.index + 1))
         disk.check_entry(file.view, files.pos(walk.end.index + 1) - file.start, file.size)
     except (StoreDamagedError, DamagedRecordError, IndexError):
         return False
-    return True
+    return header.term >= walk.end.term
 
 
 def _write_units(files: LogFiles, found: Examined) -> None:

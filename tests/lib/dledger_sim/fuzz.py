@@ -193,8 +193,6 @@ class Fuzzer:
             if "first_index" in values and self._rng.random() < 0.9:
                 values["first_index"] = values["previous_index"] + 1
                 values["last_index"] = values["first_index"] + self._rng.randint(0, 3)
-            if values.get("entries_term", 0) < 0:
-                continue  # tests/sim/test_fuzz.py has this one by itself
             try:
                 return kind(**values)
             except ValueError:

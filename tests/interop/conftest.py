@@ -1,0 +1,48 @@
+"""Fixtures: Java DLedger in every version that matters, and a Python group to meet it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from dledger_group.group import NodeGroup
+from tools import java_dledger
+from tools.java_dledger import JavaMissingError
+
+
+def class_path_of(version: str) -> str:
+    """The class path of a version; skips the test where it is not built."""
+    try:
+        return java_dledger.find(version)
+    except JavaMissingError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module", params=java_dledger.VERSIONS)
+def java(request: pytest.FixtureRequest) -> str:
+    """Class path of one version after the other."""
+    return class_path_of(request.param)
+
+
+@pytest.fixture(scope="module", params=["0.3.1.2", "0.4.0"])
+def java_store(request: pytest.FixtureRequest) -> str:
+    """Class path of one version for each of the two ways in which Java keeps its store."""
+    return class_path_of(request.param)
+
+
+@pytest.fixture(scope="session")
+def class_path_0_3_1_2() -> str:
+    """Class path of the version that RocketMQ ships longest."""
+    return class_path_of("0.3.1.2")
+
+
+@pytest.fixture(scope="session")
+def class_path_0_4_0() -> str:
+    """Class path of the oldest version that knows the empty entries of new leaders."""
+    return class_path_of("0.4.0")
+
+
+@pytest.fixture(scope="module")
+def python_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeGroup]:
+    """Three Python members that all tests of a module share, and none may stop."""
+    with NodeGroup(tmp_path_factory.mktemp("python")) as running:
+        yield running

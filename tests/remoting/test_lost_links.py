@@ -1,0 +1,93 @@
+"""A link whose peer is gone, at any moment, drops what it is given and ends nobody.
+
+Run with uvloop, as members are: its transports raise when they are written to after their end.
+"""
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+import uvloop
+
+from dledger_node.raft.messages import HeartBeatRequest
+from dledger_node.remoting import native
+from dledger_node.remoting.peer_link import PeerLink
+
+ATTEMPTS = 200
+TIMEOUT_S = 60.0
+
+
+class Owner:
+    """A member n1 that counts, and sends a heartbeat over whatever link it is told of."""
+
+    def __init__(self) -> None:
+        self.link: PeerLink | None = None
+        self.lost = 0
+        self.enough = asyncio.Event()
+
+    def hello(self, peer_id: str) -> native.Hello:
+        """Who calls."""
+        return native.Hello(
+            group="g", sender_id="n1", receiver_id=peer_id, segment_size_bytes=1 << 20
+        )
+
+    def read_entries(self, *_: object) -> None:
+        """No push is sent here."""
+
+    def link_restored(self, _: str) -> None:
+        """The peer never gets so far."""
+
+    def link_lost(self, _: str) -> None:
+        """Count, and send as the core does when it hears of it."""
+        self.lost += 1
+        if self.lost == ATTEMPTS:
+            self.enough.set()
+        assert self.link is not None
+        self.link.send(
+            HeartBeatRequest(sender="n1", receiver="n0", term=1, committed_index=0, round=1)
+        )
+
+
+@pytest.fixture
+def resetting_port() -> Iterator[int]:
+    """A port behind which every connection is taken, and reset at once."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reset_all() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                linger = struct.pack("ii", 1, 0)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                connection.close()
+
+        thread = threading.Thread(target=reset_all)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_a_peer_that_dies_while_it_is_greeted_is_tried_again(resetting_port: int) -> None:
+    async def greet() -> int:
+        owner = Owner()
+        address = f"127.0.0.1:{resetting_port}"
+        link = PeerLink(owner, "n0", address, dead_after_ms=1000, uniform=lambda _low, _high: 0.0)
+        owner.link = link
+        running = asyncio.create_task(link.run())
+        enough = asyncio.create_task(owner.enough.wait())
+        await asyncio.wait(
+            {running, enough}, timeout=TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        if running.done():
+            running.result()  # raises what ended it
+        running.cancel()
+        await asyncio.gather(running, enough, return_exceptions=True)
+        return owner.lost
+
+    assert uvloop.run(greet()) >= ATTEMPTS

@@ -1,0 +1,63 @@
+"""The DLedger stores of RocketMQ 5.3.3 brokers open here with the same messages."""
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger_formats import disk
+from dledger_node.store.hard_state import load_hard_state
+from dledger_node.store.mmap_store import MmapStore
+
+GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
+STORES: dict[str, Any] = json.loads((GOLDEN / "rocketmq-manifest.json").read_text())
+INDEX_BYTES = 3200
+"""Of the 160 MiB of each index file, almost all are a hole."""
+PHYSICAL_OFFSET_AT = 28
+"""Where a message says at which byte of the log it lies: behind its entry's header."""
+
+
+def unpack(member: str, folder: Path) -> Path:
+    """Unpack one broker's DLedger folder; its path."""
+    prefix = f"store-{member}/"
+    with tarfile.open(GOLDEN / STORES["archive"]) as tar:
+        for entry in tar:
+            if entry.isfile() and entry.name.startswith(f"{prefix}dledger-"):
+                path = folder / entry.name.removeprefix(prefix)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                content = tar.extractfile(entry)
+                assert content is not None
+                path.write_bytes(content.read(max(INDEX_BYTES, STORES["data_file_size"])))
+    for path in (folder / f"dledger-{member}" / "index").iterdir():
+        path.write_bytes(path.read_bytes()[:INDEX_BYTES])
+    return folder / f"dledger-{member}"
+
+
+@pytest.mark.parametrize("member", STORES["nodes"])
+def test_a_broker_s_store_opens_with_every_message_where_the_broker_put_it(
+    memory_path: Path, member: str
+) -> None:
+    folder = unpack(member, memory_path)
+    store = MmapStore.open(
+        folder,
+        segment_size_bytes=STORES["data_file_size"],
+        index_segment_size_bytes=INDEX_BYTES,
+    )
+    rows: list[list[Any]] = STORES["entries"]
+
+    assert (store.begin_index, store.end_index) == (0, len(rows) - 1)
+    assert store.committed_index == store.end_index
+    assert store.recovery.rebuilt_units == 0
+    for row in rows:
+        fields = dict(zip(STORES["entries_columns"], row, strict=True))
+        header, body = store.entry(fields["index"])
+        assert (header.magic, header.term, header.pos) == (
+            disk.NORMAL, fields["term"], fields["pos"],
+        )  # fmt: skip
+        assert len(body) == fields["record_size"]
+        offset = int.from_bytes(body[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8], "big")
+        assert offset == header.pos + disk.ENTRY_HEADER_SIZE
+    assert load_hard_state(folder, store.end_term).term >= store.end_term
+    store.close()
