@@ -36,16 +36,15 @@ from dledger_node.raft.ready import (
     WritePushed,
 )
 from dledger_node.remoting import native
-from dledger_node.remoting.connection import AppendCall, Connection
+from dledger_node.remoting.connection import AppendCall
+from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.peer_link import PeerLink
 from dledger_node.store.block import Block
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
 
 logger = logging.getLogger(__name__)
 
-CONNECTIONS_MAX: Final = 1024
-IDLE_CLOSE_S: Final = 120.0  # as Java's remoting
-FRAME_CLOSE_S: Final = 30.0
 MAINTENANCE_INTERVAL_S: Final = 1.0
 CATCH_UP_TICKS_MAX: Final = 2
 GET_BYTES_MAX: Final = 1 << 20
@@ -73,6 +72,7 @@ class DLedgerServer:
         self._save_hard_state = save_hard_state
         self._version = version
         self._loop = asyncio.get_running_loop()
+        self.gate = Gate(Limits.of(settings), self._loop.time)
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._group_commit = GroupCommit(
@@ -97,11 +97,9 @@ class DLedgerServer:
             has_room=self._has_room,
             drive=self._drive,
         )
-        self._connections: set[Connection] = set()
         self._trouble = ""
         self._leader_token = self.leader_view().token
         self._leader_changed = asyncio.Event()
-        self._protocol_errors = 0
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -116,7 +114,7 @@ class DLedgerServer:
     async def close(self) -> None:
         """Answer what waits, flush, and leave the store in order."""
         self._appends.give_up()
-        for connection in list(self._connections):
+        for connection in self.gate.everyone():
             connection.close()
         await self._group_commit.drain()
         self._executor.shutdown()
@@ -147,7 +145,7 @@ class DLedgerServer:
         """
         while True:
             await asyncio.sleep(MAINTENANCE_INTERVAL_S)
-            self._close_idle()
+            self.gate.sweep()
             # On a full volume the last checkpoint stands, and `reserve` tells when room is needed.
             for work in (self._save_checkpoint, self._store.preallocate):
                 with contextlib.suppress(StoreFullError):
@@ -156,13 +154,6 @@ class DLedgerServer:
 
     def _save_checkpoint(self) -> None:
         self._store.save_checkpoint(self._core.committed_index)
-
-    def _close_idle(self) -> None:
-        now_s = self._loop.time()
-        for connection in list(self._connections):
-            limit_s = FRAME_CLOSE_S if connection.unfinished_bytes else IDLE_CLOSE_S
-            if now_s - connection.active_at_s > limit_s:
-                connection.close()
 
     def _fail(self, error: BaseException) -> None:
         """Stop: what this member believes and what is on its disk may differ now."""
@@ -333,27 +324,6 @@ class DLedgerServer:
         """Tell the core."""
         self._drive(lambda: self._core.link_lost(peer_id))
 
-    # -- connections -----------------------------------------------------------------------------
-
-    def opened(self, connection: Connection) -> bool:
-        """Count a connection; False when there are too many."""
-        if len(self._connections) >= CONNECTIONS_MAX:
-            logger.warning(
-                "%d connections are open; refused %s", CONNECTIONS_MAX, connection.peername
-            )
-            return False
-        self._connections.add(connection)
-        return True
-
-    def closed(self, connection: Connection) -> None:
-        """Forget a connection."""
-        self._connections.discard(connection)
-
-    def protocol_error(self, peer: str, error: Exception) -> None:
-        """Count a connection that had to be closed."""
-        self._protocol_errors += 1
-        logger.warning("closed the connection of %s: %s", peer, error)
-
     # -- what HTTP shows ---------------------------------------------------------------------------
 
     def status(self) -> NodeStatus:
@@ -394,7 +364,8 @@ class DLedgerServer:
             flushes=self._group_commit.flushes,
             pending_appends=self._appends.pending.count,
             pending_bytes=self._appends.pending.body_bytes,
-            connections=len(self._connections),
-            protocol_errors=self._protocol_errors,
+            connections=self.gate.connections,
+            buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,
+            connections_closed=self.gate.closed_by_reason,
             messages_dropped={peer_id: link.dropped for peer_id, link in self._links.items()},
         )
