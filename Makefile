@@ -63,6 +63,10 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 sim: setup ## Run the simulator: make sim SEED=7
 	PYTHONPATH=tests/lib $(RUN) -m dledger_sim --seed $(or $(SEED),1)
 
+.PHONY: fuzz
+fuzz: setup ## Throw more hostile bytes at the decoders: make fuzz INPUTS=10000000 SEED=7
+	$(PYTEST) tests/fuzz -s --timeout 0 --fuzz-inputs $(or $(INPUTS),1000000) --fuzz-seed $(or $(SEED),1)
+
 .PHONY: bench
 bench: setup ## Measure a group of three on loopback
 	$(RUN) bench/append.py

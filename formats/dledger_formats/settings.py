@@ -113,7 +113,7 @@ def parse_peers(text: str) -> dict[str, str]:
         host, colon, port = address.rpartition(":")
         if not (dash and colon and host and MEMBER_ID_PATTERN.fullmatch(peer_id)):
             raise SettingsError(f"{part!r} is not a member: ID-HOST:PORT is expected")
-        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536):
             raise SettingsError(f"{part!r} has no port between 1 and 65535")
         if peer_id in peers:
             raise SettingsError(f"the member {peer_id} is listed twice")

@@ -112,3 +112,18 @@ def test_more_appends_than_may_wait_are_refused_at_once(tmp_path: Path) -> None:
     assert in_order[:15] == [DLedgerResponseCode.LEADER_PENDING_FULL] * 15
     assert in_order[15:] == [DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT] * 5
     assert sorted(codes)[:5] == list(codes)[15:], "the first to come are those that wait"
+
+
+async def test_a_stopped_follower_holds_up_nobody(group: NodeGroup) -> None:
+    master = group.master()
+    stopped = next(member for member in group.running() if member != master)
+    memory_bytes = own_memory_bytes(group.process_id(master))
+    group.freeze(stopped)
+
+    async with DLedgerClient(servers=group.servers, group="g", at_least_once=True) as client:
+        async for outcome in client.append_all([bytes(64 * 1024)] * 600):
+            assert isinstance(outcome, Acknowledged)
+
+    peak_bytes = own_memory_bytes(group.process_id(master)) - memory_bytes
+    assert peak_bytes <= 64 << 20, "what the stopped one misses is in the log, not in memory"
+    assert group.status(master).master
