@@ -46,6 +46,7 @@ from dledger_node.store.mmap_store import FlushTarget, MmapStore
 logger = logging.getLogger(__name__)
 
 MAINTENANCE_INTERVAL_S: Final = 1.0
+ASYNC_FLUSH_INTERVAL_S: Final = 0.01  # flushFileInterval of Java, whose flush is of this kind
 CATCH_UP_TICKS_MAX: Final = 2
 GET_BYTES_MAX: Final = 1 << 20
 VOLUME_FULL: Final = "the volume is full: no room for another segment"
@@ -74,9 +75,14 @@ class DLedgerServer:
         self._loop = asyncio.get_running_loop()
         self.gate = Gate(Limits.of(settings), self._loop.time)
         self.fatal: asyncio.Future[None] = self._loop.create_future()
+        self._async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._group_commit = GroupCommit(
-            store, self._executor, on_durable=self._durable, on_failed=self._fail
+            store,
+            self._executor,
+            interval_s=ASYNC_FLUSH_INTERVAL_S if self._async_flush else 0.0,
+            on_durable=self._durable,
+            on_failed=self._fail,
         )
         self._links = {
             peer_id: PeerLink(
@@ -98,7 +104,7 @@ class DLedgerServer:
             drive=self._drive,
         )
         self._trouble = ""
-        self._leader_token = self.leader_view().token
+        self._leader_told = self._leader_now()
         self._leader_changed = asyncio.Event()
 
     # -- life ------------------------------------------------------------------------------------
@@ -175,7 +181,7 @@ class DLedgerServer:
             while (ready := self._core.ready()) is not None:
                 self._do(ready)
                 self._core.advance(ready)
-                if self._settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH and ready.writes:
+                if self._async_flush and ready.writes:
                     self._core.persisted(self._store.end_index, self._store.end_term)
         except Exception as error:
             self._fail(error)
@@ -212,12 +218,16 @@ class DLedgerServer:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
 
     def _tell_leader_change(self) -> None:
-        token = self.leader_view().token
-        if token != self._leader_token:
+        leader = self._leader_now()
+        if leader != self._leader_told:
             logger.info("leader: %s", self.leader_view())
-            self._leader_token = token
+            self._leader_told = leader
             self._leader_changed.set()
             self._leader_changed = asyncio.Event()
+
+    def _leader_now(self) -> tuple[int, str | None, bool]:
+        """All that the token of `leader_view` depends on; asked after every input."""
+        return self._core.term, self._core.leader_id, self._core.master
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
         """Whether the store can take these bodies; the status says so when it cannot."""

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dledger_formats.status import NodeStatus, Role
+from dledger_formats.status import FlushDiskType, NodeStatus, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,14 @@ class NodeCollector(Collector):
         for each in Role:
             role.add_metric([each.value], float(status.role is each))
         yield role
+        flush = GaugeMetricFamily(
+            "dledger_node_flush_disk_type",
+            "1 for when an append counts as held: SyncFlush on disk, AsyncFlush in memory.",
+            labels=["type"],
+        )
+        for kind in FlushDiskType:
+            flush.add_metric([kind.value], float(status.flush_disk_type is kind))
+        yield flush
         closed = CounterMetricFamily(
             "dledger_node_connections_closed",
             "Connections that this member refused or closed, by the limit that they exceeded.",

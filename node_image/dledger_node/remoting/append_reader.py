@@ -1,7 +1,7 @@
 """Reads the bodies of APPEND requests, the one kind of JSON that comes ten thousand times a second.
 
 A client writes the same JSON around each of its bodies. That part is judged strictly when it is
-seen first, and from then on only found again; what is left to do for a request is its base64.
+seen first, and from then on only recognized; what is left to do for a request is its base64.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,8 @@ import msgspec
 from dledger_formats import json_objects
 from dledger_formats.requests import AppendEntryRequest, DLedgerResponseCode
 
-ENVELOPES_MAX: Final = 16
 ENVELOPE_BYTES_MAX: Final = 1024
-_MARK: Final = b'"body":"'
+_MARK: Final = b'"body":'
 _SAMPLE: Final = b'"AAAA"'
 _SAMPLE_BODY: Final = bytes(3)
 _decode_base64: Final = msgspec.json.Decoder(bytes).decode
@@ -27,34 +26,35 @@ class AppendReader:
 
     def __init__(self, judge: Callable[[AppendEntryRequest], Judgement]) -> None:
         self._judge = judge
-        self._envelopes: dict[tuple[bytes, bytes], Judgement] = {}
+        # What stood around the last body, and what was judged of it; empty when there was none.
+        self._before = self._after = b""
+        self._judgement: Judgement = None
 
     def read(self, raw: bytes) -> tuple[Judgement, bytes]:
         """Why the request is refused, None if it is not; and its body. FormatError."""
-        # A quote inside of a JSON string is escaped: this can only be a key and its value's begin.
-        start = raw.find(_MARK) + len(_MARK) - 1
-        end = raw.find(b'"', start + 1) + 1
-        envelope = (raw[:start], raw[end:])
-        if envelope in self._envelopes:
+        before, after = self._before, self._after
+        if before and raw.startswith(before) and raw.endswith(after):
             try:
-                return self._envelopes[envelope], _decode_base64(raw[start:end])
-            except ValueError:  # not base64, or without its padding
+                # One whole JSON string of base64, or it is no such request.
+                body = _decode_base64(raw[len(before) : len(raw) - len(after)])
+            except ValueError:
                 pass
-        return self._read_strictly(raw, envelope)
+            else:
+                return self._judgement, body
+        return self._read_strictly(raw)
 
-    def _read_strictly(self, raw: bytes, envelope: tuple[bytes, bytes]) -> tuple[Judgement, bytes]:
+    def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes]:
         json_objects.parse(raw)
         request = AppendEntryRequest.from_json(raw)
         judgement = self._judge(request)
-        before, after = envelope
-        if (
-            before.endswith(_MARK[:-1])
-            and len(before) + len(after) <= ENVELOPE_BYTES_MAX
-            and _decides_the_body(before, after, request.body)
-        ):
-            if len(self._envelopes) >= ENVELOPES_MAX:
-                self._envelopes.clear()
-            self._envelopes[envelope] = judgement
+        # A quote inside of a JSON string is escaped: this can only be a key and its value's begin.
+        at = raw.find(_MARK + b'"')
+        if at >= 0:
+            start = at + len(_MARK)
+            before, after = raw[:start], raw[raw.find(b'"', start + 1) + 1 :]
+            small = len(before) + len(after) <= ENVELOPE_BYTES_MAX
+            if small and _decides_the_body(before, after, request.body):
+                self._before, self._after, self._judgement = before, after, judgement
         return judgement, request.body
 
 

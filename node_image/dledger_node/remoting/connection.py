@@ -8,8 +8,9 @@ read from a connection or done for it.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
+
+import msgspec
 
 from dledger_formats import frames, json_objects, requests
 from dledger_formats.frames import RemotingCommand
@@ -24,10 +25,12 @@ from dledger_node.remoting.limits import Reason
 
 logger = logging.getLogger(__name__)
 
+_APPEND: Final = int(RequestCode.APPEND)
+_NO_PLACE: Final = "no place is left, but for members"
 
-@dataclass(frozen=True, slots=True)
-class AppendCall:
-    """An APPEND, and the connection on which its answer goes back."""
+
+class AppendCall(msgspec.Struct, frozen=True, gc=False):
+    """An APPEND, and the connection on which its answer goes back. A Struct, for its speed."""
 
     connection: "Connection"
     opaque: int
@@ -225,16 +228,25 @@ class Connection(asyncio.Protocol):
 
     def _dispatch(self, commands: Sequence[RemotingCommand]) -> None:
         appends: list[AppendCall] = []
-        no_place = self._gate.may_ask(self)
+        read, no_place = self._append_reader.read, self._gate.may_ask(self)
         for number, command in enumerate(commands):
             if self._unread_since_s is not None:
                 self._backlog = commands[number:]
                 break
             if no_place and not self.peer_id and command.code != native.HELLO_CODE:
-                self.cut(no_place, "no place is left, but for members")
+                self.cut(no_place, _NO_PLACE)
                 return
-            if command.code == RequestCode.APPEND and not command.is_response:
-                self._collect_append(command, appends)
+            # Appends come by the thousand: no call but those that do the work.
+            if command.code == _APPEND and not command.flag & frames.RESPONSE_FLAG:
+                try:
+                    refused, body = read(command.body)
+                except FormatError as error:
+                    self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
+                    continue
+                if refused is None:
+                    appends.append(AppendCall(self, command.opaque, body))
+                else:
+                    self._refuse_append(command, refused)
             elif command.code == native.MESSAGE_CODE:
                 self._peer_message(command)
             elif not command.is_response:  # an answer that nobody waits for, as Java ignores it
@@ -248,17 +260,9 @@ class Connection(asyncio.Protocol):
         message = native.decode(command.body, self.peer_id, self._service.self_id)
         self._service.peer_message(message)
 
-    def _collect_append(self, command: RemotingCommand, appends: list[AppendCall]) -> None:
-        try:
-            refused, body = self._append_reader.read(command.body)
-        except FormatError as error:
-            self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
-            return
-        if refused is not None:
-            response = requests.AppendEntryResponse(code=refused, group=self._service.group)
-            self.send(frames.encode_responses([(command.opaque, response.to_json())]))
-            return
-        appends.append(AppendCall(self, command.opaque, body))
+    def _refuse_append(self, command: RemotingCommand, code: DLedgerResponseCode) -> None:
+        response = requests.AppendEntryResponse(code=code, group=self._service.group)
+        self.send(frames.encode_responses([(command.opaque, response.to_json())]))
 
     def _answer(self, command: RemotingCommand) -> None:
         """Answer everything that needs no waiting."""
