@@ -84,6 +84,19 @@ async def test_an_idle_client_is_closed_and_an_idle_member_is_not() -> None:
         assert listener.closed == {"idle": 1}
 
 
+async def test_a_member_that_was_held_up_blames_nobody_for_it() -> None:
+    async with listening(first_frame_s=5) as listener:
+        caller = await listener.connect()
+
+        listener.clock.now_s += 60
+        listener.gate.sweep()
+
+        assert await caller.is_served()
+        listener.clock.now_s += 1
+        listener.gate.sweep()
+        assert not listener.closed
+
+
 # Numbers.
 
 

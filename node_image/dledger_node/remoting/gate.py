@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 LOG_INTERVAL_S: Final = 1.0
 """Between two log lines for one reason: a flood must not fill the disk with its own complaints."""
+HELD_UP_S: Final = 3.0
+"""So long without a sweep, and this member was held up itself, or stopped."""
 RESUME_SHARE: Final = 0.75
 """Paused connections go on below this share of `received_bytes_max`, and not at its very edge."""
 
@@ -63,6 +65,7 @@ class Gate:
         self._links: dict[str, list[Guest]] = {}
         # Those with a large unfinished frame, the oldest first, and whether they must wait.
         self._large: dict[Guest, bool] = {}
+        self._swept_at_s = now_s()
         self._logged_at_s: dict[Reason, float] = {}
 
     @property
@@ -106,8 +109,15 @@ class Gate:
             links.remove(guest)
 
     def sweep(self) -> None:
-        """End every connection whose time is over; to be called about once a second."""
+        """End every connection whose time is over; to be called about once a second.
+
+        After this member was held up, nothing is ended before what came meanwhile could be read.
+        """
         now_s = self.now_s()
+        held_up = now_s - self._swept_at_s >= HELD_UP_S
+        self._swept_at_s = now_s
+        if held_up:
+            return
         for guest in self.everyone():
             reason = guest.overdue(now_s)
             if reason is not None:

@@ -76,8 +76,9 @@ class Listener:
         return {reason: count for reason, count in self.gate.closed_by_reason.items() if count}
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass, and the gate look at it."""
+        """Let time pass, and the gate look at it, as it does once a second."""
         self.clock.now_s += seconds
+        self.gate.sweep()
         self.gate.sweep()
 
     async def connect(self, **options: object) -> "Caller":
