@@ -32,7 +32,7 @@ def crowded_group(tmp_path: Path) -> Iterator[NodeGroup]:
     with NodeGroup(
         tmp_path,
         heartbeat_interval_ms=250,
-        election_timeout_ms=1500,
+        election_timeout_ms=4000,  # a busy machine alone must not look like a starved member
         connections_per_address_max=500,
     ) as running:
         yield running
