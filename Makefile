@@ -43,7 +43,7 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not spark and not cluster and not simulation and not interop
+FAST := not apiserver and not spark and not cluster and not simulation and not interop and not fuzz
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
@@ -54,6 +54,7 @@ test-fast: setup ## Every test that needs no cluster, no Spark and no campaign (
 test: setup check ## Every test: form, units, node groups, API server, Spark, and end to end
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
 	$(call stage,simulator tests,$(PYTEST) -n $(WORKERS) -m simulation)
+	$(call stage,hostile bytes,$(PYTEST) -m fuzz)
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
 	$(call stage,API server tests,$(PYTEST) -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)
@@ -77,6 +78,10 @@ sim-mutants: setup ## Hunt every planted bug, and write the table of docs/simula
 .PHONY: sim-report
 sim-report: setup ## Print what all campaigns in the simulator's ledger come to
 	$(call sim,--report)
+
+.PHONY: fuzz
+fuzz: setup ## Throw more hostile bytes at the decoders: make fuzz INPUTS=10000000 SEED=7
+	$(PYTEST) tests/fuzz -s --timeout 0 --fuzz-inputs $(or $(INPUTS),1000000) --fuzz-seed $(or $(SEED),1)
 
 .PHONY: bench
 bench: setup ## Measure a group of three on loopback

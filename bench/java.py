@@ -5,8 +5,8 @@
 
 Every group has three members, and all groups stay up for the whole run, so that the JVMs are warm;
 those that are not measured idle meanwhile. In each round every group is measured once, in turn, so
-that what else the machine does hits all alike. The figures are medians over the rounds. Appends
-that are not acknowledged (Java answers 502 when it is slow) are counted apart.
+that what else the machine does hits all alike. The figures are medians over the rounds. An append
+that is not acknowledged ends the run: Java answers 502 when it is slow.
 
 Java acknowledges what a majority has in memory, so it is compared with AsyncFlush, which does the
 same, and with SyncFlush, the default, which also waits for an fdatasync.
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
-from append import Result, load  # bench/append.py
+from append import Load, bare_load  # bench/append.py
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
@@ -79,15 +79,20 @@ def main() -> None:
         tempfile.TemporaryDirectory(dir=arguments.folder) as folder,
         started(Path(folder)) as contenders,
     ):
+        warm_up = Load(
+            in_flight=WARM_UP_IN_FLIGHT, body_bytes=arguments.body_bytes, seconds=arguments.warm_up
+        )
         for contender in contenders:
-            measure(contender, WARM_UP_IN_FLIGHT, arguments, arguments.warm_up)
+            measure(contender, warm_up)
         for in_flight in arguments.in_flight:
-            results: dict[str, list[Result]] = {contender.name: [] for contender in contenders}
+            load = Load(
+                in_flight=in_flight, body_bytes=arguments.body_bytes, seconds=arguments.seconds
+            )
+            rounds: dict[str, list[list[float]]] = {each.name: [] for each in contenders}
             for _ in range(arguments.rounds):
                 for contender in contenders:
-                    result = measure(contender, in_flight, arguments, arguments.seconds)
-                    results[contender.name].append(result)
-            print_table(in_flight, results)
+                    rounds[contender.name].append(measure(contender, load))
+            print_table(load, rounds)
 
 
 @contextlib.contextmanager
@@ -113,40 +118,36 @@ def started(folder: Path) -> Iterator[list[Contender]]:
         yield contenders
 
 
-def measure(
-    contender: Contender, in_flight: int, arguments: argparse.Namespace, seconds: float
-) -> Result:
-    """Load a group."""
-    return uvloop.run(load(contender.group, in_flight, arguments.body_bytes, seconds))
+def measure(contender: Contender, load: Load) -> list[float]:
+    """Put a group's leader under a load; the latencies in seconds, sorted."""
+    group = contender.group
+    leader_id = group.master() if isinstance(group, NodeGroup) else group.leader()
+    return sorted(uvloop.run(bare_load(group.peers[leader_id], "g", leader_id, load)))
 
 
-def print_table(in_flight: int, results: dict[str, list[Result]]) -> None:
+def print_table(load: Load, rounds: dict[str, list[list[float]]]) -> None:
     """Print one load's lines; the ratios are to Java as it comes."""
-    print(f"\n{in_flight} in flight             appends/s     p50 ms     p99 ms   times Java")
+    print(f"\n{load.in_flight} in flight             appends/s     p50 ms     p99 ms   times Java")
     base = 0.0
-    for name, rounds in results.items():
-        rate = statistics.median(result.acknowledged / result.seconds for result in rounds)
+    for name, latencies in rounds.items():
+        rates = [len(each) / load.seconds for each in latencies]
+        rate = statistics.median(rates)
         p50, p99 = (
-            statistics.median(percentile_ms(result, share) for result in rounds)
+            statistics.median(percentile_ms(each, share) for each in latencies)
             for share in (0.5, 0.99)
         )
         base = base or rate or math.nan
-        each = " ".join(f"{result.acknowledged / result.seconds:,.0f}" for result in rounds)
-        lost = sum(result.not_acknowledged for result in rounds)
-        note = f"; {lost} not acknowledged" if lost else ""
+        each_rate = " ".join(f"{each:,.0f}" for each in rates)
         print(
             f"{name:24} {rate:11,.0f}  {p50:9.2f}  {p99:9.2f}   {rate / base:10.2f}   "
-            f"(rounds: {each}{note})",
+            f"(rounds: {each_rate})",
             flush=True,
         )
 
 
-def percentile_ms(result: Result, share: float) -> float:
+def percentile_ms(latencies_s: list[float], share: float) -> float:
     """A latency that this share of the appends did not exceed; NaN when there were none."""
-    ordered = sorted(result.latencies_s)
-    if not ordered:
-        return math.nan
-    return ordered[int(len(ordered) * share)] * 1000
+    return latencies_s[int(len(latencies_s) * share)] * 1000 if latencies_s else math.nan
 
 
 if __name__ == "__main__":

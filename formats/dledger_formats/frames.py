@@ -53,8 +53,6 @@ _PLAIN_HEADER: Final = (
 assert _PREFIX.size == PREFIX_BYTES
 assert FRAME_BYTES_MAX - 1 <= _HEADER_LENGTH_MASK
 
-Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-
 
 class FrameError(ValueError):
     """The stream holds bytes that are no frame; close the connection.
@@ -69,20 +67,28 @@ class FrameError(ValueError):
         self.before: list[RemotingCommand] = []
 
 
-class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request or response. Java's class has the same name and fields."""
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
-    code: int
+
+class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
+    """One request or response. Java's class has the same name and fields.
+
+    As it is read from a JSON header, unknown keys are ignored, and what Java can do without has a
+    default. A frame without an opaque could never be answered, so it counts as broken.
+    """
+
+    code: Int32
     """What is asked (`requests.RequestCode`), or the remoting layer's own result."""
-    opaque: int
+    opaque: Int32
     """Pairs a response with its request; Java counts up and may wrap below 0."""
-    flag: int = 0
+    flag: Int32 = 0
     remark: str | None = None
     """The text of a system error."""
     ext_fields: dict[str, str] | None = None
-    body: bytes = b""
+    body: bytes = msgspec.field(default=b"", name="")
+    """Not of the header, so no key of it has this name; what stands there is overwritten."""
     language: str = LANGUAGE
-    version: int = 0
+    version: Int32 = 0
 
     @property
     def is_response(self) -> bool:
@@ -173,30 +179,46 @@ class FrameDecoder:
         """
         if self._broken is not None:
             raise FrameError(self._broken, "the stream broke before; nothing can follow")
-        if self._pending:
-            self._pending += data
-            if len(self._pending) < self._needed_bytes:
-                return []
-            data = bytes(self._pending)
-            self._pending.clear()
-        elif not isinstance(data, bytes):
+        if not isinstance(data, bytes):
             data = bytes(data)
         commands: list[RemotingCommand] = []
         try:
-            rest = self._decode_all(data, commands)
+            at = self._finish_pending(data, commands) if self._pending else 0
+            if self._pending:
+                return commands
+            rest = self._decode_all(data, at, commands)
         except FrameError as error:
             error.before = commands
             self._broken = error.reason
             raise
-        self._pending += memoryview(data)[rest:]
+        if rest < len(data):
+            self._pending += memoryview(data)[rest:]
         return commands
 
-    def _decode_all(self, data: bytes, commands: list[RemotingCommand]) -> int:
-        """Decode every whole frame in `data`; returns where the unfinished one begins."""
-        at, end = 0, len(data)
+    def _finish_pending(self, data: bytes, commands: list[RemotingCommand]) -> int:
+        """Complete the unfinished frame; returns how much of `data` belongs to it.
+
+        Only this one frame is copied together, and not all that came with its end.
+        """
+        at = 0
+        while self._pending and at < len(data):
+            part = memoryview(data)[at : at + self._needed_bytes - len(self._pending)]
+            self._pending += part
+            at += len(part)
+            # A whole frame, or only its length; then it is known how much is missing.
+            if len(self._pending) >= self._needed_bytes and self._decode_all(
+                bytes(self._pending), 0, commands
+            ):
+                self._pending.clear()
+        return at
+
+    def _decode_all(self, data: bytes, at: int, commands: list[RemotingCommand]) -> int:
+        """Decode every whole frame from byte `at` on; returns where the unfinished one begins."""
+        end = len(data)
         length_max = self.frame_bytes_max - LENGTH_WORD_BYTES
         header_bytes_max = self.header_bytes_max
         unpack_prefix, decode_json_header = _PREFIX.unpack_from, _HEADER_DECODER.decode
+        set_field = msgspec.structs.force_setattr
         while end - at >= PREFIX_BYTES:
             length, header_word = unpack_prefix(data, at)
             header_length = header_word & _HEADER_LENGTH_MASK
@@ -216,23 +238,14 @@ class FrameDecoder:
             body_at = header_at + header_length
             try:
                 if header_word == header_length:
-                    header = decode_json_header(data[header_at:body_at])
+                    command = decode_json_header(data[header_at:body_at])
                 else:
-                    header = _decode_binary_header(data[header_at:body_at])
+                    command = _decode_binary_header(data[header_at:body_at])
             except (ValueError, RecursionError, struct.error) as error:
                 raise FrameError("header", f"not a header: {error}") from error
-            commands.append(
-                RemotingCommand(
-                    code=header.code,
-                    opaque=header.opaque,
-                    flag=header.flag,
-                    remark=header.remark,
-                    ext_fields=header.ext_fields,
-                    body=data[body_at:frame_end],
-                    language=header.language,
-                    version=header.version,
-                )
-            )
+            # A frozen struct, set here once: to make it anew would cost as much as to read it.
+            set_field(command, "body", data[body_at:frame_end])
+            commands.append(command)
             at = frame_end
         return self._judge_unfinished_prefix(data, at)
 
@@ -274,25 +287,10 @@ def _foreign_protocol(first_bytes: bytes) -> str:
     return ""
 
 
-class _Header(msgspec.Struct, rename="camel", gc=False):
-    """A header as it is read: unknown keys are ignored, and what Java can do without has a default.
-
-    A frame without an opaque could never be answered, so it counts as broken.
-    """
-
-    code: Int32
-    opaque: Int32
-    flag: Int32 = 0
-    remark: str | None = None
-    ext_fields: dict[str, str] | None = None
-    language: str = "JAVA"
-    version: Int32 = 0
+_HEADER_DECODER: Final = msgspec.json.Decoder(RemotingCommand)
 
 
-_HEADER_DECODER: Final = msgspec.json.Decoder(_Header)
-
-
-def _decode_binary_header(data: bytes) -> _Header:
+def _decode_binary_header(data: bytes) -> RemotingCommand:
     """Read `RocketMQSerializable` of Java.
 
     int16 code, int8 language, int16 version, int32 opaque, int32 flag, int32 and remark, int32 and
@@ -301,7 +299,7 @@ def _decode_binary_header(data: bytes) -> _Header:
     code, language, version, opaque, flag = _BINARY_FIXED.unpack_from(data)
     remark, at = _text(data, _BINARY_FIXED.size, 4)
     ext_length = int.from_bytes(_exactly(data, at, 4), "big")
-    return _Header(
+    return RemotingCommand(
         code=code,
         opaque=opaque,
         flag=flag,

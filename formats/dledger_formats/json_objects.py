@@ -2,17 +2,25 @@
 
 Keys are camelCase in JSON and snake_case here. A reader ignores keys that it does not know, so that
 programs may be of different ages, and refuses an object that lacks one.
+
+What is ambiguous is no JSON here, though Python's reader takes most of it: a key that comes twice,
+NaN and Infinity, numbers beyond a double's range, text that no UTF-8 can hold, more than DEPTH_MAX
+brackets in one another.
 """
 
 import dataclasses
 import enum
 import json
+import math
 import re
 import types
 import typing
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+DEPTH_MAX: Final = 32
+_STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{\]}]', re.DOTALL)
 
 
 class FormatError(ValueError):
@@ -41,13 +49,66 @@ def encode(value: Any) -> bytes:
 
 def decode(cls: type[T], raw: bytes) -> T:
     """Decode into `cls`; FormatError when a key is missing or has another type."""
-    try:
-        plain = json.loads(raw)
-    except ValueError as error:
-        raise FormatError(f"not JSON: {error}") from error
-    decoded = _from_plain(cls, plain, "")
+    decoded = _from_plain(cls, parse(raw), "")
     assert isinstance(decoded, cls)
     return decoded
+
+
+def parse(raw: bytes) -> Any:
+    """Read JSON of any shape, strictly; FormatError says what is wrong with it."""
+    if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX:
+        _refuse_depth(raw)
+    try:
+        text = raw.decode()
+        if "\\u" in text:
+            # Half of a surrogate pair can be written so, and nobody could write it out again.
+            return _checked_text(_STRICT.decode(text))
+        return _STRICT.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"not JSON: {str(error)[:200]}") from error
+
+
+def _refuse_depth(raw: bytes) -> None:
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(raw):
+        if found[0] in b"[{":
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise FormatError(f"not JSON: more than {DEPTH_MAX} brackets in one another")
+        elif found[0] in b"]}":
+            depth -= 1
+
+
+def _object_without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        for key, _ in reversed(pairs):
+            if found.pop(key, pairs) is pairs:
+                raise ValueError(f"the key {key[:50]!r} comes twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return number
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON number")
+
+
+_STRICT: Final = json.JSONDecoder(
+    object_pairs_hook=_object_without_twins,
+    parse_float=_finite,
+    parse_constant=_refuse_constant,
+)
+
+
+def _checked_text(value: Any) -> Any:
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _from_plain(kind: Any, value: Any, where: str) -> Any:

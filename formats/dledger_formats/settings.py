@@ -19,6 +19,10 @@ GROUP_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,62})")
 MEMBER_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_]{1,32}")
 REMOTING_PORT: Final = 40911
 HTTP_PORT: Final = 40912
+CLIENT_FRAME_BYTES_MAX: Final = (4 * 1024 * 1024 + 2) // 3 * 4 + 64 * 1024
+"""The largest entry of DLedger, 4 MiB, as base64; and 64 KiB for all else in the frame."""
+CONNECTIONS_MAX: Final = 1024
+CONNECTIONS_PER_ADDRESS_MAX: Final = 64
 
 
 class SettingsError(ValueError):
@@ -50,6 +54,12 @@ class NodeSettings:
     """mappedFileSizeForEntryIndex"""
     pending_requests_max: int = 10_000
     """maxPendingRequestsNum: appends waiting for their quorum; more are refused with 503."""
+    client_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
+    """A client's longer frame closes its connection; Java takes 16 MiB."""
+    connections_max: int = CONNECTIONS_MAX
+    """Connections of clients; members come in all the same."""
+    connections_per_address_max: int = CONNECTIONS_PER_ADDRESS_MAX
+    """Those of one host. More where clients share an address, as behind a gateway."""
     log_format: str = "text"
     """text for people, json for collectors"""
 
@@ -103,7 +113,7 @@ def parse_peers(text: str) -> dict[str, str]:
         host, colon, port = address.rpartition(":")
         if not (dash and colon and host and MEMBER_ID_PATTERN.fullmatch(peer_id)):
             raise SettingsError(f"{part!r} is not a member: ID-HOST:PORT is expected")
-        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536):
             raise SettingsError(f"{part!r} has no port between 1 and 65535")
         if peer_id in peers:
             raise SettingsError(f"the member {peer_id} is listed twice")
@@ -136,6 +146,9 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {
     "segment_size_bytes": (4096, 1 << 40),
     "index_segment_size_bytes": (32, 1 << 40),
     "pending_requests_max": (1, 1_000_000),
+    "client_frame_bytes_max": (64 * 1024, 16 * 1024 * 1024),
+    "connections_max": (1, 1_000_000),
+    "connections_per_address_max": (1, 1_000_000),
 }
 
 

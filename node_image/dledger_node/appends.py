@@ -66,15 +66,18 @@ class Appends:
             return
         answers: dict[Connection, list[tuple[int, bytes]]] = {}
         for batch in self.pending.take_committed(committed_index):
-            for index, call in enumerate(batch.calls, batch.first_index):
-                response = requests.AppendEntryResponse(
-                    group=self._group,
-                    leader_id=self._core.config.self_id,
-                    term=batch.term,
-                    index=index,
-                    pos=self._store.position(index).pos,
-                )
-                answers.setdefault(call.connection, []).append((call.opaque, response.to_json()))
+            written = requests.append_successes(
+                self._group,
+                self._core.config.self_id,
+                batch.term,
+                batch.first_index,
+                self._store.positions(batch.first_index, batch.last_index),
+            )
+            for call, response in zip(batch.calls, written, strict=True):
+                mine = answers.get(call.connection)
+                if mine is None:
+                    mine = answers[call.connection] = []
+                mine.append((call.opaque, response))
             self.acknowledged += len(batch.calls)
         _send(answers)
         if not self.pending.count:
@@ -129,9 +132,13 @@ class Appends:
         taken: list[AppendCall] = []
         count = self._pending_requests_max - self.pending.count
         room_bytes = PENDING_BYTES_MAX - self.pending.body_bytes
+        body_bytes_max = self._store.body_bytes_max
+        sizes = [len(call.body) for call in calls]
+        if len(calls) <= count and sum(sizes) <= room_bytes and max(sizes) <= body_bytes_max:
+            return calls
         for call in calls:
             size = len(call.body)
-            if size > self._store.body_bytes_max:
+            if size > body_bytes_max:
                 self._refuse([call], DLedgerResponseCode.DISK_ERROR)  # Java's answer too
             elif len(taken) >= count or size > room_bytes:
                 self._refuse([call], DLedgerResponseCode.LEADER_PENDING_FULL)

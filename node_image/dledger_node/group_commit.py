@@ -19,18 +19,32 @@ class GroupCommit:
         store: MmapStore,
         executor: Executor,
         *,
+        interval_s: float,
         on_durable: Callable[[FlushTarget], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
+        """`interval_s` is how long entries wait for others to share their flush; 0 for not."""
         self._store = store
         self._executor = executor
         self._on_durable = on_durable
         self._on_failed = on_failed
+        self._interval_s = interval_s
+        self._timer: asyncio.TimerHandle | None = None
         self._flush: asyncio.Future[None] | None = None
         self.flushes = 0
 
     def start(self) -> None:
-        """Begin a flush unless one is in flight or there is nothing to flush."""
+        """See to it that what is written is flushed, now or when the interval is over."""
+        if self._flush is not None or self._store.durable_index >= self._store.end_index:
+            return
+        if not self._interval_s:
+            self._begin()
+        elif self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._interval_s, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
         if self._flush is not None or self._store.durable_index >= self._store.end_index:
             return
         target = self._store.flush_target()
@@ -39,7 +53,12 @@ class GroupCommit:
         self._flush.add_done_callback(lambda flush: self._done(target, flush))
 
     async def drain(self) -> None:
-        """Wait until no flush is in flight."""
+        """Flush what is written, and wait for it."""
+        self._interval_s = 0.0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.start()
         while self._flush is not None:
             await asyncio.wait([self._flush])
 

@@ -18,6 +18,7 @@ from dledger_node import logs
 from dledger_node.config import raft_config, split_address
 from dledger_node.errors import NodeError
 from dledger_node.http import metrics, pages
+from dledger_node.http.doors import Doors
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.remoting.connection import Connection
@@ -57,18 +58,23 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
     server = open_server(settings)
+    doors = Doors()
     runner = web.AppRunner(
-        pages.application(server, metrics.registry(server)),
+        pages.application(server, metrics.registry(server), [doors.middleware]),
         handle_signals=False,
         access_log=None,
         shutdown_timeout=0.5,
     )
     listener: asyncio.Server | None = None
+    http_listener: asyncio.Server | None = None
     running = loop.create_task(server.run())
     stopped = loop.create_task(stopping.wait())
     try:
         await runner.setup()
-        await web.TCPSite(runner, settings.listen_host, settings.http_port).start()
+        assert runner.server is not None
+        http_listener = await loop.create_server(
+            doors.guard(runner.server), settings.listen_host, settings.http_port, backlog=128
+        )
         port = split_address(settings.address)[1]
         listener = await loop.create_server(
             lambda: Connection(server), settings.listen_host, port, backlog=1024
@@ -80,8 +86,9 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
             await server.hand_over(HAND_OVER_TIMEOUT_S)
             await server.drain(DRAIN_TIMEOUT_S)
     finally:
-        if listener is not None:
-            listener.close()
+        for each in (listener, http_listener):
+            if each is not None:
+                each.close()
         stopped.cancel()
         running.cancel()
         await asyncio.gather(running, stopped, return_exceptions=True)

@@ -37,17 +37,17 @@ from dledger_node.raft.ready import (
 )
 from dledger_node.reads import Reads
 from dledger_node.remoting import native
-from dledger_node.remoting.connection import AppendCall, Connection, Reply
+from dledger_node.remoting.connection import AppendCall, Reply
+from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.peer_link import PeerLink
 from dledger_node.store.block import Block
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
 
 logger = logging.getLogger(__name__)
 
-CONNECTIONS_MAX: Final = 1024
-IDLE_CLOSE_S: Final = 120.0  # as Java's remoting
-FRAME_CLOSE_S: Final = 30.0
 MAINTENANCE_INTERVAL_S: Final = 1.0
+ASYNC_FLUSH_INTERVAL_S: Final = 0.01  # flushFileInterval of Java, whose flush is of this kind
 CATCH_UP_TICKS_MAX: Final = 2
 TRANSFER_TIMEOUTS: Final = 2  # election timeouts: to take over, and to be heard
 VOLUME_FULL: Final = "the volume is full: no room for another segment"
@@ -74,10 +74,16 @@ class DLedgerServer:
         self._save_hard_state = save_hard_state
         self._version = version
         self._loop = asyncio.get_running_loop()
+        self.gate = Gate(Limits.of(settings), self._loop.time)
         self.fatal: asyncio.Future[None] = self._loop.create_future()
+        self._async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._group_commit = GroupCommit(
-            store, self._executor, on_durable=self._durable, on_failed=self._fail
+            store,
+            self._executor,
+            interval_s=ASYNC_FLUSH_INTERVAL_S if self._async_flush else 0.0,
+            on_durable=self._durable,
+            on_failed=self._fail,
         )
         self._links = {
             peer_id: PeerLink(
@@ -105,11 +111,9 @@ class DLedgerServer:
             drive=self._drive,
         )
         self._reads = Reads(core, store, group=settings.group, drive=self._drive)
-        self._connections: set[Connection] = set()
         self._trouble = ""
-        self._leader_token = self.leader_view().token
+        self._leader_told = self._leader_now()
         self._leader_changed = asyncio.Event()
-        self._protocol_errors = 0
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -124,7 +128,7 @@ class DLedgerServer:
     async def close(self) -> None:
         """Answer what waits, flush, and leave the store in order."""
         self._appends.give_up()
-        for connection in list(self._connections):
+        for connection in self.gate.everyone():
             connection.close()
         await self._group_commit.drain()
         self._executor.shutdown()
@@ -159,7 +163,7 @@ class DLedgerServer:
         """
         while True:
             await asyncio.sleep(MAINTENANCE_INTERVAL_S)
-            self._close_idle()
+            self.gate.sweep()
             # On a full volume the last checkpoint stands, and `reserve` tells when room is needed.
             for work in (self._save_checkpoint, self._store.preallocate):
                 with contextlib.suppress(StoreFullError):
@@ -168,13 +172,6 @@ class DLedgerServer:
 
     def _save_checkpoint(self) -> None:
         self._store.save_checkpoint(self._core.committed_index)
-
-    def _close_idle(self) -> None:
-        now_s = self._loop.time()
-        for connection in list(self._connections):
-            limit_s = FRAME_CLOSE_S if connection.unfinished_bytes else IDLE_CLOSE_S
-            if now_s - connection.active_at_s > limit_s:
-                connection.close()
 
     def _fail(self, error: BaseException) -> None:
         """Stop: what this member believes and what is on its disk may differ now."""
@@ -196,7 +193,7 @@ class DLedgerServer:
             while (ready := self._core.ready()) is not None:
                 self._do(ready)
                 self._core.advance(ready)
-                if self._settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH and ready.writes:
+                if self._async_flush and ready.writes:
                     self._core.persisted(self._store.end_index, self._store.end_term)
         except Exception as error:
             self._fail(error)
@@ -236,12 +233,16 @@ class DLedgerServer:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
 
     def _tell_leader_change(self) -> None:
-        token = self.leader_view().token
-        if token != self._leader_token:
+        leader = self._leader_now()
+        if leader != self._leader_told:
             logger.info("leader: %s", self.leader_view())
-            self._leader_token = token
+            self._leader_told = leader
             self._leader_changed.set()
             self._leader_changed = asyncio.Event()
+
+    def _leader_now(self) -> tuple[int, str | None, bool]:
+        """All that the token of `leader_view` depends on; asked after every input."""
+        return self._core.term, self._core.leader_id, self._core.master
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
         """Whether the store can take these bodies; the status says so when it cannot."""
@@ -332,27 +333,6 @@ class DLedgerServer:
         """Tell the core."""
         self._drive(lambda: self._core.link_lost(peer_id))
 
-    # -- connections -----------------------------------------------------------------------------
-
-    def opened(self, connection: Connection) -> bool:
-        """Count a connection; False when there are too many."""
-        if len(self._connections) >= CONNECTIONS_MAX:
-            logger.warning(
-                "%d connections are open; refused %s", CONNECTIONS_MAX, connection.peername
-            )
-            return False
-        self._connections.add(connection)
-        return True
-
-    def closed(self, connection: Connection) -> None:
-        """Forget a connection."""
-        self._connections.discard(connection)
-
-    def protocol_error(self, peer: str, error: Exception) -> None:
-        """Count a connection that had to be closed."""
-        self._protocol_errors += 1
-        logger.warning("closed the connection of %s: %s", peer, error)
-
     # -- what HTTP shows ---------------------------------------------------------------------------
 
     def status(self) -> NodeStatus:
@@ -393,8 +373,9 @@ class DLedgerServer:
             flushes=self._group_commit.flushes,
             pending_appends=self._appends.pending.count,
             pending_bytes=self._appends.pending.body_bytes,
-            connections=len(self._connections),
-            protocol_errors=self._protocol_errors,
             messages_refused={cause.value: count for cause, count in self._core.refusals.items()},
+            connections=self.gate.connections,
+            buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,
+            connections_closed=self.gate.closed_by_reason,
             messages_dropped={peer_id: link.dropped for peer_id, link in self._links.items()},
         )

@@ -23,6 +23,7 @@ from dledger_formats.requests import (
     Message,
     MetadataRequest,
     MetadataResponse,
+    append_successes,
     reads_numbers,
 )
 
@@ -235,3 +236,13 @@ def test_any_bytes_are_either_read_or_refused(raw: bytes) -> None:
     for kind in TYPES.values():
         with contextlib.suppress(FormatError):
             kind.from_json(raw)
+
+
+@pytest.mark.parametrize("group", ["g", "100%d", 'quo"te\\', "Gruppe ä"])
+def test_many_successes_are_written_as_one_by_one(group: str) -> None:
+    written = append_successes(group, "n0", 3, 41, [0, 1072, 1 << 40])
+
+    assert written == [
+        AppendEntryResponse(group=group, leader_id="n0", term=3, index=index, pos=pos).to_json()
+        for index, pos in [(41, 0), (42, 1072), (43, 1 << 40)]
+    ]

@@ -95,6 +95,9 @@ def test_variables_of_others_are_left_alone() -> None:
         ("segment_size_bytes", "4095"),
         ("index_segment_size_bytes", "33"),
         ("pending_requests_max", "0"),
+        ("client_frame_bytes_max", "16777217"),
+        ("connections_max", "0"),
+        ("connections_per_address_max", "0"),
         ("log_format", "xml"),
     ],
 )
@@ -137,6 +140,7 @@ def test_dashes_in_a_host_name_belong_to_the_host() -> None:
         "n0-host:",
         "n0-host:0",
         "n0-host:65536",
+        "n0-host:" + "9" * 5000,
         "n0-host:port",
         "n.0-host:40911",
         "n0-host:40911;n0-host:40912",

@@ -214,12 +214,18 @@ async def test_a_group_of_one_acknowledges_by_itself(tmp_path: Path) -> None:
         assert len(stored) == len(BODIES)
 
 
-async def test_asynchronous_flush_is_named_in_the_status(tmp_path: Path) -> None:
+async def test_asynchronous_flush_is_named_and_flushes_all_the_same(tmp_path: Path) -> None:
     with NodeGroup(tmp_path, flush_disk_type=FlushDiskType.ASYNC_FLUSH) as group:
         master = group.master()
         await append_all(group, BODIES)
 
         assert group.status(master).flush_disk_type is FlushDiskType.ASYNC_FLUSH
+        line = b'dledger_node_flush_disk_type{type="AsyncFlush"} 1.0'
+        assert line in group.get(master, "/metrics")[1]
+        for member in group.running():
+            group.wait_for_status(
+                member, lambda view: view.durable_index == view.ledger_end_index, "has flushed"
+            )
 
 
 async def test_two_clients_share_the_log(group: NodeGroup) -> None:

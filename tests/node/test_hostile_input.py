@@ -15,7 +15,7 @@ from dledger_node.remoting import native
 
 def protocol_errors(group: NodeGroup, member: str) -> float:
     lines = group.get(member, "/metrics")[1].decode().splitlines()
-    prefix = "dledger_node_protocol_errors_total "
+    prefix = 'dledger_node_connections_closed_total{reason="protocol"} '
     return float(next(line for line in lines if line.startswith(prefix)).removeprefix(prefix))
 
 

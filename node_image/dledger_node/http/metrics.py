@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dledger_formats.status import NodeStatus, Role
+from dledger_formats.status import FlushDiskType, NodeStatus, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +22,11 @@ class Counters:
     pending_appends: int
     pending_bytes: int
     connections: int
-    protocol_errors: int
     messages_refused: Mapping[str, int]
     """By cause: messages of peers that were not obeyed."""
+    buffered_bytes: int
+    connections_closed: Mapping[str, int]
+    """By reason: those that this member refused or closed."""
     messages_dropped: Mapping[str, int]
     """By peer: what was not sent because the link was down or full."""
 
@@ -51,12 +53,12 @@ _COUNTERS: Final = {
     "appends_refused": "Appends that were surely not stored.",
     "appends_unknown": "Appends whose outcome this member could not tell.",
     "flushes": "Flushes of the log to disk; many appends share one.",
-    "protocol_errors": "Connections closed because of bytes that no sane peer sends.",
 }
 _GAUGES: Final = {
     "pending_appends": "Appends that wait for their quorum.",
     "pending_bytes": "Bytes of the bodies that wait for their quorum.",
     "connections": "Open connections of clients and peers.",
+    "buffered_bytes": "Bytes of unfinished frames and of answers that nobody has read yet.",
 }
 
 
@@ -84,6 +86,22 @@ class NodeCollector(Collector):
         for each in Role:
             role.add_metric([each.value], float(status.role is each))
         yield role
+        flush = GaugeMetricFamily(
+            "dledger_node_flush_disk_type",
+            "1 for when an append counts as held: SyncFlush on disk, AsyncFlush in memory.",
+            labels=["type"],
+        )
+        for kind in FlushDiskType:
+            flush.add_metric([kind.value], float(status.flush_disk_type is kind))
+        yield flush
+        closed = CounterMetricFamily(
+            "dledger_node_connections_closed",
+            "Connections that this member refused or closed, by the limit that they exceeded.",
+            labels=["reason"],
+        )
+        for reason, count in counters.connections_closed.items():
+            closed.add_metric([reason], count)
+        yield closed
         dropped = CounterMetricFamily(
             "dledger_node_messages_dropped",
             "Messages to a peer that were not sent.",

@@ -13,10 +13,11 @@ GET /segments/{data|index}/{name}   with Range: sealed or committed bytes, as th
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from dledger_formats.status import LeaderView, Manifest, NodeStatus, SegmentFile
@@ -54,9 +55,11 @@ class Source(Protocol):
         """Bytes of a file of the manifest; blocking."""
 
 
-def application(source: Source, registry: CollectorRegistry) -> web.Application:
+def application(
+    source: Source, registry: CollectorRegistry, middlewares: Sequence[Middleware] = ()
+) -> web.Application:
     """Build the application; it has no state of its own."""
-    app = web.Application(client_max_size=HEAD_BYTES_MAX)
+    app = web.Application(client_max_size=HEAD_BYTES_MAX, middlewares=middlewares)
     app[SOURCE] = source
     app[REGISTRY] = registry
     app[WAITERS] = asyncio.Semaphore(WAITERS_MAX)

@@ -1,40 +1,42 @@
 """One accepted connection: a client, or a peer's link. Frames in, calls on a `Service` out.
 
-Whatever comes from outside has a limit. Bytes that no sane peer sends close the connection, are
-counted, and harm nobody else.
+Whatever comes from outside has a limit (`limits`). Bytes that no sane peer sends close the
+connection, are counted, and harm nobody else. While its own answers lie unread, nothing more is
+read from a connection or done for it.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeAlias, cast
 
-from dledger_formats import frames, requests
+import msgspec
+
+from dledger_formats import frames, json_objects, requests
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
+from dledger_node.remoting.append_reader import AppendReader
+from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.limits import Reason
 
 logger = logging.getLogger(__name__)
 
-FRAME_BYTES_MAX: Final = frames.FRAME_BYTES_MAX
-BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
 JAVA: Final = "JAVA"
-WRITE_BUFFER_BYTES_MAX: Final = 64 << 20
-"""A client that lets this much wait, unread, is cut off."""
-
+ANSWER_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
+_APPEND: Final = int(RequestCode.APPEND)
+_NO_PLACE: Final = "no place is left, but for members"
 
 Reply: TypeAlias = Callable[[requests.Message], None]
 """Sends the answer to one request, now or later; a connection that is gone by then ignores it."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppendCall:
-    """An APPEND, and the connection on which its answer goes back."""
+class AppendCall(msgspec.Struct, frozen=True, gc=False):
+    """An APPEND, and the connection on which its answer goes back. A Struct, for its speed."""
 
     connection: "Connection"
     opaque: int
@@ -46,6 +48,7 @@ class Service(Protocol):
 
     group: str
     self_id: str
+    gate: Gate
 
     def append(self, calls: list[AppendCall]) -> None:
         """Take appends; each is answered on its connection."""
@@ -67,81 +70,194 @@ class Service(Protocol):
     def peer_message(self, message: Message) -> None:
         """Take a message of the peer whose HELLO was accepted; RemoteProtocolError if it is bad."""
 
-    def opened(self, connection: "Connection") -> bool:
-        """Count a connection; False when there are too many."""
-
-    def closed(self, connection: "Connection") -> None:
-        """Forget a connection."""
-
-    def protocol_error(self, peer: str, error: Exception) -> None:
-        """Count a connection that had to be closed."""
-
 
 class Connection(asyncio.Protocol):
     """One accepted connection."""
 
     def __init__(self, service: Service) -> None:
+        self.peer_id: str | None = None
+        """The member that its HELLO named; None for clients and strangers."""
+        self.address = "?"
+        """Of the other side's host."""
         self._service = service
-        self._decoder = frames.FrameDecoder(FRAME_BYTES_MAX)
+        self._gate = service.gate
+        self._limits = service.gate.limits
+        self._decoder = frames.FrameDecoder(self._limits.client_frame_bytes_max)
+        self._append_reader = AppendReader(self._misdirected)
         self._transport: asyncio.Transport | None = None
-        self._peer_id: str | None = None
-        self._reads_numbers: bool | None = None
-        """Whether the client wants bytes as numbers; its first APPEND with any tells."""
-        self.peername = "?"
-        self.active_at_s = 0.0
-        """Loop time of the last byte received, for the sweep of idle connections."""
+        self._peername = "?"
+        # Whole frames of the last read, which wait until the answers so far are being read.
+        self._backlog: Sequence[RemotingCommand] = ()
+        self._held_bytes = 0
+        self._unsent_bytes = 0
+        self._waits_for_room = False
+        self._active_at_s = 0.0
+        # Since when it owes these; None when it does not.
+        self._first_frame_since_s: float | None = None
+        self._frame_since_s: float | None = None
+        self._unread_since_s: float | None = None
 
-    @property
-    def unfinished_bytes(self) -> int:
-        """Bytes of a frame that has not come to its end."""
-        return self._decoder.pending_bytes
+    def __str__(self) -> str:
+        return f"{self.peer_id} at {self._peername}" if self.peer_id else self._peername
 
     def send(self, data: bytes) -> None:
-        """Write whole frames; a client that does not read is cut off."""
+        """Write whole frames; a client that does not read them is cut off in the end."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         transport.write(data)
-        if transport.get_write_buffer_size() > WRITE_BUFFER_BYTES_MAX:
-            logger.warning("%s reads no answers; its connection is closed", self.peername)
-            transport.abort()
+        if not self._count_unsent(transport):
+            self.cut(Reason.UNREAD, f"{self._unsent_bytes} bytes of answers wait for it")
 
     def close(self) -> None:
         """Close once what was written is sent."""
         if self._transport is not None:
             self._transport.close()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register, unless there are too many."""
-        # uvloop's transports are no subclasses, but have all of its methods.
-        self._transport = cast("asyncio.Transport", transport)
-        self.active_at_s = asyncio.get_running_loop().time()
-        name = transport.get_extra_info("peername")
-        self.peername = f"{name[0]}:{name[1]}" if name else "?"
-        if not self._service.opened(self):
+    # -- the gate calls these --------------------------------------------------------------------
+
+    def overdue(self, now_s: float) -> Reason | None:
+        """Which limit of time it has exceeded."""
+        if self._transport is not None and self._unsent_bytes:
+            self._count_unsent(self._transport)
+        limits = self._limits
+        unread = self._unread_since_s is not None
+        for since_s, limit_s, reason in (
+            (self._first_frame_since_s, limits.first_frame_s, Reason.FIRST_FRAME),
+            (None if unread else self._frame_since_s, limits.frame_s, Reason.FRAME),
+            (self._unread_since_s, limits.unread_s, Reason.UNREAD),
+            (None if self.peer_id else self._active_at_s, limits.idle_s, Reason.IDLE),
+        ):
+            if since_s is not None and now_s - since_s >= limit_s:
+                return reason
+        return None
+
+    def cut(self, reason: Reason, detail: str) -> None:
+        """Close at once; what waits to be sent is lost."""
+        self._backlog = ()
+        if self._transport is not None and not self._transport.is_closing():
+            self._gate.count_closed(self, reason, detail)
             self._transport.abort()
 
+    def pause_for_room(self) -> None:
+        """Read nothing until `go_on`: all connections together hold too much."""
+        self._waits_for_room = True
+        self._read_or_not()
+
+    def go_on(self) -> None:
+        """Read again."""
+        self._waits_for_room = False
+        self._read_or_not()
+
+    # -- the loop calls these --------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place."""
+        # uvloop's transports are no subclasses, but have all of its methods.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_high)
+        self._first_frame_since_s = self._active_at_s = self._gate.now_s()
+        name = transport.get_extra_info("peername")
+        if name:
+            self.address, self._peername = name[0], f"{name[0]}:{name[1]}"
+        self._gate.enter(self)
+
     def connection_lost(self, error: Exception | None) -> None:
-        """Unregister."""
-        self._service.closed(self)
+        """Give the place, and all that was held, back."""
+        self._transport = None
+        self._backlog = ()
+        self._gate.leave(self)
+        self._gate.count_received(self, -self._held_bytes, 0)
+        self._gate.count_unsent(-self._unsent_bytes)
+
+    def pause_writing(self) -> None:
+        """Do nothing more for who does not read."""
+        self._unread_since_s = self._gate.now_s()
+        self._read_or_not()
+
+    def resume_writing(self) -> None:
+        """Go on with what has come, then with what comes."""
+        self._unread_since_s = None
+        now_s = self._active_at_s = self._gate.now_s()
+        if self._frame_since_s is not None:
+            self._frame_since_s = now_s
+        if self._transport is not None:
+            self._count_unsent(self._transport)
+        commands, self._backlog = self._backlog, ()
+        self._guarded(lambda: self._dispatch(commands))
+        self._read_or_not()
 
     def data_received(self, data: bytes) -> None:
         """Decode and dispatch; everything that came in one read is handed over together."""
-        self.active_at_s = asyncio.get_running_loop().time()
+        self._active_at_s = self._gate.now_s()
+        self._guarded(lambda: self._take(data))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _take(self, data: bytes) -> None:
+        commands = self._decoder.feed(data)
+        held_bytes = self._decoder.pending_bytes
+        if commands:
+            self._first_frame_since_s = self._frame_since_s = None
+        if held_bytes and self._frame_since_s is None:
+            self._frame_since_s = self._active_at_s
+        if held_bytes != self._held_bytes:
+            change_bytes = held_bytes - self._held_bytes
+            self._held_bytes = held_bytes
+            self._gate.count_received(self, change_bytes, held_bytes)
+        if commands:
+            self._dispatch(commands)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
-            self._dispatch(self._decoder.feed(data))
-        except (frames.FrameError, RemoteProtocolError) as error:
-            if isinstance(error, frames.FrameError):
-                self._dispatch(error.before)
-            self._service.protocol_error(self.peername, error)
-            if self._transport is not None:
-                self._transport.abort()
+            work()
+        except frames.FrameError as error:
+            before = error.before
+            self._guarded(lambda: self._dispatch(before))
+            self.cut(Reason.PROTOCOL, f"{error.reason}: {error}")
+        except RemoteProtocolError as error:
+            self.cut(Reason.PROTOCOL, str(error))
+
+    def _read_or_not(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._waits_for_room or self._unread_since_s is not None:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    def _count_unsent(self, transport: asyncio.Transport) -> bool:
+        """Account for what the kernel has not taken; False when it is too much."""
+        unsent_bytes = transport.get_write_buffer_size()
+        change_bytes = unsent_bytes - self._unsent_bytes
+        self._unsent_bytes = unsent_bytes
+        if unsent_bytes > self._limits.unsent_bytes_max:
+            return False
+        fits = self._gate.count_unsent(change_bytes)
+        return fits or unsent_bytes <= self._limits.unsent_bytes_high
 
     def _dispatch(self, commands: Sequence[RemotingCommand]) -> None:
         appends: list[AppendCall] = []
-        for command in commands:
-            if command.code == RequestCode.APPEND and not command.is_response:
-                self._collect_append(command, appends)
+        read, no_place = self._append_reader.read, self._gate.may_ask(self)
+        for number, command in enumerate(commands):
+            if self._unread_since_s is not None:
+                self._backlog = commands[number:]
+                break
+            if no_place and not self.peer_id and command.code != native.HELLO_CODE:
+                self.cut(no_place, _NO_PLACE)
+                return
+            # Appends come by the thousand: no call but those that do the work.
+            if command.code == _APPEND and not command.flag & frames.RESPONSE_FLAG:
+                try:
+                    refused, body = read(command.body)
+                except FormatError as error:
+                    self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
+                    continue
+                if refused is None:
+                    appends.append(AppendCall(self, command.opaque, body))
+                else:
+                    self._refuse_append(command, refused)
             elif command.code == native.MESSAGE_CODE:
                 self._peer_message(command)
             elif not command.is_response:  # an answer that nobody waits for, as Java ignores it
@@ -150,25 +266,14 @@ class Connection(asyncio.Protocol):
             self._service.append(appends)
 
     def _peer_message(self, command: RemotingCommand) -> None:
-        if self._peer_id is None:
+        if self.peer_id is None:
             raise RemoteProtocolError("a message came before HELLO")
-        message = native.decode(command.body, self._peer_id, self._service.self_id)
+        message = native.decode(command.body, self.peer_id, self._service.self_id)
         self._service.peer_message(message)
 
-    def _collect_append(self, command: RemotingCommand, appends: list[AppendCall]) -> None:
-        try:
-            request = requests.AppendEntryRequest.from_json(command.body)
-        except FormatError as error:
-            self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
-            return
-        refused = self._misdirected(request)
-        if refused is not None:
-            response = requests.AppendEntryResponse(code=refused, group=self._service.group)
-            self.send(frames.encode_responses([(command.opaque, response.to_json())]))
-            return
-        if self._reads_numbers is None:
-            self._reads_numbers = requests.reads_numbers(command.body)
-        appends.append(AppendCall(self, command.opaque, request.body))
+    def _refuse_append(self, command: RemotingCommand, code: DLedgerResponseCode) -> None:
+        response = requests.AppendEntryResponse(code=code, group=self._service.group)
+        self.send(frames.encode_responses([(command.opaque, response.to_json())]))
 
     def _answer(self, command: RemotingCommand) -> None:
         reply = partial(self._reply, command.opaque)
@@ -192,6 +297,7 @@ class Connection(asyncio.Protocol):
         self.send(frames.encode_responses([(opaque, answer.to_json())]))
 
     def _metadata(self, command: RemotingCommand) -> requests.Message:
+        json_objects.parse(command.body)
         request = requests.MetadataRequest.from_json(command.body)
         # Without a remote id, the caller asks whom it has reached: a Service's address names
         # nobody.
@@ -201,6 +307,7 @@ class Connection(asyncio.Protocol):
         return self._service.metadata()
 
     def _get(self, command: RemotingCommand) -> None:
+        json_objects.parse(command.body)
         request = requests.GetEntriesRequest.from_json(command.body)
         reply = partial(self._reply_entries, command)
         refused = self._misdirected(request)
@@ -216,15 +323,16 @@ class Connection(asyncio.Protocol):
         every other Java reads them too. They are up to five bytes for one: what is too long for a
         frame so goes as base64, which that client would have to ask another version for.
         """
-        reads_numbers = self._reads_numbers
+        reads_numbers = self._append_reader.reads_numbers
         if reads_numbers is None:
             reads_numbers = command.language == JAVA
         body = answer.to_json(bytes_as_numbers=reads_numbers)
-        if len(body) > BODY_BYTES_MAX:
+        if len(body) > ANSWER_BYTES_MAX:
             body = answer.to_json()
         self.send(frames.encode_responses([(command.opaque, body)]))
 
     def _transfer_leadership(self, command: RemotingCommand, reply: Reply) -> None:
+        json_objects.parse(command.body)
         request = requests.LeadershipTransferRequest.from_json(command.body)
         refused = self._misdirected(request)
         if refused is not None:
@@ -244,6 +352,8 @@ class Connection(asyncio.Protocol):
         return self._foreign(request)
 
     def _hello(self, command: RemotingCommand) -> None:
+        if self.peer_id is not None:
+            raise RemoteProtocolError(f"{self.peer_id} said HELLO a second time")
         hello = native.decode_hello(command.body)
         reason = self._service.refuse_hello(hello)
         code = DLedgerResponseCode.SUCCESS if reason is None else DLedgerResponseCode.UNKNOWN_MEMBER
@@ -259,11 +369,11 @@ class Connection(asyncio.Protocol):
         )
         self.send(frames.encode(answer))
         if reason is None:
-            self._peer_id = hello.sender_id
+            self.peer_id = hello.sender_id
+            self._decoder.frame_bytes_max = self._limits.peer_frame_bytes_max
+            self._gate.becomes_link(self, hello.sender_id)
         else:
-            logger.warning(
-                "refused a link from %s at %s: %s", hello.sender_id, self.peername, reason
-            )
+            logger.warning("refused a link from %s at %s: %s", hello.sender_id, self, reason)
 
     def _system_answer(self, command: RemotingCommand, code: SystemCode, remark: str) -> None:
         answer = RemotingCommand(

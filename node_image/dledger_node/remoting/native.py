@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dledger_formats import frames
+from dledger_formats import frames, json_objects
 from dledger_formats.frames import RemotingCommand
+from dledger_formats.json_objects import FormatError
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -169,8 +170,9 @@ def encode_hello(hello: Hello, opaque: int) -> bytes:
 def decode_hello(body: bytes | memoryview) -> Hello:
     """Read the body of a HELLO; RemoteProtocolError when it is none."""
     try:
+        json_objects.parse(bytes(body))
         return msgspec.json.decode(body, type=Hello)
-    except msgspec.MsgspecError as error:
+    except (FormatError, msgspec.MsgspecError) as error:
         raise RemoteProtocolError(
             f"a link was opened with a HELLO that cannot be read: {error}"
         ) from error

@@ -19,7 +19,14 @@ from pathlib import Path
 from typing import Literal, Self
 
 from dledger_formats import disk
-from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer, EntryHeader, IndexUnit
+from dledger_formats.disk import (
+    ENTRY_HEADER_SIZE,
+    INDEX_UNIT,
+    INDEX_UNIT_SIZE,
+    Buffer,
+    EntryHeader,
+    IndexUnit,
+)
 from dledger_formats.status import SegmentFile
 from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.store import checkpoint as checkpoint_file
@@ -132,6 +139,12 @@ class MmapStore:
         """Where an entry lies. IndexError outside of the log."""
         self._check_range(index, index)
         return self._files.unit(index)
+
+    def positions(self, first_index: int, last_index: int) -> list[int]:
+        """Where these entries begin in the data files. IndexError outside of the log."""
+        self._check_range(first_index, last_index)
+        units = self._files.units(first_index, last_index)
+        return [pos for _, pos, _, _, _ in INDEX_UNIT.iter_unpack(units)]
 
     def entry(self, index: int) -> tuple[EntryHeader, bytes]:
         """Read one entry with all its checksums. IndexError; StoreDamagedError."""

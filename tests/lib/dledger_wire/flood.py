@@ -1,0 +1,91 @@
+"""A hostile crowd: `python -m dledger_wire.flood HOST PORT SECONDS`; prints what it managed.
+
+Slow ones begin a frame and send a byte of it now and then. Greedy ones send as much as they can of
+frames that they never end. Liars announce frames that nobody may send, come again, and so on.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+
+SLOW, GREEDY, LIARS = 200, 200, 4
+SLOW_INTERVAL_S = 0.2
+GREEDY_INTERVAL_S = 0.2
+GREEDY_FRAME_BYTES = 5 << 20
+CHUNK = bytes(64 * 1024)
+LIES = (
+    b"\x7f\xff\xff\xff" + bytes(60),
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\xff" * 64,
+    b"\x00\x00\x00\x0a\x00\x00\x00\x02{]" + bytes(4),
+    b"\x16\x03\x01\x02\x00" + bytes(60),
+)
+
+
+class Crowd:
+    """Counts what it did."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        self.opened = self.bytes = 0
+
+    async def connect(self) -> asyncio.StreamWriter:
+        """One more connection."""
+        _, writer = await asyncio.open_connection(self.host, self.port)
+        self.opened += 1
+        return writer
+
+    async def slow(self) -> None:
+        """Never end a frame, and never stop."""
+        writer = await self.connect()
+        writer.write((1000).to_bytes(4, "big") + (100).to_bytes(4, "big"))
+        while True:
+            await asyncio.sleep(SLOW_INTERVAL_S)
+            writer.write(b"x")
+            await writer.drain()
+
+    async def greedy(self) -> None:
+        """Send all of a large frame but its end."""
+        writer = await self.connect()
+        writer.write((GREEDY_FRAME_BYTES).to_bytes(4, "big") + (100).to_bytes(4, "big"))
+        for _ in range(GREEDY_FRAME_BYTES // len(CHUNK) - 1):
+            writer.write(CHUNK)
+            await writer.drain()
+            self.bytes += len(CHUNK)
+            await asyncio.sleep(GREEDY_INTERVAL_S)
+        await asyncio.Event().wait()
+
+    async def lie(self) -> None:
+        """Announce what is not allowed, or noise."""
+        for lie in LIES:
+            writer = await self.connect()
+            writer.write(lie + os.urandom(1000))
+            with contextlib.suppress(ConnectionError):
+                await writer.drain()
+            writer.close()
+            await asyncio.sleep(0.005)
+
+    async def for_ever(self, kind: str) -> None:
+        """One of the crowd, again whenever it is cut off."""
+        while True:
+            with contextlib.suppress(OSError):
+                await getattr(self, kind)()
+            await asyncio.sleep(0.05)
+
+
+async def main(host: str, port: int, seconds: float) -> None:
+    """Run the crowd."""
+    os.nice(10)  # it stands for other machines, and must not take this one's processor
+    crowd = Crowd(host, port)
+    kinds = ["slow"] * SLOW + ["greedy"] * GREEDY + ["lie"] * LIARS
+    tasks = [asyncio.create_task(crowd.for_ever(kind)) for kind in kinds]
+    await asyncio.sleep(seconds)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    print(f"{crowd.opened} connections, {crowd.bytes >> 20} MiB of unfinished frames")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,183 @@
+"""Real connections of the node, on loopback, without a core or a store behind them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from dledger_formats import frames, requests
+from dledger_formats.requests import RequestCode
+from dledger_node.raft.messages import Message
+from dledger_node.remoting import native
+from dledger_node.remoting.connection import AppendCall, Connection
+from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.limits import Limits
+
+HOST = "127.0.0.1"
+PEERS = ("n1", "n2")
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Listener:
+    """What connections ask of a node, answered at once; member n0 of the group g."""
+
+    gate: Gate
+    clock: Clock
+    group: str = "g"
+    self_id: str = "n0"
+    port: int = 0
+    entry_bytes: int = 10
+    appends: list[AppendCall] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    gets: int = 0
+    callers: "list[Caller]" = field(default_factory=list)
+
+    def append(self, calls: list[AppendCall]) -> None:
+        """Keep them, and answer with success."""
+        self.appends += calls
+        response = requests.AppendEntryResponse(group=self.group, index=0, pos=0).to_json()
+        for call in calls:
+            call.connection.send(frames.encode_responses([(call.opaque, response)]))
+
+    def metadata(self) -> requests.MetadataResponse:
+        """A group of strangers."""
+        return requests.MetadataResponse(group=self.group, local_id=self.self_id, peers={})
+
+    def get(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
+        """An entry of `entry_bytes`."""
+        self.gets += 1
+        entry = requests.DLedgerEntry(
+            body=bytes(self.entry_bytes), body_crc=0, chain_crc=0, channel=0,
+            index=request.begin_index, magic=1, pos=0, size=48 + self.entry_bytes, term=0,
+        )  # fmt: skip
+        return requests.GetEntriesResponse(group=self.group, entries=[entry])
+
+    def refuse_hello(self, hello: native.Hello) -> str | None:
+        """Accept the other members of the group."""
+        return None if hello.group == self.group and hello.sender_id in PEERS else "a stranger"
+
+    def peer_message(self, message: Message) -> None:
+        """Keep it."""
+        self.messages.append(message)
+
+    @property
+    def closed(self) -> dict[str, int]:
+        """How many connections were closed, by reason."""
+        return {reason: count for reason, count in self.gate.closed_by_reason.items() if count}
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, and the gate look at it, as it does once a second."""
+        self.clock.now_s += seconds
+        self.gate.sweep()
+        self.gate.sweep()
+
+    async def connect(self, **options: object) -> "Caller":
+        """A new caller, known to the gate."""
+        connections = self.gate.entered
+        reader, writer = await asyncio.open_connection(HOST, self.port, **options)  # type: ignore[arg-type]
+        await until(lambda: self.gate.entered > connections)
+        self.callers.append(Caller(reader, writer))
+        return self.callers[-1]
+
+
+@contextlib.asynccontextmanager
+async def listening(**limits: object) -> AsyncIterator[Listener]:
+    """Listen with such limits while the block runs."""
+    clock = Clock()
+    listener = Listener(Gate(Limits(**limits), clock), clock)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(listener), HOST, 0)
+    listener.port = server.sockets[0].getsockname()[1]
+    try:
+        yield listener
+    finally:
+        server.close()
+        for guest in listener.gate.everyone():
+            guest.close()
+        for caller in listener.callers:
+            caller.writer.transport.abort()
+        await until(lambda: listener.gate.connections == 0)
+        for caller in listener.callers:
+            with contextlib.suppress(ConnectionError):
+                await caller.writer.wait_closed()
+
+
+@dataclass
+class Caller:
+    """The far end of a connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    decoder: frames.FrameDecoder = field(default_factory=frames.FrameDecoder)
+    answers: list[frames.RemotingCommand] = field(default_factory=list)
+
+    async def say(self, data: bytes) -> None:
+        """Send bytes."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self) -> frames.RemotingCommand:
+        """The next answer; ConnectionResetError when there is none."""
+        while not self.answers:
+            data = await asyncio.wait_for(self.reader.read(1 << 16), 20)
+            if not data:
+                raise ConnectionResetError("closed by the other side")
+            self.answers += self.decoder.feed(data)
+        return self.answers.pop(0)
+
+    async def is_cut(self) -> bool:
+        """Wait for the other side to end this connection; False when it talks instead."""
+        with contextlib.suppress(ConnectionError):
+            return not await asyncio.wait_for(self.reader.read(1), 20)
+        return True
+
+    async def is_served(self) -> bool:
+        """Whether a request is answered."""
+        with contextlib.suppress(ConnectionError):
+            await self.say(metadata_request())
+            return (await self.answer()).is_response
+        return False
+
+
+def metadata_request(opaque: int = 1) -> bytes:
+    """A small request."""
+    body = requests.MetadataRequest(group="g", remote_id="n0").to_json()
+    return frames.encode_requests(RequestCode.METADATA, [(opaque, body)])
+
+
+def get_request(opaque: int) -> bytes:
+    """A request whose answer is as large as the listener says."""
+    body = requests.GetEntriesRequest(group="g", remote_id="n0", begin_index=0).to_json()
+    return frames.encode_requests(RequestCode.GET, [(opaque, body)])
+
+
+def append_request(opaque: int, body: bytes) -> bytes:
+    """An append."""
+    raw = requests.AppendEntryRequest(group="g", remote_id="n0", body=body).to_json()
+    return frames.encode_requests(RequestCode.APPEND, [(opaque, raw)])
+
+
+def hello(sender_id: str = "n1", group: str = "g") -> bytes:
+    """The first frame of a member's link."""
+    greeting = native.Hello(
+        group=group, sender_id=sender_id, receiver_id="n0", segment_size_bytes=1 << 20
+    )
+    return native.encode_hello(greeting, opaque=1)
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Wait until a condition holds."""
+    deadline_s = asyncio.get_running_loop().time() + timeout_s
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline_s, "not in time"
+        await asyncio.sleep(0.002)

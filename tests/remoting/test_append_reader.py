@@ -1,0 +1,106 @@
+"""What is judged once is not judged again; and nothing else slips through on the strength of it."""
+
+import base64
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dledger_formats.json_objects import FormatError
+from dledger_formats.requests import AppendEntryRequest, DLedgerResponseCode
+from dledger_node.remoting.append_reader import AppendReader, Judgement
+
+
+class CountingJudge:
+    """Refuses another group than g, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, request: AppendEntryRequest) -> Judgement:
+        self.asked += 1
+        return None if request.group == "g" else DLedgerResponseCode.UNKNOWN_GROUP
+
+
+def raw(body: bytes, **fields: object) -> bytes:
+    text = base64.b64encode(body).decode()
+    return json.dumps({"body": text, "code": 200, "group": "g", "term": -1, **fields}).encode()
+
+
+def compact(body: bytes, group: str = "g") -> bytes:
+    return AppendEntryRequest(group=group, remote_id="n0", body=body).to_json()
+
+
+def test_requests_that_differ_in_their_body_alone_are_judged_once() -> None:
+    judge = CountingJudge()
+    reader = AppendReader(judge)
+    bodies = [bytes([number]) * number for number in range(1, 100)]
+
+    assert [reader.read(compact(body)) for body in bodies] == [(None, body) for body in bodies]
+    assert judge.asked == 1
+
+
+def test_a_refusal_is_remembered_too() -> None:
+    reader = AppendReader(CountingJudge())
+
+    answers = [reader.read(compact(b"body", group))[0] for group in ("g", "h", "h", "g", "g")]
+
+    refusal = DLedgerResponseCode.UNKNOWN_GROUP
+    assert answers == [None, refusal, refusal, None, None]
+
+
+def test_the_body_of_an_inner_object_is_not_the_request_s() -> None:
+    reader = AppendReader(CountingJudge())
+    forms = [
+        b'{"x":{"body":"%s"},"body":"%s","group":"g"}' % (inner, outer)
+        for inner in (b"AAAA", b"BBBB", b"CCCC")
+        for outer in (b"AAAA", b"BBBB", b"CCCC")
+    ]
+
+    read = [reader.read(form)[1] for form in forms * 2]
+
+    assert read == [AppendEntryRequest.from_json(form).body for form in forms * 2]
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        b'{"body":"AAAA","group":"g","group":"h"}',
+        b'{"body":"AAAA","body":"BBBB","group":"g"}',
+        b'{"body":"AAAA","group":"g","x":NaN}',
+        b'{"body":"AAAA","group":"g","x":"\\ud800"}',
+        b'{"body":"AA\x01A","group":"g"}',
+        b'{"body":"AA!A","group":"g"}',
+        b'{"body":"AAAA","group":"g"',
+        b'{"body":"AAAA',
+        b'{"body":null,"group":"g"}',
+        b'{"body":,"group":"g"}',
+        b'{"body":"AAAA","x":"AAAA","x":"AAAA","group":"g"}',
+        b'"body":"AAAA"',
+        b"",
+    ],
+)
+def test_a_trap_is_refused_however_often_it_comes(trap: bytes) -> None:
+    reader = AppendReader(CountingJudge())
+    reader.read(b'{"body":"QUJD","group":"g"}')
+    for _ in range(3):
+        with pytest.raises(FormatError):
+            reader.read(trap)
+
+
+@settings(deadline=None, derandomize=True, max_examples=30)
+@given(
+    st.lists(
+        st.tuples(
+            st.binary(max_size=40), st.dictionaries(st.text(max_size=3), st.text(max_size=3))
+        ),
+        max_size=8,
+    )
+)
+def test_it_reads_what_the_format_reads(requests: list[tuple[bytes, dict[str, str]]]) -> None:
+    reader = AppendReader(CountingJudge())
+    for body, fields in requests:
+        form = raw(body, **{f"x{key}": value for key, value in fields.items()})
+        assert reader.read(form) == (None, body)
+        assert reader.read(form) == (None, body)

@@ -1,0 +1,201 @@
+"""A link to a peer: found again where it goes, told when it is lost, bounded when it is slow."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from dledger_formats import frames, requests
+from dledger_node.raft.messages import AppendRequest, HeartBeatRequest
+from dledger_node.remoting import native
+from dledger_node.remoting.limits import Reason
+from dledger_node.remoting.peer_link import (
+    PUSH_BYTES_MAX,
+    QUEUED_MESSAGES_MAX,
+    WRITE_BUFFER_BYTES_HIGH,
+    PeerLink,
+)
+from dledger_wire.listener import Listener, listening, until
+
+ENTRY = bytes(64 * 1024)
+
+
+@dataclass
+class Owner:
+    """A member n1 with a log of equal entries."""
+
+    restored: int = 0
+    lost: int = 0
+    read_bytes: int = 0
+
+    def hello(self, peer_id: str) -> native.Hello:
+        """Who calls."""
+        return native.Hello(
+            group="g", sender_id="n1", receiver_id=peer_id, segment_size_bytes=1 << 20
+        )
+
+    def read_entries(
+        self, push: AppendRequest, bytes_max: int
+    ) -> tuple[Sequence[bytes | memoryview], int]:
+        """Entries of the log."""
+        count = min(bytes_max // len(ENTRY), push.last_index - push.first_index + 1)
+        self.read_bytes += count * len(ENTRY)
+        return [ENTRY] * count, push.first_index + count - 1
+
+    def link_restored(self, _: str) -> None:
+        """Count."""
+        self.restored += 1
+
+    def link_lost(self, _: str) -> None:
+        """Count."""
+        self.lost += 1
+
+
+@contextlib.asynccontextmanager
+async def linked(owner: Owner, address: str) -> AsyncIterator[PeerLink]:
+    """Keep a link up while the block runs."""
+    link = PeerLink(owner, "n0", address, dead_after_ms=60_000, uniform=lambda _, high: high)
+    task = asyncio.create_task(link.run())
+    try:
+        yield link
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def address_of(listener: Listener) -> str:
+    return f"127.0.0.1:{listener.port}"
+
+
+def heartbeat(round_: int) -> HeartBeatRequest:
+    return HeartBeatRequest(sender="n1", receiver="n0", term=1, committed_index=0, round=round_)
+
+
+def push(first_index: int, last_index: int) -> AppendRequest:
+    return AppendRequest(
+        sender="n1", receiver="n0", term=1, previous_index=first_index - 1, previous_term=1,
+        first_index=first_index, last_index=last_index, entries_term=1, committed_index=0,
+        entries=None,
+    )  # fmt: skip
+
+
+async def test_messages_arrive_in_order_from_the_member_that_said_hello() -> None:
+    owner = Owner()
+    async with listening() as listener, linked(owner, address_of(listener)) as link:
+        await until(lambda: link.up)
+        for number in range(100):
+            link.send(heartbeat(number))
+
+        await until(lambda: len(listener.messages) == 100)
+        assert listener.messages == [heartbeat(number) for number in range(100)]
+
+
+async def test_a_refused_connection_is_told_as_a_loss_each_time() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        owner = Owner()
+        async with linked(owner, f"127.0.0.1:{unused.getsockname()[1]}") as link:
+            await until(lambda: owner.lost >= 3)
+
+            assert not link.up
+            assert owner.restored == 0
+
+
+async def test_a_reset_connection_is_told_as_a_loss_and_made_again() -> None:
+    owner = Owner()
+    async with listening() as listener, linked(owner, address_of(listener)) as link:
+        await until(lambda: link.up)
+
+        for guest in listener.gate.everyone():
+            guest.cut(Reason.IDLE, "by the test")
+
+        await until(lambda: owner.restored == 2)
+        assert owner.lost == 1
+
+
+async def test_a_peer_that_refuses_the_hello_is_no_link() -> None:
+    owner = Owner()
+    async with listening() as listener:
+        listener.group = "another"
+        async with linked(owner, address_of(listener)) as link:
+            await until(lambda: owner.lost >= 2)
+
+            assert not link.up
+            link.send(heartbeat(1))
+            assert link.dropped == 1
+
+
+async def test_a_name_is_looked_up_for_every_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = Owner()
+    async with listening() as first, listening() as second:
+        ports = [first.port, second.port]
+        found = socket.getaddrinfo
+        asked: list[str] = []
+
+        def look_up(host: object, port: object, *rest: object, **options: object) -> object:
+            if host != "peer.example":
+                return found(host, port, *rest, **options)  # type: ignore[arg-type]
+            asked.append(str(host))
+            port = ports[min(len(asked), 2) - 1]
+            return found("127.0.0.1", port, *rest, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        async with linked(owner, "peer.example:1") as link:
+            await until(lambda: link.up)
+            assert first.gate.connections == 1
+
+            for guest in first.gate.everyone():
+                guest.cut(Reason.IDLE, "the pod moved")
+
+            await until(lambda: owner.restored == 2)
+            assert second.gate.connections == 1
+
+
+class Deaf(asyncio.Protocol):
+    """A peer that answers the HELLO and reads nothing more until it is told to."""
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Accept the HELLO; later only count."""
+        assert self.transport is not None
+        if not self.received_bytes:
+            response = requests.Message(group="g", local_id="n0").to_json()
+            self.transport.write(frames.encode_responses([(0, response)]))
+            self.transport.pause_reading()
+        self.received_bytes += len(data)
+
+
+async def test_a_peer_that_does_not_read_holds_a_bounded_number_of_bytes() -> None:
+    owner, deaf = Owner(), Deaf()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: deaf, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with linked(owner, f"127.0.0.1:{port}") as link:
+        await until(lambda: link.up)
+        for number in range(2 * QUEUED_MESSAGES_MAX):
+            link.send(push(100 * number, 100 * number + 99))
+            if number % 64 == 0:
+                await asyncio.sleep(0)
+
+        read_bytes = owner.read_bytes
+        kernel_bytes = 32 << 20
+        assert read_bytes <= WRITE_BUFFER_BYTES_HIGH + PUSH_BYTES_MAX + kernel_bytes
+        assert 0 < link.dropped <= 2 * QUEUED_MESSAGES_MAX
+
+        assert deaf.transport is not None
+        deaf.transport.resume_reading()
+        await until(lambda: deaf.received_bytes > read_bytes + PUSH_BYTES_MAX)
+    server.close()
+    deaf.transport.abort()
+    await server.wait_closed()
