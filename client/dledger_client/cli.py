@@ -21,6 +21,7 @@ from dledger_client.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
+from dledger_client.local.errors import MemberFailedError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(error, ExitCode.UNREACHABLE)
     except OutcomeUnknownError as error:
         return _fail(error, ExitCode.UNKNOWN)
+    except MemberFailedError as error:
+        return _fail(error, ExitCode.FAILED)
     except ClientError as error:
         code = ExitCode.REFUSED if isinstance(error, RefusedError) else ExitCode.UNREACHABLE
         return _fail(error, code)

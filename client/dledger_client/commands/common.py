@@ -13,6 +13,7 @@ from dledger_client.members import Timing
 
 SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
 GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"
+HTTP_VARIABLE: Final = "DLEDGER_CLIENT_HTTP"
 
 
 class ExitCode(enum.IntEnum):
@@ -24,6 +25,8 @@ class ExitCode(enum.IntEnum):
     """No member, or no leader, answered in time."""
     REFUSED = 4
     """The group refused some request, which had no effect."""
+    FAILED = 1
+    """Something else went wrong, here and not in the group."""
     USAGE = 2
     OK = 0
 
@@ -58,6 +61,11 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="ask only these servers, and fail where they do not lead",
     )
+
+
+def add_output_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add `-o`: text for people, or lines of JSON for programs."""
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help=what)
 
 
 def open_client(arguments: argparse.Namespace, *, at_least_once: bool = False) -> DLedgerClient:
@@ -97,6 +105,17 @@ def positive_int(text: str) -> int:
 def write_json(value: Any) -> None:
     """Write one line of JSON to the standard output."""
     write_line(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def write_event(value: Any) -> None:
+    """Write one line of JSON that is not to wait for more."""
+    write_json(value)
+    flush()
+
+
+def flush() -> None:
+    """Hand out what was written so far."""
+    sys.stdout.flush()
 
 
 def write_line(line: str = "") -> None:
