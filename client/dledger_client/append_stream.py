@@ -26,6 +26,7 @@ async def append_stream(
 
     At most `in_flight` bodies, or so many bytes, are taken before the outcome of the first of them
     is fetched. An error of `bodies` is raised once the outcomes of all before it were yielded.
+    Whoever leaves early hears no outcome of the rest: what was not sent will not be.
     """
     window = _Window(in_flight, in_flight_bytes)
     feeder = spawn(window.feed(start, bodies))
@@ -38,6 +39,7 @@ async def append_stream(
             number += 1
     finally:
         feeder.cancel()
+        window.cancel_all()
     if window.error is not None:
         raise window.error
 
@@ -85,6 +87,12 @@ class _Window:
         _, body_bytes = self._calls.popleft()
         self._bytes -= body_bytes
         self._has_room.set()
+
+    def cancel_all(self) -> None:
+        """Wait for nothing any more."""
+        for call, _ in self._calls:
+            if not call.answer.done():
+                call.cancel()
 
     def _is_full(self) -> bool:
         return len(self._calls) >= self._calls_max or self._bytes >= self._bytes_max

@@ -2,14 +2,19 @@
 
 import asyncio
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 from dledger_client.connection import Connection
 from dledger_client.errors import ClientError, ConnectionLostError
+from dledger_formats.follow import FOLLOW as FOLLOW_CODE
+from dledger_formats.follow import FollowResponse
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
+from dledger_formats.leadership_transfer import LeadershipTransferResponse
 from dledger_formats.requests import (
     NOT_APPENDED,
     AppendEntryResponse,
@@ -55,15 +60,33 @@ _VERDICTS: Final[Mapping[DLedgerResponseCode, Verdict]] = {
 assert all(_VERDICTS[code] is not Verdict.UNKNOWN for code in NOT_APPENDED)
 
 
-class CallKind(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CallKind:
     """What all calls of one kind share."""
 
-    code: RequestCode
+    code: int
     response_type: type[Message]
+    refusals: frozenset[DLedgerResponseCode] = frozenset()
+    """Codes that, beside the usual ones, mean no for this kind."""
 
 
-APPEND: Final = CallKind(RequestCode.APPEND, AppendEntryResponse)
-GET: Final = CallKind(RequestCode.GET, GetEntriesResponse)
+APPEND: Final = CallKind(code=RequestCode.APPEND, response_type=AppendEntryResponse)
+GET: Final = CallKind(code=RequestCode.GET, response_type=GetEntriesResponse)
+FOLLOW: Final = CallKind(code=FOLLOW_CODE, response_type=FollowResponse)
+TRANSFER: Final = CallKind(
+    code=RequestCode.LEADERSHIP_TRANSFER,
+    response_type=LeadershipTransferResponse,
+    refusals=frozenset(
+        {
+            DLedgerResponseCode.EXPIRED_TERM,
+            DLedgerResponseCode.INCONSISTENT_TERM,
+            DLedgerResponseCode.INCONSISTENT_LEADER,
+            DLedgerResponseCode.UNEXPECTED_ARGUMENT,
+            DLedgerResponseCode.FALL_BEHIND_TOO_MUCH,
+            DLedgerResponseCode.TAKE_LEADERSHIP_FAILED,
+        }
+    ),
+)
 
 
 class Carrier(Protocol):
@@ -75,9 +98,11 @@ class Carrier(Protocol):
     def lost(self, call: "Call", error: ConnectionLostError) -> None:
         """Hear that no answer will come to this attempt."""
 
+    def cancelled(self, call: "Call") -> None:
+        """Hear that nobody waits for the answer any more."""
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Call:
+
+class Call(msgspec.Struct, kw_only=True, eq=False):
     """A request, its attempts so far, and the future that ends it."""
 
     kind: CallKind
@@ -92,21 +117,32 @@ class Call:
     """Errors are values here, so that nobody is told of one that was never asked for."""
     attempts: int = 0
     began_s: float = 0.0
+    answer_s: float = 0.0
+    """For so long beyond the ordinary the leader may keep its answer back."""
+    owed_from_s: float = 0.0
+    """As `connection.Reply` asks; so are `answer_by_s`, `answered` and `lost`."""
     answer_by_s: float = 0.0
     connection: Connection | None = None
     """Where the present attempt went."""
     sent_as_numbers: bool = False
     may_have_happened: bool = False
     last_code: DLedgerResponseCode | None = None
-    problem: str = field(default="")
+    problem: str = ""
     """Why the last attempt failed, for people."""
+    on_end: Callable[[], None] | None = None
+    """Called once, when nothing more can come of it, though its answer was cancelled before."""
+
+    def cancel(self) -> None:
+        """Wait for the answer no more; what was not sent will not be."""
+        self.answer.cancel()
+        self.carrier.cancelled(self)
 
     def answered(self, command: RemotingCommand) -> None:
-        """As `connection.Reply` asks."""
+        """Take the answer of a member."""
         self.carrier.answered(self, command)
 
     def lost(self, error: ConnectionLostError) -> None:
-        """As `connection.Reply` asks."""
+        """Hear that no answer will come to this attempt."""
         self.carrier.lost(self, error)
 
 
@@ -130,6 +166,8 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
     if response.code is DLedgerResponseCode.SUCCESS:
         return Judgement(Verdict.DONE, response)
     verdict = _VERDICTS.get(response.code, Verdict.UNKNOWN)
+    if response.code in kind.refusals:
+        verdict = Verdict.REFUSED
     reason = f"{response.code.value} {response.code.name}"
     if response.code is DLedgerResponseCode.NOT_LEADER:
         reason += f", the leader is {response.leader_id or 'not known'}"

@@ -5,8 +5,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from dledger_client.addresses import ServerAddress
 from dledger_client.backoff import PAUSE_MIN_S, pause_s
 from dledger_client.calls import APPEND, Call, Judgement, Verdict, judge
@@ -128,6 +126,17 @@ class Dispatcher:
         else:
             self._forward(call)
 
+    def cancelled(self, call: Call) -> None:
+        """Hear that nobody waits for the answer any more.
+
+        What waits for a leader ends with the next look at its deadline; what was sent, with its
+        answer or in its time.
+        """
+        timer = self._delayed.pop(call, None)
+        if timer is not None:
+            timer.cancel()
+            self._end(call, GroupUnreachableError("cancelled"))
+
     # What a connection tells of itself.
 
     def connection_lost(self, connection: Connection) -> None:
@@ -162,8 +171,10 @@ class Dispatcher:
         call.attempts += 1
         call.connection = connection
         call.sent_as_numbers = connection.bytes_as_numbers
-        call.answer_by_s = min(call.deadline_s, now_s + self.members.timing.request_timeout_s)
-        request = msgspec.structs.replace(call.request, remote_id=connection.member_id)
+        call.owed_from_s = now_s + call.answer_s
+        answer_by_s = call.owed_from_s + self.members.timing.request_timeout_s
+        call.answer_by_s = min(call.deadline_s, answer_by_s)
+        request = call.request.addressed_to(connection.member_id)
         body = request.to_json(bytes_as_numbers=call.sent_as_numbers)
         connection.send(call.kind.code, body, call)
 
@@ -194,13 +205,14 @@ class Dispatcher:
 
     def _end(self, call: Call, answer: Message | ClientError) -> None:
         if call.kind is APPEND:
-            succeeded = isinstance(answer, Message)
-            self._statistics.ended(self._loop.time(), acknowledged=succeeded)
-            if call.may_have_happened and not succeeded:
+            if call.may_have_happened and not isinstance(answer, Message):
                 # However the last attempt ended, an earlier one may have had its effect.
                 answer = OutcomeUnknownError(call.problem or str(answer))
+            self._statistics.ended(self._loop.time(), answer)
         if not call.answer.done():
             call.answer.set_result(answer)
+        if call.on_end is not None:
+            call.on_end()
 
     def _end_overdue(self, call: Call) -> None:
         if call.last_code is not None:
@@ -276,7 +288,9 @@ class Dispatcher:
         now_s = self._loop.time()
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
-            if call.deadline_s <= now_s:
+            if call.answer.done():
+                self._end(call, GroupUnreachableError("cancelled"))
+            elif call.deadline_s <= now_s:
                 self._end_overdue(call)
             else:
                 self._waiting.append(call)

@@ -159,6 +159,10 @@ class Message(
         """
         return _decode(cls, raw)
 
+    def addressed_to(self, member_id: str | None) -> Self:
+        """The same request for one member."""
+        return msgspec.structs.replace(self, remote_id=member_id)
+
     def to_json(self, *, bytes_as_numbers: bool = False) -> bytes:
         """Encode; `bytes_as_numbers` for Java DLedger 0.4.3, at three times the length."""
         if bytes_as_numbers:

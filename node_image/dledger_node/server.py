@@ -21,6 +21,7 @@ from dledger_node import member_status
 from dledger_node.appends import Appends
 from dledger_node.config import TICK_MS
 from dledger_node.errors import StoreFullError
+from dledger_node.follows import Follows, read_entries
 from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
@@ -48,7 +49,6 @@ IDLE_CLOSE_S: Final = 120.0  # as Java's remoting
 FRAME_CLOSE_S: Final = 30.0
 MAINTENANCE_INTERVAL_S: Final = 1.0
 CATCH_UP_TICKS_MAX: Final = 2
-GET_BYTES_MAX: Final = 1 << 20
 VOLUME_FULL: Final = "the volume is full: no room for another segment"
 
 
@@ -97,6 +97,8 @@ class DLedgerServer:
             has_room=self._has_room,
             drive=self._drive,
         )
+        self._follows = Follows(core, store, group=settings.group)
+        self.follow = self._follows.take
         self._connections: set[Connection] = set()
         self._trouble = ""
         self._leader_token = self.leader_view().token
@@ -140,6 +142,7 @@ class DLedgerServer:
                 self._drive(self._core.tick)
             # Otherwise it must not stand for election: it has no room for a leader's first entry.
             self._appends.expire()
+            self._follows.expire()
 
     async def _maintain_for_ever(self) -> None:
         """Once a second: idle connections, the checkpoint, the next segment; in a thread what
@@ -190,6 +193,7 @@ class DLedgerServer:
             self._fail(error)
             return
         self._appends.settle(self._core.committed_index)
+        self._follows.settle()
         self._group_commit.start()
         self._tell_leader_change()
 
@@ -266,14 +270,8 @@ class DLedgerServer:
             return requests.GetEntriesResponse(
                 code=code, group=self.group, leader_id=self._core.leader_id
             )
-        entries: list[requests.DLedgerEntry] = []
-        room_bytes = min(request.max_size, GET_BYTES_MAX)
-        for index in range(request.begin_index, self._core.committed_index + 1):
-            header, body = self._store.entry(index)
-            room_bytes -= len(body)
-            if entries and room_bytes < 0:
-                break
-            entries.append(requests.DLedgerEntry.from_disk(header, body))
+        last_index = self._core.committed_index
+        entries = read_entries(self._store, request.begin_index, last_index, request.max_size)
         return requests.GetEntriesResponse(group=self.group, entries=entries)
 
     def _refuse_get(self, index: int) -> DLedgerResponseCode | None:

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import dataclasses
 import os
 import signal
 import sys
@@ -12,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from tqdm import tqdm
 
 from dledger_client.client import IN_FLIGHT, DLedgerClient
@@ -210,7 +210,7 @@ def _cancelled_by_signals(task: asyncio.Task[Any], signals: list[int]) -> Iterat
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
-    fields = dataclasses.asdict(outcome)
+    fields = msgspec.structs.asdict(outcome)
     number = fields.pop("number")
     if isinstance(outcome, Refused):
         fields["code"] = outcome.code.value

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
-from dledger_formats import frames, requests
+from dledger_formats import follow, frames, requests
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
@@ -48,6 +48,11 @@ class Service(Protocol):
 
     def get(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
         """Read committed entries."""
+
+    def follow(
+        self, connection: "Connection", opaque: int, request: follow.FollowRequest
+    ) -> follow.FollowResponse | None:
+        """Read committed entries; None when the answer is sent once there are some."""
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Say why this caller may not open a link; None when it may."""
@@ -158,9 +163,11 @@ class Connection(asyncio.Protocol):
         """Answer everything that needs no waiting."""
         try:
             if command.code == RequestCode.METADATA:
-                answer = self._metadata(command)
+                answer: requests.Message | None = self._metadata(command)
             elif command.code == RequestCode.GET:
                 answer = self._get(command)
+            elif command.code == follow.FOLLOW:
+                answer = self._follow(command)
             elif command.code == native.HELLO_CODE:
                 self._hello(command)
                 return
@@ -171,7 +178,8 @@ class Connection(asyncio.Protocol):
         except FormatError as error:
             self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
             return
-        self.send(frames.encode_responses([(command.opaque, answer.to_json())]))
+        if answer is not None:
+            self.send(frames.encode_responses([(command.opaque, answer.to_json())]))
 
     def _metadata(self, command: RemotingCommand) -> requests.Message:
         request = requests.MetadataRequest.from_json(command.body)
@@ -188,6 +196,13 @@ class Connection(asyncio.Protocol):
         if refused is not None:
             return requests.GetEntriesResponse(code=refused, group=self._service.group)
         return self._service.get(request)
+
+    def _follow(self, command: RemotingCommand) -> requests.Message | None:
+        request = follow.FollowRequest.from_json(command.body)
+        refused = self._misdirected(request)
+        if refused is not None:
+            return follow.FollowResponse(code=refused, group=self._service.group)
+        return self._service.follow(self, command.opaque, request)
 
     def _foreign(self, request: requests.Message) -> DLedgerResponseCode | None:
         if request.group != self._service.group:
