@@ -5,7 +5,9 @@ import enum
 import json
 import os
 import sys
-from typing import Any, Final
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import AddressError
@@ -14,6 +16,20 @@ from dledger_client.members import Timing
 SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
 GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"
 HTTP_VARIABLE: Final = "DLEDGER_CLIENT_HTTP"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is; ends the program."""
+        self.exit(ExitCode.USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+if TYPE_CHECKING:
+    Commands: TypeAlias = argparse._SubParsersAction[Any]
+else:
+    Commands: TypeAlias = Any
 
 
 class ExitCode(enum.IntEnum):
@@ -63,9 +79,32 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output_option(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add `-o`: text for people, or lines of JSON for programs."""
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help=what)
+def new_parser(
+    commands: Commands,
+    name: str,
+    *,
+    what: str,
+    description: str,
+    examples: Mapping[str, str],
+    exit_codes: str,
+) -> argparse.ArgumentParser:
+    """Add a command; its help ends with examples, a line each, and its exit codes."""
+    width = max(map(len, examples))
+    lines = [f"  {example:{width}}  {meaning}" for example, meaning in examples.items()]
+    epilog = "\n".join(["examples:", *lines, "", *textwrap.wrap(f"Exit codes: {exit_codes}")])
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=what,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def add_output_option(parser: argparse.ArgumentParser, what: str, human: str = "text") -> None:
+    """Add `-o`: a form for people, or lines of JSON for programs."""
+    parser.add_argument("-o", "--output", choices=[human, "json"], default=human, help=what)
 
 
 def open_client(arguments: argparse.Namespace, *, at_least_once: bool = False) -> DLedgerClient:
@@ -90,6 +129,14 @@ def positive_number(text: str) -> float:
     """Read a number above 0, for argparse."""
     number = float(text)
     if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def index(text: str) -> int:
+    """Read a whole number from 0 on, for argparse."""
+    number = int(text)
+    if number < 0:
         raise ValueError(text)
     return number
 

@@ -18,23 +18,22 @@ from dledger_client.local.group import Event, LeaderChanged, LocalGroup, as_vari
 from dledger_formats.settings import REMOTING_PORT
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-EXAMPLES: Final = """\
-examples:
-  dledger group local                          three members; the log is gone at the end
-  dledger group local --data ~/orders          the log stays, and is there at the next start
-  dledger group local --members 1 --port 9000  one member on the ports 9000 and 9001
-"""
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: common.Commands) -> None:
     """Say what `dledger group local` takes."""
-    parser = commands.add_parser(
+    parser = common.new_parser(
+        commands,
         "local",
-        help="run a group on this machine until Ctrl-C",
+        what="run a group on this machine until Ctrl-C",
         description="Run members as processes on loopback, start again those that end, and tell "
         "who leads.",
-        epilog=f"{EXAMPLES}\nExit codes: 0 ended by a signal, 1 a member cannot stay up, 2 usage.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples={
+            "dledger group local": "three members; the log is gone at the end",
+            "dledger group local --data ~/orders": "the log stays, and is there at the next start",
+            "dledger group local --members 1 --port 9000": "one member on the ports 9000 and 9001",
+        },
+        exit_codes="0 ended by a signal, 1 a member cannot stay up, 2 usage.",
     )
     parser.add_argument(
         "--members",

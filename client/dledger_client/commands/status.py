@@ -19,14 +19,19 @@ from dledger_formats.status import NodeStatus, Role
 TIMEOUT_S: Final = 2.0
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: common.Commands) -> None:
     """Say what `dledger status` takes."""
-    parser = commands.add_parser(
+    parser = common.new_parser(
+        commands,
         "status",
-        help="print what each member says of itself",
+        what="print what each member says of itself",
         description="Ask each member for GET /status: those of --http, or else all that METADATA "
         "names, at --http-port.",
-        epilog="Exit codes: 0 some member answered, 2 usage, 5 none did.",
+        examples={
+            "dledger status": "all members that METADATA names, at the usual HTTP port",
+            "dledger status --http n0:40912,n1:40912": "these two",
+        },
+        exit_codes="0 some member answered, 2 usage, 5 none did.",
     )
     parser.add_argument(
         "--http",
