@@ -62,7 +62,16 @@ class LocalGroupProcess:
         """Send a signal; returns the exit code and what was said on standard error."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
-        _, err = self.process.communicate(timeout=60)
+        return self.finish()
+
+    def finish(self) -> tuple[int, str]:
+        """Wait until the command ends; returns the exit code and the standard error."""
+        try:
+            _, err = self.process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            out, err = self.process.communicate(timeout=60)
+            raise AssertionError(f"the command did not end: {out} {err}") from None
         return self.process.returncode, err
 
     @property
@@ -118,10 +127,9 @@ def test_a_second_group_is_refused_the_folder_even_when_only_members_are_left(
     with LocalGroupProcess(tmp_path, 1) as group:
         pid = group.started["members"]["n0"]["pid"]
         group.stop(signal.SIGKILL)
-        second = LocalGroupProcess(tmp_path, 1)
-        _, err = second.process.communicate(timeout=60)
+        code, err = LocalGroupProcess(tmp_path, 1).finish()
 
-        assert second.process.returncode == 2
+        assert code == 2
         assert "in use" in err
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not is_running(pid), "the member that was left behind ends")
@@ -132,9 +140,8 @@ def test_a_member_that_cannot_stay_up_ends_the_group_with_its_last_words(tmp_pat
         group.event("leader")
     (tmp_path / "dledger-n0" / "currterm").write_text("damaged")
 
-    process = LocalGroupProcess(tmp_path, 1).process
-    _, err = process.communicate(timeout=60)
+    code, err = LocalGroupProcess(tmp_path, 1).finish()
 
-    assert (process.returncode, err.count("\n")) == (1, 1)
+    assert (code, err.count("\n")) == (1, 1)
     assert "n0 ended 3 times right after its start" in err
     assert "currterm" in err

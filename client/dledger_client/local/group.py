@@ -97,7 +97,7 @@ class LocalGroup:
                 )
                 self._processes[member.member_id] = process
                 tasks.spawn(process.run())
-                tasks.spawn(self._watch(member))
+                tasks.spawn(self._watch(member, process))
             for process in self._processes.values():
                 await process.started.wait()
             self._resources = resources.pop_all()
@@ -140,7 +140,7 @@ class LocalGroup:
             index_segment_size_bytes=shape.index_segment_size_bytes,
         )
 
-    async def _watch(self, member: LocalMember) -> None:
+    async def _watch(self, member: LocalMember, process: MemberProcess) -> None:
         """Ask a member who leads, again and again; tell when it leads a newer term itself."""
         since = ""
         while True:
@@ -152,6 +152,7 @@ class LocalGroup:
                 since = ""
                 await asyncio.sleep(LEADER_RETRY_S)
                 continue
+            process.has_answered = True
             since = view.token
             if view.master and view.term > self._term:
                 self._term = view.term

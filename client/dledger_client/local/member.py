@@ -12,8 +12,7 @@ from typing import Final
 from dledger_client.local.errors import MemberFailedError
 from dledger_formats.settings import PREFIX, NodeSettings
 
-QUICK_END_S: Final = 5.0
-QUICK_ENDS_MAX: Final = 3
+FAILED_STARTS_MAX: Final = 3
 RESTART_PAUSE_S: Final = 1.0
 STOP_TIMEOUT_S: Final = 10.0
 LAST_WORDS_BYTES: Final = 4096
@@ -42,6 +41,8 @@ class MemberProcess:
     ) -> None:
         self.started = asyncio.Event()
         """Set once there is a process."""
+        self.has_answered = False
+        """To be set by whoever gets an answer of the present process."""
         self._program = program
         self._settings = settings
         self._log = folder / f"{settings.self_id}.log"
@@ -58,22 +59,21 @@ class MemberProcess:
     async def run(self) -> None:
         """Keep a process running until cancelled; then end it.
 
-        MemberFailedError when it cannot be started, or ended QUICK_ENDS_MAX times in a row within
-        QUICK_END_S.
+        MemberFailedError when it cannot be started, or ended FAILED_STARTS_MAX times in a row
+        before it answered anybody.
         """
-        loop = asyncio.get_running_loop()
-        member_id, reason, quick_ends = self._settings.self_id, "", 0
+        member_id, reason, failed_starts = self._settings.self_id, "", 0
         try:
             while True:
                 process = await self._start()
                 if reason:
                     self._tell(Restarted(member_id=member_id, reason=reason, pid=process.pid))
-                began_s = loop.time()
                 reason = describe_end(await process.wait())
-                quick_ends = quick_ends + 1 if loop.time() - began_s < QUICK_END_S else 0
-                if quick_ends >= QUICK_ENDS_MAX:
+                failed_starts = 0 if self.has_answered else failed_starts + 1
+                self.has_answered = False
+                if failed_starts >= FAILED_STARTS_MAX:
                     raise MemberFailedError(
-                        f"{member_id} ended {quick_ends} times right after its start, last by "
+                        f"{member_id} ended {failed_starts} times right after its start, last by "
                         f"{reason}: {self._last_words()}"
                     )
                 await asyncio.sleep(RESTART_PAUSE_S)
