@@ -67,6 +67,10 @@ sim: setup ## Run the simulator: make sim SEED=7
 bench: setup ## Measure a group of three on loopback
 	$(RUN) bench/append.py
 
+.PHONY: bench-client
+bench-client: setup ## Measure what an append costs the client alone
+	$(RUN) bench/client.py
+
 .PHONY: images
 images: setup ## Build the wheel and the three images
 	$(RUN) -m tools.local_cluster images

@@ -2,7 +2,7 @@
 
 import asyncio
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -66,26 +66,37 @@ class CallKind:
 
     code: int
     response_type: type[Message]
+    decode: Callable[[bytes], Message]
+    """Reads what nearly every answer looks like, and raises ValueError for the rest."""
     refusals: frozenset[DLedgerResponseCode] = frozenset()
     """Codes that, beside the usual ones, mean no for this kind."""
 
 
-APPEND: Final = CallKind(code=RequestCode.APPEND, response_type=AppendEntryResponse)
-GET: Final = CallKind(code=RequestCode.GET, response_type=GetEntriesResponse)
-FOLLOW: Final = CallKind(code=FOLLOW_CODE, response_type=FollowResponse)
-TRANSFER: Final = CallKind(
-    code=RequestCode.LEADERSHIP_TRANSFER,
-    response_type=LeadershipTransferResponse,
-    refusals=frozenset(
-        {
-            DLedgerResponseCode.EXPIRED_TERM,
-            DLedgerResponseCode.INCONSISTENT_TERM,
-            DLedgerResponseCode.INCONSISTENT_LEADER,
-            DLedgerResponseCode.UNEXPECTED_ARGUMENT,
-            DLedgerResponseCode.FALL_BEHIND_TOO_MUCH,
-            DLedgerResponseCode.TAKE_LEADERSHIP_FAILED,
-        }
-    ),
+def _kind(
+    code: int, response_type: type[Message], refusals: Iterable[DLedgerResponseCode] = ()
+) -> CallKind:
+    return CallKind(
+        code=code,
+        response_type=response_type,
+        decode=msgspec.json.Decoder(response_type).decode,
+        refusals=frozenset(refusals),
+    )
+
+
+APPEND: Final = _kind(RequestCode.APPEND, AppendEntryResponse)
+GET: Final = _kind(RequestCode.GET, GetEntriesResponse)
+FOLLOW: Final = _kind(FOLLOW_CODE, FollowResponse)
+TRANSFER: Final = _kind(
+    RequestCode.LEADERSHIP_TRANSFER,
+    LeadershipTransferResponse,
+    {
+        DLedgerResponseCode.EXPIRED_TERM,
+        DLedgerResponseCode.INCONSISTENT_TERM,
+        DLedgerResponseCode.INCONSISTENT_LEADER,
+        DLedgerResponseCode.UNEXPECTED_ARGUMENT,
+        DLedgerResponseCode.FALL_BEHIND_TOO_MUCH,
+        DLedgerResponseCode.TAKE_LEADERSHIP_FAILED,
+    },
 )
 
 
@@ -153,6 +164,17 @@ class Judgement(NamedTuple):
     response: Message | None = None
     code: DLedgerResponseCode | None = None
     reason: str = ""
+
+
+def success(kind: CallKind, command: RemotingCommand) -> Message | None:
+    """Return the answer if it says success in the usual form; None leaves it to `judge`."""
+    if command.code != SystemCode.SUCCESS:
+        return None
+    try:
+        response = kind.decode(command.body)
+    except ValueError:
+        return None
+    return response if response.code is DLedgerResponseCode.SUCCESS else None
 
 
 def judge(kind: CallKind, command: RemotingCommand) -> Judgement:

@@ -7,7 +7,7 @@ from typing import Final
 
 from dledger_client.addresses import ServerAddress
 from dledger_client.backoff import PAUSE_MIN_S, pause_s
-from dledger_client.calls import APPEND, Call, Judgement, Verdict, judge
+from dledger_client.calls import APPEND, Call, Judgement, Verdict, judge, success
 from dledger_client.connection import Connection
 from dledger_client.errors import (
     ClientError,
@@ -70,7 +70,7 @@ class Dispatcher:
     def submit(self, call: Call) -> None:
         """Send a call now, or as soon as there is a leader to send it to."""
         if call.kind is APPEND:
-            self._statistics.began(self._loop.time())
+            self._statistics.began(call.began_s)
         self._forward(call)
 
     def close(self) -> None:
@@ -90,12 +90,14 @@ class Dispatcher:
 
     def answered(self, call: Call, command: RemotingCommand) -> None:
         """Take the answer of a member."""
+        response = success(call.kind, command)
+        if response is not None:
+            self._succeeded(call, response)
+            return
         judgement = judge(call.kind, command)
         if judgement.verdict is Verdict.DONE:
             assert judgement.response is not None
-            self._searches = 0
-            self.members.saw_term(judgement.response.term)
-            self._end(call, judgement.response)
+            self._succeeded(call, judgement.response)
             return
         call.last_code, call.problem = judgement.code, f"{call.connection}: {judgement.reason}"
         if judgement.verdict is Verdict.REFUSED or (
@@ -116,6 +118,12 @@ class Dispatcher:
                 self._send_later(call)
             else:
                 self._end(call, OutcomeUnknownError(call.problem))
+
+    def _succeeded(self, call: Call, response: Message) -> None:
+        self._searches = 0
+        if response.term > self.members.highest_term:
+            self.members.saw_term(response.term)
+        self._end(call, response)
 
     def lost(self, call: Call, error: ConnectionLostError) -> None:
         """Hear that no answer will come to this attempt."""

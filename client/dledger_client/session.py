@@ -47,7 +47,9 @@ class Session:
         """Start an append; one that no entry can hold is refused at once. TypeError for text."""
         if not isinstance(body, bytes):
             raise TypeError(f"a body must be bytes, not {type(body).__name__}")
-        request = AppendEntryRequest(group=self._group, body=body)
+        leader = self.dispatcher.leader
+        remote_id = None if leader is None else leader.member_id  # mostly it is who gets it
+        request = AppendEntryRequest(group=self._group, remote_id=remote_id, body=body)
         call = self._call(APPEND, request, deadline_s, is_repeatable=self._at_least_once)
         if len(body) > disk.BODY_SIZE_MAX:
             message = f"a body of {len(body)} bytes; at most {disk.BODY_SIZE_MAX} are allowed"

@@ -160,7 +160,9 @@ class Message(
         return _decode(cls, raw)
 
     def addressed_to(self, member_id: str | None) -> Self:
-        """The same request for one member."""
+        """The same request for one member; itself when it is that already."""
+        if self.remote_id == member_id:
+            return self
         return msgspec.structs.replace(self, remote_id=member_id)
 
     def to_json(self, *, bytes_as_numbers: bool = False) -> bytes:
