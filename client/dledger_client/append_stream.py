@@ -32,7 +32,7 @@ async def append_stream(
     feeder = spawn(window.feed(start, bodies))
     number = 0
     try:
-        while (call := await window.first()) is not None:
+        while (call := window.oldest or await window.first()) is not None:
             answer = await call.answer
             window.remove_first()
             yield outcome_of(number, call, answer)
@@ -66,7 +66,7 @@ class _Window:
                     self._add(start(body), len(body))
             else:
                 for body in bodies:
-                    if self._is_full():
+                    while len(self._calls) >= self._calls_max or self._bytes >= self._bytes_max:
                         await self._wait_for_room()
                     self._add(start(body), len(body))
         except Exception as error:  # the caller's own; append_stream raises it
@@ -75,12 +75,17 @@ class _Window:
             self._is_fed = True
             self._has_news.set()
 
+    @property
+    def oldest(self) -> Call | None:
+        """The oldest append; None when there is none now."""
+        return self._calls[0][0] if self._calls else None
+
     async def first(self) -> Call | None:
         """Return the oldest append, or None after the last one."""
         while not self._calls and not self._is_fed:
             self._has_news.clear()
             await self._has_news.wait()
-        return self._calls[0][0] if self._calls else None
+        return self.oldest
 
     def remove_first(self) -> None:
         """Make room."""

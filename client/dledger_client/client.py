@@ -21,6 +21,7 @@ import asyncio
 import random as random_module
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -210,7 +211,7 @@ class DLedgerClient:
             raise ValueError(f"in_flight is {in_flight}; at least 1 is needed")
         session = self._entered()
         return append_stream(
-            lambda body: session.start_append(body, deadline_s),
+            partial(session.start_append, deadline_s=deadline_s),
             bodies,
             in_flight=in_flight,
             in_flight_bytes=IN_FLIGHT_BYTES,

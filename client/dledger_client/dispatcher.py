@@ -71,7 +71,10 @@ class Dispatcher:
         """Send a call now, or as soon as there is a leader to send it to."""
         if call.kind is APPEND:
             self._statistics.began(call.began_s)
-        self._forward(call)
+        if self._leader is not None and not self._is_closed:
+            self._send(call, self._leader, call.began_s)
+        else:
+            self._forward(call)
 
     def close(self) -> None:
         """End every call: what was sent is unknown, the rest had no effect."""
@@ -123,7 +126,9 @@ class Dispatcher:
         self._searches = 0
         if response.term > self.members.highest_term:
             self.members.saw_term(response.term)
-        self._end(call, response)
+        if call.kind is APPEND:
+            self._statistics.was_acknowledged(self._loop.time())
+        self._resolve(call, response)
 
     def lost(self, call: Call, error: ConnectionLostError) -> None:
         """Hear that no answer will come to this attempt."""
@@ -165,14 +170,13 @@ class Dispatcher:
         elif self._is_closed:
             self._end(call, GroupUnreachableError("the client was closed"))
         elif self._leader is not None:
-            self._send(call, self._leader)
+            self._send(call, self._leader, self._loop.time())
         else:
             self._waiting.append(call)
             if self._search is None:
                 self._search = self._spawn(self._search_leader())
 
-    def _send(self, call: Call, connection: Connection) -> None:
-        now_s = self._loop.time()
+    def _send(self, call: Call, connection: Connection, now_s: float) -> None:
         if call.deadline_s <= now_s:
             self._end_overdue(call)
             return
@@ -211,12 +215,16 @@ class Dispatcher:
         del self._delayed[call]
         self._forward(call)
 
-    def _end(self, call: Call, answer: Message | ClientError) -> None:
+    def _end(self, call: Call, answer: ClientError) -> None:
+        """End a call that did not succeed."""
         if call.kind is APPEND:
-            if call.may_have_happened and not isinstance(answer, Message):
+            if call.may_have_happened:
                 # However the last attempt ended, an earlier one may have had its effect.
                 answer = OutcomeUnknownError(call.problem or str(answer))
-            self._statistics.ended(self._loop.time(), answer)
+            self._statistics.failed(self._loop.time(), answer)
+        self._resolve(call, answer)
+
+    def _resolve(self, call: Call, answer: Message | ClientError) -> None:
         if not call.answer.done():
             call.answer.set_result(answer)
         if call.on_end is not None:

@@ -43,14 +43,22 @@ class Session:
         self._turns = asyncio.Semaphore(CALLS_MAX)
         self._loop = asyncio.get_running_loop()
 
-    def start_append(self, body: bytes, deadline_s: float | None) -> Call:
+    def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
         """Start an append; one that no entry can hold is refused at once. TypeError for text."""
         if not isinstance(body, bytes):
             raise TypeError(f"a body must be bytes, not {type(body).__name__}")
         leader = self.dispatcher.leader
         remote_id = None if leader is None else leader.member_id  # mostly it is who gets it
-        request = AppendEntryRequest(group=self._group, remote_id=remote_id, body=body)
-        call = self._call(APPEND, request, deadline_s, is_repeatable=self._at_least_once)
+        now_s = self._loop.time()
+        call = Call(
+            kind=APPEND,
+            request=AppendEntryRequest(group=self._group, remote_id=remote_id, body=body),
+            is_repeatable=self._at_least_once,
+            began_s=now_s,
+            deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
+            carrier=self.dispatcher,
+            answer=self._loop.create_future(),
+        )
         if len(body) > disk.BODY_SIZE_MAX:
             message = f"a body of {len(body)} bytes; at most {disk.BODY_SIZE_MAX} are allowed"
             call.answer.set_result(RefusedError(DLedgerResponseCode.UNEXPECTED_ARGUMENT, message))

@@ -1,7 +1,6 @@
 """What a client can say of all its appends together."""
 
 from dledger_client.errors import ClientError, OutcomeUnknownError
-from dledger_formats.requests import Message
 
 
 class AppendStatistics:
@@ -37,19 +36,25 @@ class AppendStatistics:
             self._acknowledged_at_s = now_s
         self._outstanding += 1
 
-    def ended(self, now_s: float, answer: Message | ClientError) -> None:
-        """Count its end, whichever it is."""
+    def was_acknowledged(self, now_s: float) -> None:
+        """Count its end as a success."""
+        self._note_gap(now_s)
+        self.acknowledged += 1
+        self._acknowledged_at_s = now_s
+
+    def failed(self, now_s: float, error: ClientError) -> None:
+        """Count its end as anything else."""
+        self._note_gap(now_s)
+        if isinstance(error, OutcomeUnknownError):
+            self.unknown += 1
+        else:
+            self.refused += 1
+
+    def _note_gap(self, now_s: float) -> None:
         self._outstanding -= 1
         gap_s = now_s - self._acknowledged_at_s
         if gap_s > self.longest_gap_s:
             self.longest_gap_s = gap_s
-        if isinstance(answer, Message):
-            self.acknowledged += 1
-            self._acknowledged_at_s = now_s
-        elif isinstance(answer, OutcomeUnknownError):
-            self.unknown += 1
-        else:
-            self.refused += 1
 
     def saw_leader(self, leader_id: str | None) -> None:
         """Take note of who leads now."""
