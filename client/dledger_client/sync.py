@@ -64,6 +64,7 @@ class BlockingClient:
         )
         self._thread = threading.Thread(target=self._run, name=f"dledger-{group}", daemon=True)
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._open: set[_Chunks[Any]] = set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -76,6 +77,8 @@ class BlockingClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        for chunks in list(self._open):
+            self._call(chunks.close())
         loop, stop = self._started.result()
         loop.call_soon_threadsafe(stop.set)
         self._thread.join()
@@ -173,10 +176,12 @@ class BlockingClient:
 
     def _iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         chunks = _Chunks(items)
+        self._open.add(chunks)
         try:
             while chunk := self._call(chunks.next()):
                 yield from chunk
         finally:
+            self._open.discard(chunks)
             if self.is_running:
                 self._call(chunks.close())
 
@@ -221,7 +226,8 @@ class _Chunks(Generic[T]):
         """End the items."""
         if self._next is not None:
             self._next.cancel()
-            await asyncio.wait({self._next})
+            # Its error, if it has one, is for nobody any more.
+            await asyncio.gather(self._next, return_exceptions=True)
         await self._items.aclose()
 
     async def _take(self) -> T | object:

@@ -42,6 +42,7 @@ def test_tail_begins_where_it_is_told(
     assert written == indexes
 
 
+@pytest.mark.local
 def test_tail_writes_each_entry_when_it_comes_and_ends_with_ctrl_c(group_in_thread: Group) -> None:
     command = "import sys; from dledger_client.cli import main; sys.exit(main())"
     with subprocess.Popen(
@@ -158,6 +159,7 @@ def test_a_defect_shows_where_it_is_to_who_asks(monkeypatch: pytest.MonkeyPatch)
         main(["get", "0"])
 
 
+@pytest.mark.local
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     program = tmp_path / "dledger"
     program.write_text(

@@ -92,11 +92,15 @@ def test_a_local_group_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None
         leader = group.event("leader")
         with BlockingClient(group.servers, "local") as client:
             index = client.append(b"before").index
+            entries = client.tail(index)
+            assert next(entries).body == b"before"
             os.kill(group.started["members"][leader["leader"]]["pid"], signal.SIGKILL)
 
             assert group.event("leader")["term"] > leader["term"]
             assert client.get(index).body == b"before"
             assert client.append(b"after").index > index
+            bodies = [next(entries).body for _ in range(2)]  # the new leader's own comes first
+            assert bodies == [b"", b"after"]
         restarted = group.event("restarted")
 
     assert (restarted["member"], restarted["reason"]) == (leader["leader"], "SIGKILL")

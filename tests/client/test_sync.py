@@ -1,5 +1,6 @@
 """The client that blocks."""
 
+import gc
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -115,14 +116,19 @@ def test_an_error_comes_after_the_entries_before_it(group_in_thread: Group) -> N
             next(entries)
 
 
-def test_entries_that_nobody_reads_to_the_end_hold_nothing_up(group_in_thread: Group) -> None:
+def test_entries_that_nobody_reads_to_the_end_hold_nothing_up(
+    group_in_thread: Group, caplog: pytest.LogCaptureFixture
+) -> None:
     client = BlockingClient(group_in_thread.servers, "g0")
     with client:
         group_in_thread.log = [b"x"]
         entries = client.tail(0)
         next(entries)
+    del entries
+    gc.collect()
 
     assert not client.is_running
+    assert not caplog.records, "what was left open says so when it is collected"
 
 
 def test_bounds_and_transfer_have_the_same_words(group_in_thread: Group) -> None:
