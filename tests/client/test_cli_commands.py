@@ -5,12 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dledger_client import cli
 from dledger_client.cli import main
 from dledger_client.commands.bench import Latencies
 from dledger_fake_server.group import Group
+from dledger_formats import disk
 from dledger_formats.requests import DLedgerResponseCode
 
 pytestmark = pytest.mark.usefixtures("group_in_environment")
@@ -40,6 +42,24 @@ def test_tail_begins_where_it_is_told(
     assert main(["tail", "-o", "json", *arguments]) == 0
     written = [json.loads(line)["index"] for line in capsys.readouterr().out.splitlines()]
     assert written == indexes
+
+
+@pytest.mark.parametrize(("output", "lines"), [("raw", [b"one"]), ("json", [b"{"])])
+def test_tail_counts_the_entries_that_it_writes(
+    group_in_thread: Group,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    output: str,
+    lines: list[bytes],
+) -> None:
+    group_in_thread.log = [b"", b"one", b"two"]
+    stored = group_in_thread.stored_entry
+    group_in_thread.entry = lambda index: msgspec.structs.replace(
+        stored(index), magic=disk.NORMAL if index else disk.NOOP
+    )
+
+    assert main(["tail", "--from", "0", "--count", "1", "-o", output]) == 0
+    written = capfdbinary.readouterr().out.splitlines()
+    assert [line[: len(start)] for line, start in zip(written, lines, strict=True)] == lines
 
 
 @pytest.mark.local

@@ -14,12 +14,15 @@ OUTPUT_HELP = (
 )
 
 
-def write_entry(entry: DLedgerEntry, *, as_json: bool) -> None:
-    """Write one entry to the standard output."""
+def write_entry(entry: DLedgerEntry, *, as_json: bool) -> bool:
+    """Write one entry to the standard output; False when it is one that is left out."""
     if as_json:
         common.write_json(_plain(entry))
     elif entry.magic == disk.NORMAL:
         sys.stdout.buffer.write(entry.body + b"\n")
+    else:
+        return False
+    return True
 
 
 def _plain(entry: DLedgerEntry) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def add_parser(commands: common.Commands) -> None:
         "--last", metavar="N", type=common.positive_int, help="begin with the last N entries"
     )
     parser.add_argument(
-        "--count", metavar="N", type=common.positive_int, help="end after N entries"
+        "--count", metavar="N", type=common.positive_int, help="end after N entries are written"
     )
     common.add_group_options(parser)
     common.add_output_option(parser, entries.OUTPUT_HELP, "raw")
@@ -44,9 +44,8 @@ async def run(arguments: argparse.Namespace) -> int:
         written = 0
         async with contextlib.aclosing(found):
             async for entry in found:
-                entries.write_entry(entry, as_json=arguments.output == "json")
+                written += entries.write_entry(entry, as_json=arguments.output == "json")
                 common.flush()
-                written += 1
                 if written == arguments.count:
                     break
     return ExitCode.OK
