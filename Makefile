@@ -43,7 +43,7 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not spark and not cluster and not simulation and not interop and not fuzz
+FAST := not apiserver and not local and not spark and not cluster and not simulation and not interop and not fuzz
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
@@ -56,6 +56,7 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 	$(call stage,simulator tests,$(PYTEST) -n $(WORKERS) -m simulation)
 	$(call stage,hostile bytes,$(PYTEST) -m fuzz)
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
+	$(call stage,local group tests,$(PYTEST) -m local)
 	$(call stage,API server tests,$(PYTEST) -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)
 	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: what needs it is skipped")
@@ -91,6 +92,9 @@ bench: setup ## Measure a group of three on loopback
 bench-java: setup ## The same load on Java DLedger and on this node, in one run (needs a JDK and Maven)
 	$(RUN) -m tools.java_dledger
 	$(RUN) bench/java.py
+.PHONY: bench-client
+bench-client: setup ## Measure what an append costs the client alone
+	$(RUN) bench/client.py
 
 .PHONY: images
 images: setup ## Build the wheel and the three images

@@ -26,18 +26,20 @@ async def append_stream(
 
     At most `in_flight` bodies, or so many bytes, are taken before the outcome of the first of them
     is fetched. An error of `bodies` is raised once the outcomes of all before it were yielded.
+    Whoever leaves early hears no outcome of the rest: what was not sent will not be.
     """
     window = _Window(in_flight, in_flight_bytes)
     feeder = spawn(window.feed(start, bodies))
     number = 0
     try:
-        while (call := await window.first()) is not None:
+        while (call := window.oldest or await window.first()) is not None:
             answer = await call.answer
             window.remove_first()
             yield outcome_of(number, call, answer)
             number += 1
     finally:
         feeder.cancel()
+        window.cancel_all()
     if window.error is not None:
         raise window.error
 
@@ -64,7 +66,7 @@ class _Window:
                     self._add(start(body), len(body))
             else:
                 for body in bodies:
-                    if self._is_full():
+                    while len(self._calls) >= self._calls_max or self._bytes >= self._bytes_max:
                         await self._wait_for_room()
                     self._add(start(body), len(body))
         except Exception as error:  # the caller's own; append_stream raises it
@@ -73,18 +75,29 @@ class _Window:
             self._is_fed = True
             self._has_news.set()
 
+    @property
+    def oldest(self) -> Call | None:
+        """The oldest append; None when there is none now."""
+        return self._calls[0][0] if self._calls else None
+
     async def first(self) -> Call | None:
         """Return the oldest append, or None after the last one."""
         while not self._calls and not self._is_fed:
             self._has_news.clear()
             await self._has_news.wait()
-        return self._calls[0][0] if self._calls else None
+        return self.oldest
 
     def remove_first(self) -> None:
         """Make room."""
         _, body_bytes = self._calls.popleft()
         self._bytes -= body_bytes
         self._has_room.set()
+
+    def cancel_all(self) -> None:
+        """Wait for nothing any more."""
+        for call, _ in self._calls:
+            if not call.answer.done():
+                call.cancel()
 
     def _is_full(self) -> bool:
         return len(self._calls) >= self._calls_max or self._bytes >= self._bytes_max

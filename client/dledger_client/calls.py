@@ -2,14 +2,19 @@
 
 import asyncio
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 from dledger_client.connection import Connection
 from dledger_client.errors import ClientError, ConnectionLostError
+from dledger_formats.follow import FOLLOW as FOLLOW_CODE
+from dledger_formats.follow import FollowResponse
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
+from dledger_formats.leadership_transfer import LeadershipTransferResponse
 from dledger_formats.requests import (
     NOT_APPENDED,
     AppendEntryResponse,
@@ -55,15 +60,44 @@ _VERDICTS: Final[Mapping[DLedgerResponseCode, Verdict]] = {
 assert all(_VERDICTS[code] is not Verdict.UNKNOWN for code in NOT_APPENDED)
 
 
-class CallKind(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CallKind:
     """What all calls of one kind share."""
 
-    code: RequestCode
+    code: int
     response_type: type[Message]
+    decode: Callable[[bytes], Message]
+    """Reads what nearly every answer looks like, and raises ValueError for the rest."""
+    refusals: frozenset[DLedgerResponseCode] = frozenset()
+    """Codes that, beside the usual ones, mean no for this kind."""
 
 
-APPEND: Final = CallKind(RequestCode.APPEND, AppendEntryResponse)
-GET: Final = CallKind(RequestCode.GET, GetEntriesResponse)
+def _kind(
+    code: int, response_type: type[Message], refusals: Iterable[DLedgerResponseCode] = ()
+) -> CallKind:
+    return CallKind(
+        code=code,
+        response_type=response_type,
+        decode=msgspec.json.Decoder(response_type).decode,
+        refusals=frozenset(refusals),
+    )
+
+
+APPEND: Final = _kind(RequestCode.APPEND, AppendEntryResponse)
+GET: Final = _kind(RequestCode.GET, GetEntriesResponse)
+FOLLOW: Final = _kind(FOLLOW_CODE, FollowResponse)
+TRANSFER: Final = _kind(
+    RequestCode.LEADERSHIP_TRANSFER,
+    LeadershipTransferResponse,
+    {
+        DLedgerResponseCode.EXPIRED_TERM,
+        DLedgerResponseCode.INCONSISTENT_TERM,
+        DLedgerResponseCode.INCONSISTENT_LEADER,
+        DLedgerResponseCode.UNEXPECTED_ARGUMENT,
+        DLedgerResponseCode.FALL_BEHIND_TOO_MUCH,
+        DLedgerResponseCode.TAKE_LEADERSHIP_FAILED,
+    },
+)
 
 
 class Carrier(Protocol):
@@ -75,9 +109,11 @@ class Carrier(Protocol):
     def lost(self, call: "Call", error: ConnectionLostError) -> None:
         """Hear that no answer will come to this attempt."""
 
+    def cancelled(self, call: "Call") -> None:
+        """Hear that nobody waits for the answer any more."""
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Call:
+
+class Call(msgspec.Struct, kw_only=True, eq=False):
     """A request, its attempts so far, and the future that ends it."""
 
     kind: CallKind
@@ -92,21 +128,32 @@ class Call:
     """Errors are values here, so that nobody is told of one that was never asked for."""
     attempts: int = 0
     began_s: float = 0.0
+    answer_s: float = 0.0
+    """For so long beyond the ordinary the leader may keep its answer back."""
+    owed_from_s: float = 0.0
+    """As `connection.Reply` asks; so are `answer_by_s`, `answered` and `lost`."""
     answer_by_s: float = 0.0
     connection: Connection | None = None
     """Where the present attempt went."""
     sent_as_numbers: bool = False
     may_have_happened: bool = False
     last_code: DLedgerResponseCode | None = None
-    problem: str = field(default="")
+    problem: str = ""
     """Why the last attempt failed, for people."""
+    on_end: Callable[[], None] | None = None
+    """Called once, when nothing more can come of it, though its answer was cancelled before."""
+
+    def cancel(self) -> None:
+        """Wait for the answer no more; what was not sent will not be."""
+        self.answer.cancel()
+        self.carrier.cancelled(self)
 
     def answered(self, command: RemotingCommand) -> None:
-        """As `connection.Reply` asks."""
+        """Take the answer of a member."""
         self.carrier.answered(self, command)
 
     def lost(self, error: ConnectionLostError) -> None:
-        """As `connection.Reply` asks."""
+        """Hear that no answer will come to this attempt."""
         self.carrier.lost(self, error)
 
 
@@ -117,6 +164,17 @@ class Judgement(NamedTuple):
     response: Message | None = None
     code: DLedgerResponseCode | None = None
     reason: str = ""
+
+
+def success(kind: CallKind, command: RemotingCommand) -> Message | None:
+    """Return the answer if it says success in the usual form; None leaves it to `judge`."""
+    if command.code != SystemCode.SUCCESS:
+        return None
+    try:
+        response = kind.decode(command.body)
+    except ValueError:
+        return None
+    return response if response.code is DLedgerResponseCode.SUCCESS else None
 
 
 def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
@@ -130,6 +188,8 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
     if response.code is DLedgerResponseCode.SUCCESS:
         return Judgement(Verdict.DONE, response)
     verdict = _VERDICTS.get(response.code, Verdict.UNKNOWN)
+    if response.code in kind.refusals:
+        verdict = Verdict.REFUSED
     reason = f"{response.code.value} {response.code.name}"
     if response.code is DLedgerResponseCode.NOT_LEADER:
         reason += f", the leader is {response.leader_id or 'not known'}"

@@ -1,60 +1,91 @@
 """`dledger`: the command line of any DLedger group.
 
 dledger append flights.jsonl --servers orders-nodes:40911 --group orders
-dledger get --first 0 --last end
-dledger group
+dledger get 0..
+dledger tail
 dledger status
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
+import argcomplete
 import uvloop
 
-from dledger_client.commands import append, get, group, status
-from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands import (
+    append,
+    bench,
+    completion,
+    get,
+    group,
+    status,
+    tail,
+    transfer,
+)
+from dledger_client.commands.common import ExitCode, Parser, UsageError
 from dledger_client.errors import (
     ClientError,
     GroupUnreachableError,
     OutcomeUnknownError,
     RefusedError,
 )
+from dledger_client.local.errors import MemberFailedError
+
+TRACE_VARIABLE: Final = "DLEDGER_CLIENT_TRACE"
+EXIT_INTERRUPTED: Final = 130
+_EXIT_CODES: Final = (
+    (UsageError, ExitCode.USAGE),
+    (MemberFailedError, ExitCode.FAILED),
+    (GroupUnreachableError, ExitCode.UNREACHABLE),
+    (OutcomeUnknownError, ExitCode.UNKNOWN),
+    (RefusedError, ExitCode.REFUSED),
+    (ClientError, ExitCode.UNREACHABLE),
+)
+"""The first that fits holds."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Make the parser of the whole command line."""
-    top = argparse.ArgumentParser(prog="dledger", description="Append to and read DLedger groups.")
+    top = Parser(prog="dledger", description="Append to and read DLedger groups.")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (append, get, group, status):
+    for command in (append, get, tail, group, status, transfer, bench, completion):
         command.add_parser(commands)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    arguments = parser().parse_args(argv)
+    top = parser()
+    argcomplete.autocomplete(top)  # does something only when a shell asks for it
+    arguments = top.parse_args(argv)
     try:
         code: int = uvloop.run(arguments.run(arguments))
         sys.stdout.flush()
-    except UsageError as error:
-        return _fail(error, ExitCode.USAGE)
-    except GroupUnreachableError as error:
-        return _fail(error, ExitCode.UNREACHABLE)
-    except OutcomeUnknownError as error:
-        return _fail(error, ExitCode.UNKNOWN)
-    except ClientError as error:
-        code = ExitCode.REFUSED if isinstance(error, RefusedError) else ExitCode.UNREACHABLE
-        return _fail(error, code)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone, as `head` does; what is buffered goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
+    except Exception as error:
+        return _fail(error)
     return code
 
 
-def _fail(error: Exception, code: int) -> int:
+def _fail(error: Exception) -> int:
+    """Say in one line what went wrong; returns the exit code."""
     sys.stdout.flush()
-    print(f"dledger: {error}", file=sys.stderr)
-    return code
+    for kind, code in _EXIT_CODES:
+        if isinstance(error, kind):
+            print(f"dledger: {error}", file=sys.stderr)
+            return code
+    if os.environ.get(TRACE_VARIABLE):
+        raise error
+    print(
+        f"dledger: this should not happen: {type(error).__name__}: {error}; set {TRACE_VARIABLE}=1 "
+        "to see where",
+        file=sys.stderr,
+    )
+    return ExitCode.FAILED

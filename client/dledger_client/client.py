@@ -2,52 +2,57 @@
 
     async with DLedgerClient(servers=["orders-nodes:40911"], group="orders") as client:
         appended = await client.append(b"hello")
+        outcomes = await client.append_batch([b"a", b"b"])
         async for outcome in client.append_all(bodies): ...
         entry = await client.get(appended.index)
+        async for entry in client.get_range(0): ...
+        async for entry in client.tail(): ...
 
 The servers are only where to begin: METADATA names the members and the leader, and the client
 follows the leader to wherever it goes. What surely had no effect is sent again until it is taken or
 its deadline passes. An append whose outcome is unknown, since a connection broke or a quorum did
 not answer, is reported as unknown and never sent twice, unless `at_least_once` is asked for.
+
+Any call may be cancelled. An append that is cancelled after it was sent is one of unknown outcome:
+it may be in the log, now or later.
 """
 
 import asyncio
 import random as random_module
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from dledger_client.addresses import parse_servers
-from dledger_client.append_stream import Bodies, append_stream
+from dledger_client.append_stream import Bodies, append_stream, outcome_of
 from dledger_client.backoff import pause_s
-from dledger_client.calls import APPEND, GET, Call, CallKind
+from dledger_client.calls import TRANSFER
 from dledger_client.dispatcher import Dispatcher
 from dledger_client.errors import (
     ClientError,
     GroupUnreachableError,
+    OutcomeUnknownError,
     RefusedError,
 )
+from dledger_client.log_reader import LogReader
 from dledger_client.members import Timing
 from dledger_client.outcomes import Appended, Outcome
-from dledger_client.range_reader import ANSWER_BYTES, entries_of, read_range
 from dledger_client.search import ask_everyone
+from dledger_client.session import Session
 from dledger_client.statistics import AppendStatistics
+from dledger_client.tailing import LogBounds, bounds, tail
 from dledger_client.tasks import TaskScope
-from dledger_formats import disk
-from dledger_formats.requests import (
-    AppendEntryRequest,
-    AppendEntryResponse,
-    DLedgerEntry,
-    DLedgerResponseCode,
-    GetEntriesRequest,
-    Message,
-)
+from dledger_formats.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.requests import AppendEntryResponse, DLedgerEntry, DLedgerResponseCode
 
 IN_FLIGHT: Final = 1024
 IN_FLIGHT_BYTES: Final = 64 * 1024 * 1024
-CALLS_MAX: Final = 8192
-"""Single appends and gets at a time; more wait."""
+BATCH_MAX: Final = 8192
+"""Bodies in one batch."""
+TRANSFER_S: Final = 5.0
+"""For so long a leader may try to hand its leadership over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +63,8 @@ class GroupMetadata:
     leader_id: str | None
     peers: dict[str, str]
     """Every member's id and host:port."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Session:
-    """What a client has while it is entered."""
-
-    loop: asyncio.AbstractEventLoop
-    tasks: TaskScope
-    dispatcher: Dispatcher
-    turns: asyncio.Semaphore
-    """Bounds the single calls."""
+    term: int
+    """-1 of Java's servers, which do not tell it."""
 
 
 class DLedgerClient:
@@ -99,7 +95,7 @@ class DLedgerClient:
         self._follow_leader = follow_leader
         self._at_least_once = at_least_once
         self._random = random
-        self._session: _Session | None = None
+        self._session: Session | None = None
 
     async def __aenter__(self) -> Self:
         tasks = TaskScope()
@@ -113,11 +109,12 @@ class DLedgerClient:
             random=self._random,
         )
         await tasks.__aenter__()
-        self._session = _Session(
-            loop=asyncio.get_running_loop(),
-            tasks=tasks,
-            dispatcher=dispatcher,
-            turns=asyncio.Semaphore(CALLS_MAX),
+        self._session = Session(
+            self.group,
+            dispatcher,
+            tasks,
+            timing=self.timing,
+            at_least_once=self._at_least_once,
         )
         return self
 
@@ -153,7 +150,10 @@ class DLedgerClient:
                 raise answer
             if not isinstance(answer, ClientError):
                 return GroupMetadata(
-                    group=self.group, leader_id=answer.leader_id, peers=answer.peers
+                    group=self.group,
+                    leader_id=answer.leader_id,
+                    peers=answer.peers,
+                    term=answer.term,
                 )
             if elapsed_s >= self.timing.deadline_s:
                 raise GroupUnreachableError(
@@ -168,12 +168,35 @@ class DLedgerClient:
         OutcomeUnknownError when it may or may not be in the log; RefusedError and
         GroupUnreachableError when it is not and will not be.
         """
-        async with self._entered().turns:
-            answer = await self._append_call(body, deadline_s).answer
-        if isinstance(answer, ClientError):
-            raise answer
+        answer = await self._entered().append(body, deadline_s)
         assert isinstance(answer, AppendEntryResponse)
         return Appended(index=answer.index, term=answer.term, pos=answer.pos)
+
+    async def append_batch(
+        self, bodies: Sequence[bytes], *, deadline_s: float | None = None
+    ) -> list[Outcome]:
+        """Append up to BATCH_MAX bodies, all on their way at once; returns what became of each.
+
+        Nothing is raised for an append that fails. ValueError when there are more, or they hold
+        more than IN_FLIGHT_BYTES: `append_all` takes any number.
+        """
+        size_bytes = sum(map(len, bodies))
+        if len(bodies) > BATCH_MAX or size_bytes > IN_FLIGHT_BYTES:
+            raise ValueError(
+                f"a batch of {len(bodies)} bodies and {size_bytes} bytes; at most {BATCH_MAX} and "
+                f"{IN_FLIGHT_BYTES} are allowed"
+            )
+        session = self._entered()
+        async with session.batch_turns:
+            calls = [session.start_append(body, deadline_s) for body in bodies]
+            try:
+                return [
+                    outcome_of(number, call, await call.answer) for number, call in enumerate(calls)
+                ]
+            finally:
+                for call in calls:
+                    if not call.answer.done():
+                        call.cancel()
 
     def append_all(
         self, bodies: Bodies, *, in_flight: int = IN_FLIGHT, deadline_s: float | None = None
@@ -186,62 +209,89 @@ class DLedgerClient:
         """
         if in_flight < 1:
             raise ValueError(f"in_flight is {in_flight}; at least 1 is needed")
+        session = self._entered()
         return append_stream(
-            lambda body: self._append_call(body, deadline_s),
+            partial(session.start_append, deadline_s=deadline_s),
             bodies,
             in_flight=in_flight,
             in_flight_bytes=IN_FLIGHT_BYTES,
-            spawn=self._entered().tasks.spawn,
+            spawn=session.tasks.spawn,
         )
 
     async def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
         """Read one entry; NoEntryError when there is none at this index (yet, or any more)."""
-        async with self._entered().turns:
-            answer = await self._get_call(index, 0, deadline_s).answer
-        return entries_of(answer, index)[0]
+        return await self._reader(deadline_s).get(index)
 
     def get_range(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[DLedgerEntry, None]:
         """Read the entries `first`..`last`, in order; to the end of the log without `last`."""
-        return read_range(
-            lambda begin: self._get_call(begin, ANSWER_BYTES, deadline_s), first, last
-        )
+        return self._reader(deadline_s).get_range(first, last)
 
-    def _entered(self) -> _Session:
+    def tail(
+        self, first: int | None = None, *, deadline_s: float | None = None
+    ) -> AsyncGenerator[DLedgerEntry, None]:
+        """Read the entries from `first` on, or those appended from now on, for ever.
+
+        Each comes as soon as it is committed: our servers keep the request until then; Java's are
+        asked 2 to 50 times a second, and hand out what is not committed yet. NoEntryError when the
+        log begins after the next entry; GroupUnreachableError when no leader is found for as long
+        as the deadline.
+        """
+        return tail(self._reader(deadline_s), first, asyncio.sleep)
+
+    async def bounds(self, *, deadline_s: float | None = None) -> LogBounds:
+        """Ask for the first and the last index that can be read."""
+        return await bounds(self._reader(deadline_s))
+
+    async def transfer(
+        self, transferee_id: str, *, term: int | None = None, deadline_s: float | None = None
+    ) -> GroupMetadata:
+        """Hand the leadership to a member; returns the group with its new leader.
+
+        `term`, the leader's, is needed for Java's servers, which do not tell it. RefusedError when
+        there is no such member, it lags too far behind, or did not take over in time;
+        OutcomeUnknownError when the answer was lost and the member does not lead yet.
+        """
+        before = await self.metadata()
+        if before.leader_id == transferee_id:
+            return before
+        request = _transfer_request(before, transferee_id, term)
+        try:
+            await self._entered().ask(
+                TRANSFER, request, deadline_s, is_repeatable=False, answer_s=TRANSFER_S
+            )
+        except (RefusedError, OutcomeUnknownError):
+            after = await self.metadata()
+            if after.leader_id != transferee_id:
+                raise
+            return after
+        return await self.metadata()
+
+    def _entered(self) -> Session:
         if self._session is None:
             raise RuntimeError("DLedgerClient is used outside of its `async with`")
         return self._session
 
-    def _append_call(self, body: bytes, deadline_s: float | None) -> Call:
-        if not isinstance(body, bytes):
-            raise TypeError(f"a body must be bytes, not {type(body).__name__}")
-        request = AppendEntryRequest(group=self.group, body=body)
-        call = self._call(APPEND, request, deadline_s, is_repeatable=self._at_least_once)
-        if len(body) > disk.BODY_SIZE_MAX:
-            message = f"a body of {len(body)} bytes; at most {disk.BODY_SIZE_MAX} are allowed"
-            call.answer.set_result(RefusedError(DLedgerResponseCode.UNEXPECTED_ARGUMENT, message))
-            return call
-        self._entered().dispatcher.submit(call)
-        return call
+    def _reader(self, deadline_s: float | None) -> LogReader:
+        return LogReader(session=self._entered(), group=self.group, deadline_s=deadline_s)
 
-    def _get_call(self, begin: int, max_size: int, deadline_s: float | None) -> Call:
-        request = GetEntriesRequest(group=self.group, begin_index=begin, max_size=max_size)
-        call = self._call(GET, request, deadline_s, is_repeatable=True)
-        self._entered().dispatcher.submit(call)
-        return call
 
-    def _call(
-        self, kind: CallKind, request: Message, deadline_s: float | None, *, is_repeatable: bool
-    ) -> Call:
-        session = self._entered()
-        now_s = session.loop.time()
-        return Call(
-            kind=kind,
-            request=request,
-            is_repeatable=is_repeatable,
-            began_s=now_s,
-            deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
-            carrier=session.dispatcher,
-            answer=session.loop.create_future(),
+def _transfer_request(
+    group: GroupMetadata, transferee_id: str, term: int | None
+) -> LeadershipTransferRequest:
+    if transferee_id not in group.peers:
+        raise RefusedError(
+            DLedgerResponseCode.UNKNOWN_MEMBER,
+            f"{transferee_id} is no member of the group {group.group}; members are "
+            f"{', '.join(sorted(group.peers))}",
         )
+    if term is None:
+        term = group.term
+    if term < 0:
+        raise RefusedError(
+            DLedgerResponseCode.INCONSISTENT_TERM,
+            f"the servers of the group {group.group} do not tell their term, as Java's do not; "
+            "name the leader's term",
+        )
+    return LeadershipTransferRequest(group=group.group, term=term, transferee_id=transferee_id)

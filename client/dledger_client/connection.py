@@ -32,6 +32,9 @@ class Reply(Protocol):
     answer_by_s: float
     """When to stop waiting, on the loop's clock."""
 
+    owed_from_s: float
+    """Until when the other side may rightly keep the answer back."""
+
     def answered(self, command: RemotingCommand) -> None:
         """Take the answer."""
 
@@ -42,10 +45,11 @@ class Reply(Protocol):
 class FutureReply:
     """A reply to await, for the request that is sent now and then."""
 
-    __slots__ = ("answer_by_s", "future")
+    __slots__ = ("answer_by_s", "future", "owed_from_s")
 
     def __init__(self, answer_by_s: float) -> None:
         self.answer_by_s = answer_by_s
+        self.owed_from_s = 0.0
         self.future: asyncio.Future[RemotingCommand | ConnectionLostError]
         self.future = asyncio.get_running_loop().create_future()
 
@@ -114,8 +118,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether answers are owed and none has come for `stall_s`."""
-        return bool(self._pending) and self._loop.time() - self._heard_at_s >= self._stall_s
+        """Whether answers are owed, and nothing has come for `stall_s`.
+
+        An answer that may rightly be kept back is owed only when its time is over.
+        """
+        now_s = self._loop.time()
+        return self._is_silent(now_s) and not self._owes_nothing(now_s)
 
     def send(self, code: int, body: bytes, reply: Reply) -> None:
         """Send a request with the next write; `reply` hears what became of it."""
@@ -200,8 +208,18 @@ class Connection(asyncio.Protocol):
         for _, _, reply in unsent:
             reply.lost(error)
 
+    def _is_silent(self, now_s: float) -> bool:
+        return now_s - self._heard_at_s >= self._stall_s
+
+    def _owes_nothing(self, now_s: float) -> bool:
+        """Whether no answer is owed yet; looks no further than the first that is."""
+        return all(reply.owed_from_s > now_s for reply in self._pending.values())
+
     def _flush(self) -> None:
         self._flush_is_due = False
+        now_s = self._loop.time()
+        if self._is_silent(now_s) and self._owes_nothing(now_s):
+            self._heard_at_s = now_s
         while self._outbox and self._is_writable and self._transport is not None:
             code = self._outbox[0][0]
             requests: list[tuple[int, bytes]] = []

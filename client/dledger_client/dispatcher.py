@@ -5,11 +5,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from dledger_client.addresses import ServerAddress
 from dledger_client.backoff import PAUSE_MIN_S, pause_s
-from dledger_client.calls import APPEND, Call, Judgement, Verdict, judge
+from dledger_client.calls import APPEND, Call, Judgement, Verdict, judge, success
 from dledger_client.connection import Connection
 from dledger_client.errors import (
     ClientError,
@@ -72,8 +70,11 @@ class Dispatcher:
     def submit(self, call: Call) -> None:
         """Send a call now, or as soon as there is a leader to send it to."""
         if call.kind is APPEND:
-            self._statistics.began(self._loop.time())
-        self._forward(call)
+            self._statistics.began(call.began_s)
+        if self._leader is not None and not self._is_closed:
+            self._send(call, self._leader, call.began_s)
+        else:
+            self._forward(call)
 
     def close(self) -> None:
         """End every call: what was sent is unknown, the rest had no effect."""
@@ -92,12 +93,14 @@ class Dispatcher:
 
     def answered(self, call: Call, command: RemotingCommand) -> None:
         """Take the answer of a member."""
+        response = success(call.kind, command)
+        if response is not None:
+            self._succeeded(call, response)
+            return
         judgement = judge(call.kind, command)
         if judgement.verdict is Verdict.DONE:
             assert judgement.response is not None
-            self._searches = 0
-            self.members.saw_term(judgement.response.term)
-            self._end(call, judgement.response)
+            self._succeeded(call, judgement.response)
             return
         call.last_code, call.problem = judgement.code, f"{call.connection}: {judgement.reason}"
         if judgement.verdict is Verdict.REFUSED or (
@@ -119,6 +122,14 @@ class Dispatcher:
             else:
                 self._end(call, OutcomeUnknownError(call.problem))
 
+    def _succeeded(self, call: Call, response: Message) -> None:
+        self._searches = 0
+        if response.term > self.members.highest_term:
+            self.members.saw_term(response.term)
+        if call.kind is APPEND:
+            self._statistics.was_acknowledged(self._loop.time())
+        self._resolve(call, response)
+
     def lost(self, call: Call, error: ConnectionLostError) -> None:
         """Hear that no answer will come to this attempt."""
         call.last_code, call.problem = None, str(error)
@@ -127,6 +138,17 @@ class Dispatcher:
             self._end(call, OutcomeUnknownError(call.problem))
         else:
             self._forward(call)
+
+    def cancelled(self, call: Call) -> None:
+        """Hear that nobody waits for the answer any more.
+
+        What waits for a leader ends with the next look at its deadline; what was sent, with its
+        answer or in its time.
+        """
+        timer = self._delayed.pop(call, None)
+        if timer is not None:
+            timer.cancel()
+            self._end(call, GroupUnreachableError("cancelled"))
 
     # What a connection tells of itself.
 
@@ -148,22 +170,23 @@ class Dispatcher:
         elif self._is_closed:
             self._end(call, GroupUnreachableError("the client was closed"))
         elif self._leader is not None:
-            self._send(call, self._leader)
+            self._send(call, self._leader, self._loop.time())
         else:
             self._waiting.append(call)
             if self._search is None:
                 self._search = self._spawn(self._search_leader())
 
-    def _send(self, call: Call, connection: Connection) -> None:
-        now_s = self._loop.time()
+    def _send(self, call: Call, connection: Connection, now_s: float) -> None:
         if call.deadline_s <= now_s:
             self._end_overdue(call)
             return
         call.attempts += 1
         call.connection = connection
         call.sent_as_numbers = connection.bytes_as_numbers
-        call.answer_by_s = min(call.deadline_s, now_s + self.members.timing.request_timeout_s)
-        request = msgspec.structs.replace(call.request, remote_id=connection.member_id)
+        call.owed_from_s = now_s + call.answer_s
+        answer_by_s = call.owed_from_s + self.members.timing.request_timeout_s
+        call.answer_by_s = min(call.deadline_s, answer_by_s)
+        request = call.request.addressed_to(connection.member_id)
         body = request.to_json(bytes_as_numbers=call.sent_as_numbers)
         connection.send(call.kind.code, body, call)
 
@@ -192,15 +215,20 @@ class Dispatcher:
         del self._delayed[call]
         self._forward(call)
 
-    def _end(self, call: Call, answer: Message | ClientError) -> None:
+    def _end(self, call: Call, answer: ClientError) -> None:
+        """End a call that did not succeed."""
         if call.kind is APPEND:
-            succeeded = isinstance(answer, Message)
-            self._statistics.ended(self._loop.time(), acknowledged=succeeded)
-            if call.may_have_happened and not succeeded:
+            if call.may_have_happened:
                 # However the last attempt ended, an earlier one may have had its effect.
                 answer = OutcomeUnknownError(call.problem or str(answer))
+            self._statistics.failed(self._loop.time(), answer)
+        self._resolve(call, answer)
+
+    def _resolve(self, call: Call, answer: Message | ClientError) -> None:
         if not call.answer.done():
             call.answer.set_result(answer)
+        if call.on_end is not None:
+            call.on_end()
 
     def _end_overdue(self, call: Call) -> None:
         if call.last_code is not None:
@@ -276,7 +304,9 @@ class Dispatcher:
         now_s = self._loop.time()
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
-            if call.deadline_s <= now_s:
+            if call.answer.done():
+                self._end(call, GroupUnreachableError("cancelled"))
+            elif call.deadline_s <= now_s:
                 self._end_overdue(call)
             else:
                 self._waiting.append(call)

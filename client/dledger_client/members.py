@@ -30,6 +30,10 @@ class Timing:
     connect_timeout_s: float = 1.0
     stall_s: float = 0.5
     """When the leader owes answers and is silent for so long, others are asked who leads."""
+    follow_wait_s: float = 2.0
+    """For so long one of our servers is to wait for the next entry before it says that there is
+    none.
+    """
 
 
 @dataclass(slots=True)

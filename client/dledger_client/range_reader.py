@@ -74,9 +74,14 @@ def entries_of(answer: Message | ClientError, begin: int) -> list[DLedgerEntry]:
     assert isinstance(answer, GetEntriesResponse)
     if not answer.entries:
         raise BadAnswerError(f"the answer for entry {begin} says success and holds no entry")
-    for index, entry in enumerate(answer.entries, begin):
+    return check_entries(answer.entries, begin)
+
+
+def check_entries(entries: list[DLedgerEntry], begin: int) -> list[DLedgerEntry]:
+    """Return entries when they are those from `begin` on, and whole; BadAnswerError otherwise."""
+    for index, entry in enumerate(entries, begin):
         if entry.index != index:
             raise BadAnswerError(f"entry {index} was asked for, and entry {entry.index} came")
         if not entry.is_intact:
             raise BadAnswerError(f"the body of entry {index} is not what its checksum says")
-    return answer.entries
+    return entries

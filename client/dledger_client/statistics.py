@@ -1,5 +1,7 @@
 """What a client can say of all its appends together."""
 
+from dledger_client.errors import ClientError, OutcomeUnknownError
+
 
 class AppendStatistics:
     """Counts, as the dispatcher reports them; times are on the loop's clock."""
@@ -11,10 +13,14 @@ class AppendStatistics:
         "leader_changes",
         "leader_id",
         "longest_gap_s",
+        "refused",
+        "unknown",
     )
 
     def __init__(self) -> None:
         self.acknowledged = 0
+        self.unknown = 0
+        self.refused = 0
         self.leader_id: str | None = None
         self.leader_changes = 0
         """How often the leader was another one than before."""
@@ -30,13 +36,25 @@ class AppendStatistics:
             self._acknowledged_at_s = now_s
         self._outstanding += 1
 
-    def ended(self, now_s: float, *, acknowledged: bool) -> None:
-        """Count its end, whichever it is."""
+    def was_acknowledged(self, now_s: float) -> None:
+        """Count its end as a success."""
+        self._note_gap(now_s)
+        self.acknowledged += 1
+        self._acknowledged_at_s = now_s
+
+    def failed(self, now_s: float, error: ClientError) -> None:
+        """Count its end as anything else."""
+        self._note_gap(now_s)
+        if isinstance(error, OutcomeUnknownError):
+            self.unknown += 1
+        else:
+            self.refused += 1
+
+    def _note_gap(self, now_s: float) -> None:
         self._outstanding -= 1
-        self.longest_gap_s = max(self.longest_gap_s, now_s - self._acknowledged_at_s)
-        if acknowledged:
-            self.acknowledged += 1
-            self._acknowledged_at_s = now_s
+        gap_s = now_s - self._acknowledged_at_s
+        if gap_s > self.longest_gap_s:
+            self.longest_gap_s = gap_s
 
     def saw_leader(self, leader_id: str | None) -> None:
         """Take note of who leads now."""

@@ -9,23 +9,45 @@ Several threads may use it at once.
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
+import msgspec
 import uvloop
 
-from dledger_client.client import DLedgerClient, GroupMetadata
+from dledger_client.client import (
+    BATCH_MAX,
+    IN_FLIGHT,
+    IN_FLIGHT_BYTES,
+    DLedgerClient,
+    GroupMetadata,
+)
 from dledger_client.members import Timing
-from dledger_client.outcomes import Appended
+from dledger_client.outcomes import Appended, Outcome
+from dledger_client.session import BATCHES_MAX
+from dledger_client.tailing import LogBounds
 from dledger_formats.requests import DLedgerEntry
 
 T = TypeVar("T")
 
+CHUNK_MAX: Final = 256
+"""Entries that cross from the loop's thread to the caller's in one go."""
+BATCH_BYTES: Final = IN_FLIGHT_BYTES // (2 * BATCHES_MAX)
+"""A batch with more bytes gets no more bodies."""
+GATHER_S: Final = 0.01
+"""For so long bodies are taken before those that are there are sent."""
+_END: Final = object()
+
 
 class BlockingClient:
-    """As DLedgerClient, for one call at a time and thread."""
+    """As DLedgerClient, with the same words, for one call at a time and thread.
+
+    Ctrl-C and the like cancel the call that they interrupt, as there.
+    """
 
     def __init__(
         self,
@@ -42,6 +64,7 @@ class BlockingClient:
         )
         self._thread = threading.Thread(target=self._run, name=f"dledger-{group}", daemon=True)
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._open: set[_Chunks[Any]] = set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -54,6 +77,8 @@ class BlockingClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        for chunks in list(self._open):
+            self._call(chunks.close())
         loop, stop = self._started.result()
         loop.call_soon_threadsafe(stop.set)
         self._thread.join()
@@ -71,13 +96,94 @@ class BlockingClient:
         """Append one entry, as DLedgerClient.append."""
         return self._call(self._client.append(body, deadline_s=deadline_s))
 
+    def append_batch(
+        self, bodies: Sequence[bytes], *, deadline_s: float | None = None
+    ) -> list[Outcome]:
+        """Append many entries at once, as DLedgerClient.append_batch."""
+        return self._call(self._client.append_batch(bodies, deadline_s=deadline_s))
+
+    def append_all(
+        self,
+        bodies: Iterable[bytes],
+        *,
+        in_flight: int = IN_FLIGHT,
+        deadline_s: float | None = None,
+    ) -> Iterator[Outcome]:
+        """Append any number of bodies and yield what became of each, in their order.
+
+        Bodies are taken in the caller's thread, while outcomes are fetched; up to `in_flight` are
+        awaited at a time. One that comes late does not hold back those before it for longer than it
+        takes to come.
+        """
+        if in_flight < 1:
+            raise ValueError(f"in_flight is {in_flight}; at least 1 is needed")
+        size = min(BATCH_MAX, max(1, in_flight // BATCHES_MAX))
+        batches: deque[tuple[int, Future[list[Outcome]]]] = deque()
+        number = 0
+        try:
+            for batch in _gathered(iter(bodies), size):
+                sent = self._start(self._client.append_batch(batch, deadline_s=deadline_s))
+                batches.append((number, sent))
+                number += len(batch)
+                if len(batches) * size >= in_flight:
+                    yield from _numbered(*batches.popleft())
+            while batches:
+                yield from _numbered(*batches.popleft())
+        finally:
+            for _, sent in batches:
+                sent.cancel()
+
     def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
         """Read one entry, as DLedgerClient.get."""
         return self._call(self._client.get(index, deadline_s=deadline_s))
 
+    def get_range(
+        self, first: int, last: int | None = None, *, deadline_s: float | None = None
+    ) -> Iterator[DLedgerEntry]:
+        """Read entries in order, as DLedgerClient.get_range."""
+        return self._iterate(self._client.get_range(first, last, deadline_s=deadline_s))
+
+    def tail(
+        self, first: int | None = None, *, deadline_s: float | None = None
+    ) -> Iterator[DLedgerEntry]:
+        """Read entries as they are appended, for ever, as DLedgerClient.tail."""
+        return self._iterate(self._client.tail(first, deadline_s=deadline_s))
+
+    def bounds(self, *, deadline_s: float | None = None) -> LogBounds:
+        """Ask for the first and last index, as DLedgerClient.bounds."""
+        return self._call(self._client.bounds(deadline_s=deadline_s))
+
+    def transfer(
+        self, transferee_id: str, *, term: int | None = None, deadline_s: float | None = None
+    ) -> GroupMetadata:
+        """Hand the leadership over, as DLedgerClient.transfer."""
+        return self._call(self._client.transfer(transferee_id, term=term, deadline_s=deadline_s))
+
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = self._start(coroutine)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # it goes on otherwise, when only the waiting was interrupted
+            raise
+
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        if not self.is_running:
+            coroutine.close()
+            raise RuntimeError("BlockingClient is used outside of its `with`")
         loop, _ = self._started.result()
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+
+    def _iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        chunks = _Chunks(items)
+        self._open.add(chunks)
+        try:
+            while chunk := self._call(chunks.next()):
+                yield from chunk
+        finally:
+            self._open.discard(chunks)
+            if self.is_running:
+                self._call(chunks.close())
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -88,3 +194,60 @@ class BlockingClient:
         async with self._client:
             self._started.set_result((asyncio.get_running_loop(), stop))
             await stop.wait()
+
+
+class _Chunks(Generic[T]):
+    """Takes items in the loop's thread, as many as are there; an item each would be slow."""
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        # The next item, which may be awaited across calls.
+        self._next: asyncio.Task[T | object] | None = None
+
+    async def next(self) -> list[T]:
+        """Return at least one item; none at the end. Raises what the items raise, after those
+        before it.
+        """
+        chunk: list[T] = []
+        while len(chunk) < CHUNK_MAX:
+            if self._next is None:
+                self._next = asyncio.create_task(self._take())
+            await asyncio.wait({self._next}, timeout=0 if chunk else None)
+            if not self._next.done() or (chunk and self._next.exception() is not None):
+                break
+            item = self._next.result()
+            if item is _END:
+                break
+            self._next = None
+            chunk.append(item)  # type: ignore[arg-type]  # the only other object is _END
+        return chunk
+
+    async def close(self) -> None:
+        """End the items."""
+        if self._next is not None:
+            self._next.cancel()
+            # Its error, if it has one, is for nobody any more.
+            await asyncio.gather(self._next, return_exceptions=True)
+        await self._items.aclose()
+
+    async def _take(self) -> T | object:
+        return await anext(self._items, _END)
+
+
+def _gathered(bodies: Iterator[bytes], count_max: int) -> Iterator[list[bytes]]:
+    """Yield the bodies in lists; one ends when it is full, or after GATHER_S."""
+    for first in bodies:
+        batch, size_bytes, until_s = [first], len(first), time.monotonic() + GATHER_S
+        while len(batch) < count_max and size_bytes < BATCH_BYTES and time.monotonic() < until_s:
+            body = next(bodies, None)
+            if body is None:
+                break
+            batch.append(body)
+            size_bytes += len(body)
+        yield batch
+
+
+def _numbered(begin: int, sent: Future[list[Outcome]]) -> Iterator[Outcome]:
+    """Count the outcomes of a batch from its first body's number."""
+    for number, outcome in enumerate(sent.result(), begin):
+        yield msgspec.structs.replace(outcome, number=number)

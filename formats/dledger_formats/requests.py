@@ -161,6 +161,12 @@ class Message(
         """
         return _decode(cls, raw)
 
+    def addressed_to(self, member_id: str | None) -> Self:
+        """The same request for one member; itself when it is that already."""
+        if self.remote_id == member_id:
+            return self
+        return msgspec.structs.replace(self, remote_id=member_id)
+
     def to_json(self, *, bytes_as_numbers: bool = False) -> bytes:
         """Encode; `bytes_as_numbers` for Java DLedger 0.4.3, at three times the length."""
         if bytes_as_numbers:
@@ -293,19 +299,6 @@ class GetEntriesResponse(Message, kw_only=True, frozen=True):
                 for entry in loose.entries
             ]
             return cls(**_fields(loose) | {"entries": entries})
-
-
-class LeadershipTransferRequest(Message, kw_only=True, frozen=True):
-    """Let `transferee_id` lead instead of `transfer_id`, the leader of `term`."""
-
-    transfer_id: str
-    transferee_id: str
-    take_leadership_ledger_index: Int64 = msgspec.field(default_factory=_zero)
-    """Only from a Java leader to its transferee: the end of its log."""
-
-
-class LeadershipTransferResponse(Message, kw_only=True, frozen=True):
-    """On SUCCESS `leader_id` is the transferee, which leads `term`."""
 
 
 def reads_numbers(append: bytes) -> bool | None:

@@ -13,7 +13,8 @@ from dledger_formats import frames, requests
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_node.pending import Batch, PendingAppends
 from dledger_node.raft.core import Raft, Refusal
-from dledger_node.remoting.connection import AppendCall, Connection
+from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.service import AppendCall
 from dledger_node.store.mmap_store import MmapStore
 
 PENDING_BYTES_MAX: Final = 64 << 20

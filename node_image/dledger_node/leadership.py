@@ -11,7 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_formats import requests
+from dledger_formats.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft, Refusal, RefusalReason
 
@@ -23,7 +26,7 @@ _CODES: Final = {
     RefusalReason.FALL_BEHIND_TOO_MUCH: DLedgerResponseCode.FALL_BEHIND_TOO_MUCH,
     RefusalReason.LEADER_TRANSFERRING: DLedgerResponseCode.LEADER_TRANSFERRING,
 }
-Reply = Callable[[requests.LeadershipTransferResponse], None]
+Reply = Callable[[LeadershipTransferResponse], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Leadership:
         self._waiting: _Waiting | None = None
         self._changed = asyncio.Event()
 
-    def request(self, request: requests.LeadershipTransferRequest, reply: Reply) -> None:
+    def request(self, request: LeadershipTransferRequest, reply: Reply) -> None:
         """Begin what a client asks for; the answer comes when it is decided."""
         refused = self._refuse(request)
         if refused is None:
@@ -102,7 +105,7 @@ class Leadership:
         self._drive(lambda: outcome.append(self._core.transfer_leadership(transferee_id)))
         return outcome[0]
 
-    def _refuse(self, request: requests.LeadershipTransferRequest) -> DLedgerResponseCode | None:
+    def _refuse(self, request: LeadershipTransferRequest) -> DLedgerResponseCode | None:
         """Check what the core does not know of, in Java's order."""
         if request.transfer_id != self._core.config.self_id:
             return DLedgerResponseCode.UNEXPECTED_ARGUMENT
@@ -112,7 +115,7 @@ class Leadership:
             return DLedgerResponseCode.INCONSISTENT_TERM
         return None
 
-    def _response(self, code: DLedgerResponseCode) -> requests.LeadershipTransferResponse:
-        return requests.LeadershipTransferResponse(
+    def _response(self, code: DLedgerResponseCode) -> LeadershipTransferResponse:
+        return LeadershipTransferResponse(
             code=code, group=self._group, leader_id=self._core.leader_id, term=self._core.term
         )

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dledger_node.remoting.connection import AppendCall
+from dledger_node.remoting.service import AppendCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from typing import Final
 
 from dledger_formats import requests
 from dledger_formats.requests import DLedgerResponseCode
+from dledger_node.entries import read_entries
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import ReadState
 from dledger_node.store.mmap_store import MmapStore
 
-READ_BYTES_MAX: Final = 1 << 20
 END_READS_MAX: Final = 10_000
 """How many may wait for a proof; the same as Java's limit of pending requests."""
 
@@ -84,14 +84,8 @@ class Reads:
         code = self._refuse(request.begin_index)
         if code is not None:
             return self._refused(code)
-        entries: list[requests.DLedgerEntry] = []
-        room_bytes = min(request.max_size, READ_BYTES_MAX)
-        for index in range(request.begin_index, self._core.committed_index + 1):
-            header, body = self._store.entry(index)
-            room_bytes -= len(body)
-            if entries and room_bytes < 0:
-                break
-            entries.append(requests.DLedgerEntry.from_disk(header, body))
+        last_index = self._core.committed_index
+        entries = read_entries(self._store, request.begin_index, last_index, request.max_size)
         return requests.GetEntriesResponse(group=self._group, entries=entries)
 
     def _refuse(self, index: int) -> DLedgerResponseCode | None:

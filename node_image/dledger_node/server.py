@@ -14,12 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dledger_formats import requests
+from dledger_formats.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.settings import NodeSettings
 from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
 from dledger_node import member_status
 from dledger_node.appends import Appends
 from dledger_node.config import TICK_MS
 from dledger_node.errors import StoreFullError
+from dledger_node.follows import Follows
 from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
@@ -37,10 +39,10 @@ from dledger_node.raft.ready import (
 )
 from dledger_node.reads import Reads
 from dledger_node.remoting import native
-from dledger_node.remoting.connection import AppendCall, Reply
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.peer_link import PeerLink
+from dledger_node.remoting.service import AppendCall, Reply
 from dledger_node.store.block import Block
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
 
@@ -111,6 +113,8 @@ class DLedgerServer:
             drive=self._drive,
         )
         self._reads = Reads(core, store, group=settings.group, drive=self._drive)
+        self._follows = Follows(core, store, group=settings.group)
+        self.follow = self._follows.take
         self._trouble = ""
         self._leader_told = self._leader_now()
         self._leader_changed = asyncio.Event()
@@ -156,6 +160,7 @@ class DLedgerServer:
                 self._drive(self._core.tick)
             # Otherwise it must not stand for election: it has no room for a leader's first entry.
             self._appends.expire()
+            self._follows.expire()
 
     async def _maintain_for_ever(self) -> None:
         """Once a second: idle connections, the checkpoint, the next segment; in a thread what
@@ -201,6 +206,7 @@ class DLedgerServer:
         self._appends.settle(self._core.committed_index)
         self._reads.settle(self._core.committed_index)
         self._leadership.settle()
+        self._follows.settle()
         self._group_commit.start()
         self._tell_leader_change()
 
@@ -279,9 +285,7 @@ class DLedgerServer:
         """Read committed entries."""
         self._reads.get(request, reply)
 
-    def transfer_leadership(
-        self, request: requests.LeadershipTransferRequest, reply: Reply
-    ) -> None:
+    def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
         """Hand the leadership over; answered when that is decided."""
         self._leadership.request(request, reply)
 

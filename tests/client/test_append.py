@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from dledger_client.client import DLedgerClient
+from dledger_client.client import BATCH_MAX, DLedgerClient
 from dledger_client.errors import (
     GroupUnreachableError,
     OutcomeUnknownError,
     RefusedError,
 )
 from dledger_client.members import Timing
-from dledger_client.outcomes import Appended
+from dledger_client.outcomes import Acknowledged, Appended, Refused, Unknown
 from dledger_fake_server.group import Group, Instead
 from dledger_formats import disk
 from dledger_formats.frames import RemotingCommand
@@ -207,3 +207,88 @@ async def test_java_s_newest_server_gets_its_bytes_as_numbers(group: Group) -> N
 
     assert group.log == [b"\x00\x80\xff"] * 3 + [b"again"]
     assert len(group["n0"].appends) == attempts + 1
+
+
+# Cancelling, and batches.
+
+
+async def test_a_cancelled_append_that_was_sent_says_that_it_may_be_in_the_log(
+    group: Group,
+) -> None:
+    group["n0"].script.append(Instead.APPEND_AND_KEEP_SILENT)
+    async with client_of(group) as client:
+        cancelled = asyncio.create_task(client.append(b"x"))
+        await group["n0"].appended_to.wait()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await cancelled
+
+    assert "may be in the log" in caught.value.__notes__[0]
+    assert client.statistics.unknown == 1
+
+
+async def test_a_cancelled_append_that_waits_for_a_leader_is_never_sent(group: Group) -> None:
+    group.elect(None)
+    async with client_of(group) as client:
+        cancelled = asyncio.create_task(client.append(b"cancelled"))
+        await group["n0"].asked.wait()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await cancelled
+        group.elect("n1")
+        await client.append(b"next")
+
+    assert group.log == [b"next"]
+    assert not getattr(caught.value, "__notes__", [])
+
+
+async def test_a_cancelled_append_that_is_to_be_sent_later_is_never_sent_again(
+    group: Group,
+) -> None:
+    group["n0"].script.append(Code.DISK_FULL)  # half a second's pause
+    async with client_of(group) as client:
+        cancelled = asyncio.create_task(client.append(b"cancelled"))
+        await group["n0"].appended_to.wait()
+        await asyncio.sleep(0.01)
+        cancelled.cancel()
+        await client.append(b"next")
+
+    assert group.log == [b"next"]
+    assert client.statistics.refused == 1
+
+
+async def test_a_batch_is_sent_in_one_go_and_told_body_by_body(group: Group) -> None:
+    group["n0"].script.extend([Code.SUCCESS, Code.UNSUPPORTED, Code.WAIT_QUORUM_ACK_TIMEOUT])
+    async with client_of(group) as client:
+        await client.metadata()
+        outcomes = await client.append_batch([b"a", b"b", b"c", b"d"])
+
+    assert group["n0"].largest_read == 4
+    assert [type(outcome) for outcome in outcomes] == [Acknowledged, Refused, Unknown, Acknowledged]
+    assert [outcome.number for outcome in outcomes] == [0, 1, 2, 3]
+
+
+async def test_an_empty_batch_is_no_work(group: Group) -> None:
+    async with client_of(group) as client:
+        assert await client.append_batch([]) == []
+
+
+@pytest.mark.parametrize("bodies", [[b""] * (BATCH_MAX + 1), [bytes(1 << 22)] * 17])
+async def test_a_batch_has_bounds(group: Group, bodies: list[bytes]) -> None:
+    async with client_of(group) as client:
+        with pytest.raises(ValueError, match="at most"):
+            await client.append_batch(bodies)
+
+
+async def test_a_cancelled_batch_leaves_nothing_waiting(group: Group) -> None:
+    group.elect(None)
+    async with client_of(group) as client:
+        cancelled = asyncio.create_task(client.append_batch([b"cancelled"] * 100))
+        await group["n0"].asked.wait()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        group.elect("n1")
+        await client.append(b"next")
+
+    assert group.log == [b"next"]

@@ -67,6 +67,10 @@ def test_entries_are_lines_of_json_with_text_where_it_is_text(
         (["--first", "-1"], 2, "no range"),
         (["--first", "3", "--last", "2"], 2, "no range"),
         (["--first", "0", "--last", "soon"], 2, "an index or `end`"),
+        (["3..x"], 2, "an index or `end`"),
+        (["7..3"], 2, "no range"),
+        (["7", "--first", "3"], 2, "once"),
+        ([], 2, "once"),
         (["--first", "0", "--servers", "nowhere"], 2, "HOST:PORT"),
         (["--first", "0", "--group", ""], 2, "DLEDGER_CLIENT_GROUP"),
         (["--first", "0", "--group", "other"], 4, "does not belong to the group other"),
@@ -82,13 +86,30 @@ def test_what_cannot_be_read_is_told_to_people_and_to_the_shell(
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["put"], ["append", "--in-flight", "0"], ["get"], ["append", "--deadline", "nan"]],
-)
-def test_a_command_line_that_makes_no_sense_exits_with_2(arguments: list[str]) -> None:
+    [[], ["put"], ["append", "--in-flight", "0"], ["append", "--deadline", "nan"],
+     ["tail", "--from", "-1"], ["transfer"], ["completion", "csh"]],
+)  # fmt: skip
+def test_a_command_line_that_makes_no_sense_is_told_in_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
 
-    assert caught.value.code == 2
+    err = capsys.readouterr().err
+    assert (caught.value.code, err.count("\n")) == (2, 1)
+    assert "--help" in err
+
+
+@pytest.mark.parametrize(
+    ("asked", "indexes"), [("1", [1]), ("1..2", [1, 2]), ("1..", [1, 2, 3]), ("2..end", [2, 3])]
+)
+def test_entries_are_named_as_one_or_as_a_range(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str], asked: str, indexes: list[int]
+) -> None:
+    group_in_thread.log = [b"x"] * 4
+
+    assert main(["get", asked, "-o", "json"]) == 0
+    assert [entry["index"] for entry in json_lines(capsys)] == indexes
 
 
 # group and status

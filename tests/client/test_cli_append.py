@@ -39,6 +39,58 @@ def test_one_body_is_appended_from_the_command_line(group_in_thread: Group) -> N
     assert group_in_thread.log == ["héllo".encode()]
 
 
+def test_several_bodies_are_appended_in_their_order(group_in_thread: Group) -> None:
+    assert main(["append", "--body", "a", "--body", "b", "--in-flight", "1"]) == 0
+
+    assert group_in_thread.log == [b"a", b"b"]
+
+
+def test_lines_of_several_files_are_appended(group_in_thread: Group, lines_file: Path) -> None:
+    assert main(["append", str(lines_file), str(lines_file)]) == 0
+
+    assert group_in_thread.log == [b"one", b"two", b"three"] * 2
+
+
+def test_whole_files_are_entries_whatever_is_in_them(
+    group_in_thread: Group, lines_file: Path, tmp_path: Path
+) -> None:
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\n\x00")
+
+    assert main(["append", "--whole", str(lines_file), str(binary)]) == 0
+    assert group_in_thread.log == [b"one\ntwo\nthree\n", b"\xff\n\x00"]
+
+
+def test_a_file_that_no_entry_can_hold_is_told_after_those_before_it(
+    group_in_thread: Group, lines_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(bytes(disk.BODY_SIZE_MAX + 1))
+
+    assert main(["append", "--whole", str(lines_file), str(large)]) == 2
+    assert "large is longer than an entry may be" in capsys.readouterr().err
+    assert len(group_in_thread.log) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--body", "x", "file"], "no FILE"),
+        (["--whole"], "needs a FILE"),
+        (["nowhere"], "nowhere cannot be read; nothing was appended"),
+    ],
+)
+def test_input_that_makes_no_sense_is_told_before_anything_is_appended(
+    group_in_thread: Group,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    assert main(["append", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not group_in_thread.log
+
+
 def test_each_outcome_is_a_line_of_json_and_the_summary_the_last(
     group_in_thread: Group, lines_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +119,7 @@ def test_the_summary_for_people_tells_the_counts_and_the_reasons(
 
     out = capsys.readouterr().out
     assert "acknowledged    1\n" in out
+    assert "indexes         0 to 0\n" in out
     assert "refused         2\n" in out
     assert "2 times: n0 at 127.0.0.1" in out
 

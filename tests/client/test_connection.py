@@ -38,8 +38,9 @@ class Nobody:
 class Waiting:
     """A reply that keeps what it hears."""
 
-    def __init__(self, answer_by_s: float = float("inf")) -> None:
+    def __init__(self, answer_by_s: float = float("inf"), owed_from_s: float = 0.0) -> None:
         self.answer_by_s = answer_by_s
+        self.owed_from_s = owed_from_s
         self.heard: list[RemotingCommand | ConnectionLostError] = []
 
     def answered(self, command: RemotingCommand) -> None:

@@ -251,7 +251,7 @@ async def test_metadata_names_the_members_and_the_leader(group: Group) -> None:
         metadata = await client.metadata()
 
     peers = {member.member_id: member.address for member in group.members.values()}
-    assert metadata == GroupMetadata(group="g0", leader_id="n0", peers=peers)
+    assert metadata == GroupMetadata(group="g0", leader_id="n0", peers=peers, term=1)
 
 
 async def test_metadata_is_answered_while_nobody_leads(group: Group) -> None:

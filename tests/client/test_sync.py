@@ -1,13 +1,17 @@
 """The client that blocks."""
 
+import gc
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from dledger_client.errors import NoEntryError, RefusedError
-from dledger_client.outcomes import Appended
+from dledger_client.outcomes import Acknowledged, Appended, Unknown
 from dledger_client.sync import BlockingClient
-from dledger_fake_server.group import Group
+from dledger_client.tailing import LogBounds
+from dledger_fake_server.group import Group, Instead
 
 
 def test_a_script_appends_and_reads(group_in_thread: Group) -> None:
@@ -38,3 +42,107 @@ def test_a_script_that_fails_leaves_no_thread_behind(group_in_thread: Group) -> 
         client.append(b"x")
 
     assert not client.is_running
+
+
+def test_a_batch_is_told_body_by_body(group_in_thread: Group) -> None:
+    with BlockingClient(group_in_thread.servers, "g0") as client:
+        outcomes = client.append_batch([b"a", b"b"])
+
+    assert outcomes == [
+        Acknowledged(number=number, index=number, term=1, attempts=1) for number in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("in_flight", [1, 3, 64, 100_000])
+def test_a_stream_is_told_in_the_order_of_its_bodies(
+    group_in_thread: Group, in_flight: int
+) -> None:
+    bodies = [b"%d" % number for number in range(300)]
+    with BlockingClient(group_in_thread.servers, "g0") as client:
+        outcomes = list(client.append_all(iter(bodies), in_flight=in_flight))
+
+    assert [outcome.number for outcome in outcomes] == list(range(300))
+    assert [group_in_thread.log[o.index] for o in outcomes if isinstance(o, Acknowledged)] == bodies
+
+
+def test_a_stream_takes_no_more_bodies_than_may_be_in_flight(group_in_thread: Group) -> None:
+    group_in_thread["n0"].script.append(Instead.KEEP_SILENT)
+    taken = []
+
+    def bodies() -> Iterator[bytes]:
+        while True:
+            taken.append(b"")
+            yield b"x"
+
+    with BlockingClient(group_in_thread.servers, "g0") as client:
+        outcomes = client.append_all(bodies(), in_flight=40, deadline_s=0.2)
+
+        assert isinstance(next(outcomes), Unknown)
+        assert len(taken) <= 40
+        outcomes.close()  # type: ignore[attr-defined]  # a generator
+
+
+def test_bodies_that_come_slowly_are_not_held_back(group_in_thread: Group) -> None:
+    def bodies() -> Iterator[bytes]:
+        for number in range(4):
+            deadline_s = time.monotonic() + 20
+            # Each is asked for once the one before the last is in the log.
+            while len(group_in_thread.log) < number - 1:
+                assert time.monotonic() < deadline_s, "a body was held back"
+                time.sleep(0.001)
+            time.sleep(0.02)
+            yield b"%d" % number
+
+    with BlockingClient(group_in_thread.servers, "g0") as client:
+        assert len(list(client.append_all(bodies()))) == 4
+
+
+def test_a_range_and_a_tail_are_read_in_order(group_in_thread: Group) -> None:
+    group_in_thread.log = [b"%d" % number for number in range(1000)]
+    with BlockingClient(group_in_thread.servers, "g0") as client:
+        assert [entry.body for entry in client.get_range(0)] == group_in_thread.log
+        entries = client.tail(990)
+        assert [next(entries).index for _ in range(10)] == list(range(990, 1000))
+        client.append(b"new")
+        assert next(entries).body == b"new"
+
+
+def test_an_error_comes_after_the_entries_before_it(group_in_thread: Group) -> None:
+    group_in_thread.log = [b"x"] * 5
+    with BlockingClient(group_in_thread.servers, "g0") as client:
+        entries = client.get_range(0, 7)
+        assert [next(entries).index for _ in range(5)] == [0, 1, 2, 3, 4]
+        with pytest.raises(NoEntryError):
+            next(entries)
+
+
+def test_entries_that_nobody_reads_to_the_end_hold_nothing_up(
+    group_in_thread: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = BlockingClient(group_in_thread.servers, "g0")
+    with client:
+        group_in_thread.log = [b"x"]
+        entries = client.tail(0)
+        next(entries)
+    del entries
+    gc.collect()
+
+    assert not client.is_running
+    assert not caplog.records, "what was left open says so when it is collected"
+
+
+def test_bounds_and_transfer_have_the_same_words(group_in_thread: Group) -> None:
+    group_in_thread.log = [b"x"] * 5
+    with BlockingClient(group_in_thread.servers, "g0") as client:
+        assert client.bounds() == LogBounds(begin_index=0, end_index=4)
+        assert client.transfer("n1").leader_id == "n1"
+
+
+@pytest.mark.parametrize("is_entered", [False, True])
+def test_a_client_outside_of_its_block_says_so(group_in_thread: Group, is_entered: bool) -> None:
+    client = BlockingClient(group_in_thread.servers, "g0")
+    if is_entered:
+        with client:
+            pass
+    with pytest.raises(RuntimeError, match="outside of its `with`"):
+        client.append(b"x")

@@ -13,7 +13,8 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import AppendRequest, PreVoteResponse, VoteResponse, VoteResult
 from dledger_node.raft.ready import HardState
-from dledger_node.remoting.connection import AppendCall, Connection
+from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.service import AppendCall
 from dledger_node.server import DLedgerServer
 from dledger_node.store.mmap_store import MmapStore
 

@@ -5,6 +5,10 @@ import pytest
 from dledger_client.client import DLedgerClient
 from dledger_formats import requests
 from dledger_formats.frames import RemotingCommand
+from dledger_formats.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
 from dledger_formats.requests import DLedgerResponseCode, RequestCode
 from dledger_group.group import NodeGroup
 from dledger_group.wire import ask
@@ -12,8 +16,8 @@ from dledger_group.wire import ask
 
 def transfer(
     group: NodeGroup, transfer_id: str, transferee_id: str, *, term: int | None = None
-) -> requests.LeadershipTransferResponse:
-    request = requests.LeadershipTransferRequest(
+) -> LeadershipTransferResponse:
+    request = LeadershipTransferRequest(
         group="g",
         remote_id=transfer_id,
         term=group.status(transfer_id).term if term is None else term,
@@ -23,7 +27,7 @@ def transfer(
     command = RemotingCommand(
         code=RequestCode.LEADERSHIP_TRANSFER, opaque=1, body=request.to_json()
     )
-    return requests.LeadershipTransferResponse.from_json(ask(group, transfer_id, command).body)
+    return LeadershipTransferResponse.from_json(ask(group, transfer_id, command).body)
 
 
 def follower_of(group: NodeGroup, master: str) -> str:

@@ -3,8 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import dataclasses
-import os
 import signal
 import sys
 from collections import Counter
@@ -12,14 +10,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from tqdm import tqdm
 
 from dledger_client.client import IN_FLIGHT, DLedgerClient
-from dledger_client.commands import common
+from dledger_client.commands import bodies, common
+from dledger_client.commands.bodies import InputError
 from dledger_client.commands.common import ExitCode, UsageError
-from dledger_client.lines import LineTooLongError, read_lines
 from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
-from dledger_formats import disk
 from dledger_formats.requests import DLedgerResponseCode
 
 REASONS_MAX: Final = 10
@@ -27,17 +25,24 @@ REASONS_MAX: Final = 10
 EXIT_ON_SIGNAL: Final = 128
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: common.Commands) -> None:
     """Say what `dledger append` takes."""
-    parser = commands.add_parser(
+    parser = common.new_parser(
+        commands,
         "append",
-        help="append one entry for each line",
-        description="Append one entry for each line of FILE, without its newline.",
-        epilog="Exit codes: 0 all acknowledged, 2 usage, 3 some outcome unknown, 4 some refused, "
-        "5 group unreachable, 128 + n ended by signal n (130 for Ctrl-C).",
+        what="append lines, texts or whole files",
+        description="Append one entry for each line of the FILEs, or of standard input, without "
+        "its newline.",
+        examples={
+            "dledger append --body hello --body world": "two entries",
+            "dledger append flights.jsonl": "an entry for each line",
+            "tail -f log | dledger append": "each line as it comes",
+            "dledger append --whole a.bin b.bin": "each file as one entry",
+        },
+        exit_codes="0 all acknowledged, 2 usage, 3 some outcome unknown, 4 some refused, 5 group "
+        "unreachable, 128 + n ended by signal n (130 for Ctrl-C).",
     )
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="- is standard input")
-    parser.add_argument("--body", metavar="TEXT", help="append this one entry and read no file")
+    bodies.add_arguments(parser)
     common.add_group_options(parser)
     parser.add_argument(
         "--in-flight",
@@ -56,11 +61,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         action=argparse.BooleanOptionalAction,
         help="a progress bar on standard error (default: when that is a terminal)",
     )
-    parser.add_argument(
-        "--output",
-        choices=["text", "json"],
-        default="text",
-        help="a summary as text, or a line of JSON for each entry and a last one for the summary",
+    common.add_output_option(
+        parser,
+        "a summary as text, or a line of JSON for each entry and a last one for the summary",
     )
     parser.set_defaults(run=run)
 
@@ -80,6 +83,8 @@ class Account:
     unknown: int = 0
     refused: int = 0
     unreachable: bool = False
+    first_index: int | None = None
+    last_index: int | None = None
     reasons: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -100,6 +105,9 @@ class Account:
         """Count one line."""
         if isinstance(outcome, Acknowledged):
             self.acknowledged += 1
+            index = outcome.index
+            self.first_index = index if self.first_index is None else min(self.first_index, index)
+            self.last_index = index if self.last_index is None else max(self.last_index, index)
             return
         if isinstance(outcome, Unknown):
             self.unknown += 1
@@ -121,10 +129,11 @@ async def run(arguments: argparse.Namespace) -> int:
     assert task is not None
     began_s = loop.time()
     async with common.open_client(arguments, at_least_once=arguments.at_least_once) as client:
-        with _input(arguments) as bodies, _cancelled_by_signals(task, signals):
+        given = bodies.from_arguments(arguments)
+        with _cancelled_by_signals(task, signals):
             try:
-                await _append(client, _counted(bodies, account), account, arguments)
-            except LineTooLongError as error:
+                await _append(client, _counted(given, account), account, arguments)
+            except InputError as error:
                 problem = error
             except asyncio.CancelledError:
                 if not signals:
@@ -138,7 +147,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 async def _append(
     client: DLedgerClient,
-    bodies: AsyncIterator[bytes],
+    given: AsyncIterator[bytes],
     account: Account,
     arguments: argparse.Namespace,
 ) -> None:
@@ -146,7 +155,7 @@ async def _append(
     if shows_progress is None:
         shows_progress = sys.stderr.isatty()
     as_json = arguments.output == "json"
-    outcomes = client.append_all(bodies, in_flight=arguments.in_flight)
+    outcomes = client.append_all(given, in_flight=arguments.in_flight)
     with _Bar(disable=not shows_progress, unit=" appends", file=sys.stderr) as bar:
         async with contextlib.aclosing(outcomes):
             shown_leader_id = None
@@ -160,35 +169,13 @@ async def _append(
                     common.write_json(_plain(outcome))
 
 
-async def _counted(bodies: AsyncIterator[bytes], account: Account) -> AsyncGenerator[bytes, None]:
+async def _counted(given: AsyncIterator[bytes], account: Account) -> AsyncGenerator[bytes, None]:
     """Pass the bodies on; none after the group was found to be unreachable."""
-    async for body in bodies:
+    async for body in given:
         if account.unreachable:
             return
         account.taken += 1
         yield body
-
-
-@contextlib.contextmanager
-def _input(arguments: argparse.Namespace) -> Iterator[AsyncIterator[bytes]]:
-    if arguments.body is not None:
-        yield _single(arguments.body.encode())
-        return
-    if arguments.file == "-":
-        yield read_lines(sys.stdin.fileno(), disk.BODY_SIZE_MAX)
-        return
-    try:
-        file = os.open(arguments.file, os.O_RDONLY)
-    except OSError as error:
-        raise UsageError(f"{arguments.file} cannot be read: {error.strerror}") from error
-    try:
-        yield read_lines(file, disk.BODY_SIZE_MAX)
-    finally:
-        os.close(file)
-
-
-async def _single(body: bytes) -> AsyncGenerator[bytes, None]:
-    yield body
 
 
 @contextlib.contextmanager
@@ -210,7 +197,7 @@ def _cancelled_by_signals(task: asyncio.Task[Any], signals: list[int]) -> Iterat
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
-    fields = dataclasses.asdict(outcome)
+    fields = msgspec.structs.asdict(outcome)
     number = fields.pop("number")
     if isinstance(outcome, Refused):
         fields["code"] = outcome.code.value
@@ -226,6 +213,8 @@ def _write_summary(
         "unknown": account.unknown,
         "refused": account.refused,
         "unfinished": account.unfinished,
+        "firstIndex": account.first_index,
+        "lastIndex": account.last_index,
         "leader": client.leader_id,
         "leaderChanges": statistics.leader_changes,
         "longestGapMs": round(statistics.longest_gap_s * 1000, 1),
@@ -238,6 +227,8 @@ def _write_summary(
     common.write_line(f"acknowledged    {account.acknowledged}")
     common.write_line(f"unknown         {account.unknown}")
     common.write_line(f"refused         {account.refused}")
+    if account.first_index is not None:
+        common.write_line(f"indexes         {account.first_index} to {account.last_index}")
     if account.unfinished:
         common.write_line(f"unfinished      {account.unfinished}")
     common.write_line(f"leader          {client.leader_id or '-'}")

@@ -5,7 +5,9 @@ import enum
 import json
 import os
 import sys
-from typing import Any, Final
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import AddressError
@@ -13,6 +15,21 @@ from dledger_client.members import Timing
 
 SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
 GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"
+HTTP_VARIABLE: Final = "DLEDGER_CLIENT_HTTP"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is; ends the program."""
+        self.exit(ExitCode.USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+if TYPE_CHECKING:
+    Commands: TypeAlias = argparse._SubParsersAction[Any]
+else:
+    Commands: TypeAlias = Any
 
 
 class ExitCode(enum.IntEnum):
@@ -24,6 +41,8 @@ class ExitCode(enum.IntEnum):
     """No member, or no leader, answered in time."""
     REFUSED = 4
     """The group refused some request, which had no effect."""
+    FAILED = 1
+    """Something else went wrong, here and not in the group."""
     USAGE = 2
     OK = 0
 
@@ -60,6 +79,34 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def new_parser(
+    commands: Commands,
+    name: str,
+    *,
+    what: str,
+    description: str,
+    examples: Mapping[str, str],
+    exit_codes: str,
+) -> argparse.ArgumentParser:
+    """Add a command; its help ends with examples, a line each, and its exit codes."""
+    width = max(map(len, examples))
+    lines = [f"  {example:{width}}  {meaning}" for example, meaning in examples.items()]
+    epilog = "\n".join(["examples:", *lines, "", *textwrap.wrap(f"Exit codes: {exit_codes}")])
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=what,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def add_output_option(parser: argparse.ArgumentParser, what: str, human: str = "text") -> None:
+    """Add `-o`: a form for people, or lines of JSON for programs."""
+    parser.add_argument("-o", "--output", choices=[human, "json"], default=human, help=what)
+
+
 def open_client(arguments: argparse.Namespace, *, at_least_once: bool = False) -> DLedgerClient:
     """Make the client that the options describe; UsageError when they do not name a group."""
     if not arguments.servers or not arguments.group:
@@ -86,6 +133,14 @@ def positive_number(text: str) -> float:
     return number
 
 
+def index(text: str) -> int:
+    """Read a whole number from 0 on, for argparse."""
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
 def positive_int(text: str) -> int:
     """Read a whole number above 0, for argparse."""
     number = int(text)
@@ -97,6 +152,17 @@ def positive_int(text: str) -> int:
 def write_json(value: Any) -> None:
     """Write one line of JSON to the standard output."""
     write_line(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def write_event(value: Any) -> None:
+    """Write one line of JSON that is not to wait for more."""
+    write_json(value)
+    flush()
+
+
+def flush() -> None:
+    """Hand out what was written so far."""
+    sys.stdout.flush()
 
 
 def write_line(line: str = "") -> None:

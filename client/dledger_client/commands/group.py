@@ -1,22 +1,29 @@
-"""`dledger group`: who the members are and who leads, as a member says."""
+"""`dledger group`: who the members are and who leads, as a member says; and a group to try."""
 
 import argparse
 
-from dledger_client.commands import common
+from dledger_client.commands import common, group_local
 from dledger_client.commands.common import ExitCode
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: common.Commands) -> None:
     """Say what `dledger group` takes."""
-    parser = commands.add_parser(
+    parser = common.new_parser(
+        commands,
         "group",
-        help="print the members and the leader",
+        what="print the members and the leader, or run a group on this machine",
         description="Ask for METADATA: the members' addresses, and who leads.",
-        epilog="Exit codes: 0 answered, 2 usage, 4 refused, 5 group unreachable.",
+        examples={
+            "dledger group": "a table",
+            "dledger group -o json": "a line of JSON",
+            "dledger group local": "run a group on this machine until Ctrl-C",
+        },
+        exit_codes="0 answered, 2 usage, 4 refused, 5 group unreachable.",
     )
     common.add_group_options(parser)
-    parser.add_argument("--output", choices=["text", "json"], default="text")
+    common.add_output_option(parser, "a table, or a line of JSON")
     parser.set_defaults(run=run)
+    group_local.add_parser(parser.add_subparsers(title="commands", metavar="COMMAND"))
 
 
 async def run(arguments: argparse.Namespace) -> int:

@@ -2,8 +2,8 @@
 
 import argparse
 import asyncio
-import http.client
 import json
+import os
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,27 +11,37 @@ from dledger_client.addresses import ServerAddress, parse_servers
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.errors import AddressError
+from dledger_client.pages import PageError, get_page
 from dledger_formats.json_objects import FormatError
 from dledger_formats.settings import HTTP_PORT
 from dledger_formats.status import NodeStatus, Role
 
-ANSWER_BYTES_MAX: Final = 1024 * 1024
 TIMEOUT_S: Final = 2.0
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: common.Commands) -> None:
     """Say what `dledger status` takes."""
-    parser = commands.add_parser(
+    parser = common.new_parser(
+        commands,
         "status",
-        help="print what each member says of itself",
+        what="print what each member says of itself",
         description="Ask each member for GET /status: those of --http, or else all that METADATA "
         "names, at --http-port.",
-        epilog="Exit codes: 0 some member answered, 2 usage, 5 none did.",
+        examples={
+            "dledger status": "all members that METADATA names, at the usual HTTP port",
+            "dledger status --http n0:40912,n1:40912": "these two",
+        },
+        exit_codes="0 some member answered, 2 usage, 5 none did.",
     )
-    parser.add_argument("--http", metavar="HOST:PORT,…", help="where to ask")
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT,…",
+        default=os.environ.get(common.HTTP_VARIABLE),
+        help=f"where to ask (default: ${common.HTTP_VARIABLE})",
+    )
     parser.add_argument("--http-port", metavar="PORT", type=common.positive_int, default=HTTP_PORT)
     common.add_group_options(parser)
-    parser.add_argument("--output", choices=["text", "json"], default="text")
+    common.add_output_option(parser, "a table, or a line of JSON with what each member said")
     parser.set_defaults(run=run)
 
 
@@ -48,7 +58,7 @@ class Answer:
 async def run(arguments: argparse.Namespace) -> int:
     """Ask everyone and print; return the exit code."""
     addresses = await _addresses(arguments)
-    answers = await asyncio.gather(*(asyncio.to_thread(_ask, address) for address in addresses))
+    answers = await asyncio.gather(*(_ask(address) for address in addresses))
     if arguments.output == "json":
         common.write_json([_plain(answer) for answer in answers])
     else:
@@ -69,19 +79,12 @@ async def _addresses(arguments: argparse.Namespace) -> list[ServerAddress]:
     return [ServerAddress(host=peer.host, port=port, member_id=peer.member_id) for peer in peers]
 
 
-def _ask(address: ServerAddress) -> Answer:
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_S)
+async def _ask(address: ServerAddress) -> Answer:
     try:
-        connection.request("GET", "/status")
-        response = connection.getresponse()
-        body = response.read(ANSWER_BYTES_MAX)
-        if response.status != http.HTTPStatus.OK:
-            return Answer(address=address, problem=f"HTTP {response.status}")
+        body = await get_page(address, "/status", TIMEOUT_S)
         return Answer(address=address, status=NodeStatus.from_json(body), raw=json.loads(body))
-    except (OSError, http.client.HTTPException, FormatError) as error:
-        return Answer(address=address, problem=str(error) or type(error).__name__)
-    finally:
-        connection.close()
+    except (PageError, FormatError) as error:
+        return Answer(address=address, problem=str(error))
 
 
 def _plain(answer: Answer) -> dict[str, Any]:

@@ -9,20 +9,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, cast
 
-import msgspec
-
-from dledger_formats import frames, json_objects, requests
+from dledger_formats import follow, frames, json_objects, requests
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
+from dledger_formats.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import RemoteProtocolError
-from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import AppendReader
-from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Reason
+from dledger_node.remoting.service import AppendCall, Reply, Service
 
 logger = logging.getLogger(__name__)
 
@@ -30,45 +31,6 @@ JAVA: Final = "JAVA"
 ANSWER_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
 _APPEND: Final = int(RequestCode.APPEND)
 _NO_PLACE: Final = "no place is left, but for members"
-
-Reply: TypeAlias = Callable[[requests.Message], None]
-"""Sends the answer to one request, now or later; a connection that is gone by then ignores it."""
-
-
-class AppendCall(msgspec.Struct, frozen=True, gc=False):
-    """An APPEND, and the connection on which its answer goes back. A Struct, for its speed."""
-
-    connection: "Connection"
-    opaque: int
-    body: bytes
-
-
-class Service(Protocol):
-    """What connections ask of the server."""
-
-    group: str
-    self_id: str
-    gate: Gate
-
-    def append(self, calls: list[AppendCall]) -> None:
-        """Take appends; each is answered on its connection."""
-
-    def metadata(self) -> requests.MetadataResponse:
-        """Who is in the group, and who leads it."""
-
-    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
-        """Read committed entries."""
-
-    def transfer_leadership(
-        self, request: requests.LeadershipTransferRequest, reply: Reply
-    ) -> None:
-        """Hand the leadership over."""
-
-    def refuse_hello(self, hello: native.Hello) -> str | None:
-        """Say why this caller may not open a link; None when it may."""
-
-    def peer_message(self, message: Message) -> None:
-        """Take a message of the peer whose HELLO was accepted; RemoteProtocolError if it is bad."""
 
 
 class Connection(asyncio.Protocol):
@@ -285,6 +247,8 @@ class Connection(asyncio.Protocol):
                     self._get(command)
                 case RequestCode.LEADERSHIP_TRANSFER:
                     self._transfer_leadership(command, reply)
+                case follow.FOLLOW:
+                    self._follow(command)
                 case native.HELLO_CODE:
                     self._hello(command)
                 case code:
@@ -333,12 +297,24 @@ class Connection(asyncio.Protocol):
 
     def _transfer_leadership(self, command: RemotingCommand, reply: Reply) -> None:
         json_objects.parse(command.body)
-        request = requests.LeadershipTransferRequest.from_json(command.body)
+        request = LeadershipTransferRequest.from_json(command.body)
         refused = self._misdirected(request)
         if refused is not None:
-            reply(requests.LeadershipTransferResponse(code=refused, group=self._service.group))
+            reply(LeadershipTransferResponse(code=refused, group=self._service.group))
         else:
             self._service.transfer_leadership(request, reply)
+
+    def _follow(self, command: RemotingCommand) -> None:
+        json_objects.parse(command.body)
+        request = follow.FollowRequest.from_json(command.body)
+        refused = self._misdirected(request)
+        answer: requests.Message | None
+        if refused is not None:
+            answer = follow.FollowResponse(code=refused, group=self._service.group)
+        else:
+            answer = self._service.follow(self, command.opaque, request)
+        if answer is not None:
+            self._reply(command.opaque, answer)
 
     def _foreign(self, request: requests.Message) -> DLedgerResponseCode | None:
         if request.group != self._service.group:

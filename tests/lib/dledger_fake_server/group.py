@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from typing import Self, TypeAlias, cast
 
 from dledger_formats import disk
+from dledger_formats.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.frames import FrameDecoder, RemotingCommand, encode, encode_responses
+from dledger_formats.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
 from dledger_formats.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -49,6 +54,10 @@ class Member:
     """Java's servers answer METADATA only with the right id in it."""
     reads_only_numbers: bool = False
     """As Java DLedger 0.4.3."""
+    knows_follow: bool = True
+    """Java's servers do not."""
+    begin_index: int = 0
+    """The entries before it are gone."""
     entries_per_answer: int = 1
     entries_per_answers: list[int] = field(default_factory=list)
     """The same for each of the next answers."""
@@ -63,6 +72,12 @@ class Member:
     """The body of every APPEND that came, in order."""
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by every METADATA that comes."""
+    transfers: deque[Behaviour] = field(default_factory=deque)
+    """What it does with the next transfers; then it hands the leadership over."""
+    followers: "list[tuple[_Connection, int, FollowRequest]]" = field(default_factory=list)
+    """Who waits for an entry."""
+    followed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by every FOLLOW that waits."""
     appended_to: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by every APPEND that comes."""
     largest_read: int = 0
@@ -93,6 +108,13 @@ class Member:
             await self.server.wait_closed()
             self.server = None
 
+    def answer_followers(self) -> None:
+        """Answer who waits for an entry, whether there is one or not."""
+        followers, self.followers = self.followers, []
+        for connection, opaque, request in followers:
+            if not connection.transport.is_closing():
+                connection.transport.write(self.follow_answer(opaque, request))
+
     def stop_reading(self) -> None:
         """Let what clients send pile up on their side."""
         for connection in self.connections:
@@ -103,11 +125,13 @@ class Member:
         for connection in self.connections:
             connection.transport.write(encode(command))
 
-    def handle(self, command: RemotingCommand) -> bytes | Instead:
+    def handle(self, command: RemotingCommand, connection: "_Connection") -> bytes | Instead:
         """Answer with one frame, or do something else instead."""
         if self.is_frozen:
             return Instead.KEEP_SILENT
         try:
+            if command.code == FOLLOW and self.knows_follow:
+                return self._follow(command, connection)
             answer = self._answer(command)
         except ValueError as error:
             remark = f"com.alibaba.fastjson2.JSONException: illegal input : {error}"
@@ -134,6 +158,8 @@ class Member:
             return self._append(command.body)
         if command.code == RequestCode.GET:
             return self._get(GetEntriesRequest.from_json(command.body))
+        if command.code == RequestCode.LEADERSHIP_TRANSFER:
+            return self._transfer(LeadershipTransferRequest.from_json(command.body))
         return RemotingCommand(code=3, opaque=0, remark="request type not supported")
 
     def _refusal(self, request: Message, *, of_metadata: bool = False) -> DLedgerResponseCode:
@@ -171,7 +197,7 @@ class Member:
             Instead.APPEND_AND_HANG_UP,
             Instead.APPEND_AND_KEEP_SILENT,
         ):
-            self.group.log.append(request.body)
+            self.group.append(request.body)
         if not isinstance(behaviour, DLedgerResponseCode):
             return behaviour
         if behaviour is Code.SUCCESS:
@@ -189,6 +215,8 @@ class Member:
         log = self.group.log
         if code is Code.SUCCESS and not 0 <= request.begin_index < len(log):
             code = Code.INDEX_OUT_OF_RANGE
+        elif code is Code.SUCCESS and request.begin_index < self.begin_index:
+            code = Code.INDEX_LESS_THAN_LOCAL_BEGIN
         if code is not Code.SUCCESS:
             return GetEntriesResponse(code=code, leader_id=self.leader_id)
         count = (
@@ -198,6 +226,48 @@ class Member:
         last = min(len(log), request.begin_index + count)
         entries = [self.group.entry(index) for index in range(request.begin_index, last)]
         return GetEntriesResponse(group=self.group.name, entries=entries)
+
+    def _follow(self, command: RemotingCommand, connection: "_Connection") -> bytes | Instead:
+        request = FollowRequest.from_json(command.body)
+        if request.begin_index >= len(self.group.log) and request.wait_ms:
+            self.followers.append((connection, command.opaque, request))
+            self.followed.set()
+            return Instead.KEEP_SILENT
+        return self.follow_answer(command.opaque, request)
+
+    def follow_answer(self, opaque: int, request: FollowRequest) -> bytes:
+        """What FOLLOW is answered now."""
+        code = self._refusal(request)
+        entries = []
+        if code is Code.SUCCESS and request.begin_index != ONLY_THE_ENDS:
+            answer = self._get(request)  # type: ignore[arg-type]  # has the same fields
+            entries = answer.entries
+            if answer.code is Code.INDEX_LESS_THAN_LOCAL_BEGIN:
+                code = answer.code
+        response = FollowResponse(
+            code=code,
+            leader_id=self.leader_id,
+            entries=entries,
+            ledger_begin_index=self.begin_index,
+            committed_index=len(self.group.log) - 1,
+        )
+        return encode_responses([(opaque, response.to_json())])
+
+    def _transfer(
+        self, request: LeadershipTransferRequest
+    ) -> LeadershipTransferResponse | RemotingCommand | Instead:
+        behaviour: Behaviour = self.transfers.popleft() if self.transfers else Code.SUCCESS
+        if behaviour is Code.SUCCESS:
+            behaviour = self._refusal(request)
+        if behaviour is Code.SUCCESS and request.transfer_id != self.member_id:
+            behaviour = Code.UNEXPECTED_ARGUMENT
+        if behaviour is Code.SUCCESS and request.term != self.group.term:
+            behaviour = Code.INCONSISTENT_TERM
+        if behaviour is Code.SUCCESS:
+            self.group.elect(request.transferee_id)
+        if not isinstance(behaviour, DLedgerResponseCode):
+            return behaviour
+        return LeadershipTransferResponse(code=behaviour, term=self.group.term)
 
 
 class Group:
@@ -234,6 +304,12 @@ class Group:
         self.term += 1
         self.leader_id = leader_id
 
+    def append(self, body: bytes) -> None:
+        """Commit an entry, and tell whoever waits for it."""
+        self.log.append(body)
+        for member in self.members.values():
+            member.answer_followers()
+
     def stored_entry(self, index: int) -> DLedgerEntry:
         """The entry as a member keeps it, with its checksum."""
         body = self.log[index]
@@ -263,7 +339,7 @@ class _Connection(asyncio.Protocol):
         self.member.largest_read = max(self.member.largest_read, len(commands))
         answers: list[bytes] = []
         for command in commands:
-            answer = self.member.handle(command)
+            answer = self.member.handle(command, self)
             if answer in (Instead.HANG_UP, Instead.APPEND_AND_HANG_UP):
                 self.transport.write(b"".join(answers))
                 self.transport.close()

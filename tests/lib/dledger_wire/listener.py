@@ -9,9 +9,10 @@ from dledger_formats import frames, requests
 from dledger_formats.requests import RequestCode
 from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
-from dledger_node.remoting.connection import AppendCall, Connection
+from dledger_node.remoting.connection import Connection
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
+from dledger_node.remoting.service import AppendCall, Reply
 
 HOST = "127.0.0.1"
 PEERS = ("n1", "n2")
@@ -53,14 +54,14 @@ class Listener:
         """A group of strangers."""
         return requests.MetadataResponse(group=self.group, local_id=self.self_id, peers={})
 
-    def get(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
+    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """An entry of `entry_bytes`."""
         self.gets += 1
         entry = requests.DLedgerEntry(
             body=bytes(self.entry_bytes), body_crc=0, chain_crc=0, channel=0,
             index=request.begin_index, magic=1, pos=0, size=48 + self.entry_bytes, term=0,
         )  # fmt: skip
-        return requests.GetEntriesResponse(group=self.group, entries=[entry])
+        reply(requests.GetEntriesResponse(group=self.group, entries=[entry]))
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Accept the other members of the group."""

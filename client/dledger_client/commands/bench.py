@@ -1,0 +1,136 @@
+"""`dledger bench`: how fast any group acknowledges appends."""
+
+import argparse
+import asyncio
+import math
+import os
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dledger_client.client import DLedgerClient
+from dledger_client.commands import common
+from dledger_client.commands.common import ExitCode
+from dledger_client.outcomes import Acknowledged
+from dledger_formats import disk
+
+SECONDS_MAX: Final = 3600
+BUCKET_GROWTH: Final = 1.01
+"""Latencies are counted in buckets, each so much wider than the one below: 0.5 % are lost."""
+_LOG_GROWTH: Final = math.log(BUCKET_GROWTH)
+SMALLEST_S: Final = 1e-6
+
+
+def add_parser(commands: common.Commands) -> None:
+    """Say what `dledger bench` takes."""
+    parser = common.new_parser(
+        commands,
+        "bench",
+        what="measure how fast the group acknowledges appends",
+        description="Append bodies of random bytes for a while and print appends per second and "
+        "latency. The entries stay in the group's log: do not use it on a log that matters. "
+        "Latency is from handing a body over until its outcome is known.",
+        examples={
+            "dledger bench": "five seconds, 64 appends of 1 KiB in flight",
+            "dledger bench --in-flight 1000 --body-bytes 100": "small ones, and many",
+        },
+        exit_codes="0 all acknowledged, 2 usage, 3 some outcome unknown, 4 some refused, 5 group "
+        "unreachable.",
+    )
+    parser.add_argument("--seconds", metavar="S", type=common.positive_number, default=5.0)
+    parser.add_argument("--warm-up", metavar="S", type=common.positive_number, default=1.0)
+    parser.add_argument("--in-flight", metavar="N", type=common.positive_int, default=64)
+    parser.add_argument("--body-bytes", metavar="N", type=common.index, default=1024)
+    common.add_group_options(parser)
+    common.add_output_option(parser, "a table, or a line of JSON")
+    parser.set_defaults(run=run)
+
+
+@dataclass(slots=True)
+class Latencies:
+    """Counts of latencies, in memory that does not grow with them."""
+
+    count: int = 0
+    longest_s: float = 0.0
+    _buckets: Counter[int] = field(default_factory=Counter)
+
+    def add(self, latency_s: float) -> None:
+        """Count one."""
+        self.count += 1
+        self.longest_s = max(self.longest_s, latency_s)
+        self._buckets[int(math.log(max(latency_s, SMALLEST_S)) // _LOG_GROWTH)] += 1
+
+    def percentile_s(self, share: float) -> float:
+        """Return the latency that so large a share stays below; 0 when there are none."""
+        below = 0
+        for bucket, count in sorted(self._buckets.items()):
+            below += count
+            if below >= share * self.count:
+                return math.exp((bucket + 0.5) * _LOG_GROWTH)
+        return 0.0
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Measure and print; return the exit code."""
+    if arguments.body_bytes > disk.BODY_SIZE_MAX:
+        raise common.UsageError(f"--body-bytes is {arguments.body_bytes}; at most "
+                                f"{disk.BODY_SIZE_MAX} are allowed")  # fmt: skip
+    if arguments.seconds > SECONDS_MAX:
+        raise common.UsageError(f"--seconds is {arguments.seconds:g}; at most {SECONDS_MAX}")
+    async with common.open_client(arguments) as client:
+        await client.metadata()  # so that a group that cannot be reached is told at once
+        latencies = await _load(client, arguments)
+    figures = _figures(client, latencies, arguments)
+    if arguments.output == "json":
+        common.write_json(figures)
+    else:
+        common.write_table([list(figures), [_cell(value) for value in figures.values()]])
+    statistics = client.statistics
+    if statistics.unknown:
+        return ExitCode.UNKNOWN
+    return ExitCode.REFUSED if statistics.refused else ExitCode.OK
+
+
+async def _load(client: DLedgerClient, arguments: argparse.Namespace) -> Latencies:
+    """Keep appends in flight until the time is over; returns the latencies behind the warm-up."""
+    loop = asyncio.get_running_loop()
+    handed_s: deque[float] = deque()
+    latencies = Latencies()
+    body = os.urandom(arguments.body_bytes)
+    begin_s = loop.time() + arguments.warm_up
+    end_s = begin_s + arguments.seconds
+
+    def bodies() -> Iterator[bytes]:
+        while (now_s := loop.time()) < end_s:
+            handed_s.append(now_s)
+            yield body
+
+    async for outcome in client.append_all(bodies(), in_flight=arguments.in_flight):
+        now_s, sent_s = loop.time(), handed_s.popleft()
+        if isinstance(outcome, Acknowledged) and begin_s <= now_s < end_s:
+            latencies.add(now_s - sent_s)
+    return latencies
+
+
+def _figures(
+    client: DLedgerClient, latencies: Latencies, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    statistics = client.statistics
+    return {
+        "appendsPerSecond": round(latencies.count / arguments.seconds, 1),
+        "p50Ms": round(latencies.percentile_s(0.5) * 1000, 3),
+        "p99Ms": round(latencies.percentile_s(0.99) * 1000, 3),
+        "longestMs": round(latencies.longest_s * 1000, 3),
+        "inFlight": arguments.in_flight,
+        "bodyBytes": arguments.body_bytes,
+        "acknowledged": statistics.acknowledged,
+        "unknown": statistics.unknown,
+        "refused": statistics.refused,
+        "leader": statistics.leader_id,
+        "leaderChanges": statistics.leader_changes,
+    }
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value or "-")

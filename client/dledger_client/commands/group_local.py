@@ -1,0 +1,168 @@
+"""`dledger group local`: a group of real members on this machine, until Ctrl-C."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from dledger_client.commands import common
+from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.local.errors import LocalGroupError
+from dledger_client.local.folder import MEMBERS_ALLOWED, GroupShape
+from dledger_client.local.group import Event, LeaderChanged, LocalGroup, as_variables
+from dledger_formats.settings import REMOTING_PORT
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def add_parser(commands: common.Commands) -> None:
+    """Say what `dledger group local` takes."""
+    parser = common.new_parser(
+        commands,
+        "local",
+        what="run a group on this machine until Ctrl-C",
+        description="Run members as processes on loopback, start again those that end, and tell "
+        "who leads.",
+        examples={
+            "dledger group local": "three members; the log is gone at the end",
+            "dledger group local --data ~/orders": "the log stays, and is there at the next start",
+            "dledger group local --members 1 --port 9000": "one member on the ports 9000 and 9001",
+        },
+        exit_codes="0 ended by a signal, 1 a member cannot stay up, 2 usage.",
+    )
+    parser.add_argument(
+        "--members",
+        metavar="N",
+        type=int,
+        choices=MEMBERS_ALLOWED,
+        default=3,
+        help="how many, %(choices)s (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="FOLDER",
+        type=Path,
+        help="where the log is kept (default: a temporary folder, removed at the end)",
+    )
+    parser.add_argument(
+        "--port",
+        metavar="PORT",
+        type=common.positive_int,
+        default=REMOTING_PORT,
+        help="the first of two ports for each member (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--group", metavar="NAME", default="local", help="its name (default: %(default)s)"
+    )
+    common.add_output_option(parser, "events as lines of text, or of JSON")
+    parser.set_defaults(run=run)
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Run the group until a signal comes; return the exit code."""
+    as_json = arguments.output == "json"
+    stop = asyncio.Event()
+    try:
+        with _folder(arguments.data) as folder, _set_by_signals(stop):
+            shape = GroupShape(group=arguments.group, members=arguments.members)
+            group = LocalGroup(
+                shape,
+                folder,
+                first_port=arguments.port,
+                tell=_tell_json if as_json else _tell_people,
+            )
+            async with group:
+                _introduce(group, is_kept=arguments.data is not None, as_json=as_json)
+                await stop.wait()
+    except LocalGroupError as error:
+        raise UsageError(str(error)) from error
+    return ExitCode.OK
+
+
+@contextlib.contextmanager
+def _folder(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        yield given.expanduser().absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="dledger-local-") as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def _set_by_signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _introduce(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
+    pids = group.process_ids
+    if as_json:
+        members = {
+            member_id: {
+                "address": str(member.address),
+                "http": str(member.http_address),
+                "pid": pids[member_id],
+            }
+            for member_id, member in group.members.items()
+        }
+        common.write_event(
+            {
+                "event": "started",
+                "group": group.name,
+                "folder": str(group.folder),
+                "environment": as_variables(group),
+                "members": members,
+            }
+        )
+        return
+    fate = "kept" if is_kept else "removed at the end"
+    common.write_line(f"group {group.name} in {group.folder} ({fate})\n")
+    rows = [["MEMBER", "ADDRESS", "STATUS PAGE", "PROCESS"]]
+    for member_id, member in group.members.items():
+        page = f"http://{member.http_address}/status"
+        rows.append([member_id, str(member.address), page, str(pids[member_id])])
+    common.write_table(rows)
+    common.write_line("\nIn another terminal:\n")
+    for name, value in as_variables(group).items():
+        common.write_line(f"  export {name}={value}")
+    common.write_line("  dledger append --body hello")
+    common.write_line("  dledger status\n")
+    common.write_line("Ctrl-C stops the group.")
+    common.flush()
+
+
+def _tell_people(event: Event) -> None:
+    now = time.strftime("%H:%M:%S")
+    if isinstance(event, LeaderChanged):
+        common.write_line(f"{now}  {event.leader_id} leads term {event.term}")
+    else:
+        common.write_line(
+            f"{now}  {event.member_id} ended by {event.reason} and is started again, as process "
+            f"{event.pid}"
+        )
+    common.flush()
+
+
+def _tell_json(event: Event) -> None:
+    if isinstance(event, LeaderChanged):
+        common.write_event({"event": "leader", "leader": event.leader_id, "term": event.term})
+    else:
+        common.write_event(
+            {
+                "event": "restarted",
+                "member": event.member_id,
+                "reason": event.reason,
+                "pid": event.pid,
+            }
+        )

@@ -1,0 +1,206 @@
+"""`LocalGroup`: members n0, n1, … as processes on loopback, kept running until it is left.
+
+    async with LocalGroup(GroupShape(group="local", members=3), Path("data")) as group:
+        async with DLedgerClient(group.servers, group.name) as client: ...
+
+A member that ends is started again, as Kubernetes does; so one may kill the leader and look on.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from dledger_client.addresses import PORT_MAX, ServerAddress
+from dledger_client.local.errors import LocalGroupError, MemberFailedError
+from dledger_client.local.folder import MEMBERS_ALLOWED, GroupShape, locked, settle_shape
+from dledger_client.local.member import MemberProcess, Restarted
+from dledger_client.pages import PageError, get_page
+from dledger_client.tasks import TaskScope
+from dledger_formats.json_objects import FormatError
+from dledger_formats.settings import REMOTING_PORT, NodeSettings
+from dledger_formats.status import LeaderView
+
+HOST: Final = "127.0.0.1"
+PROGRAM: Final = "dledger-node"
+LEADER_WAIT_S: Final = 10
+LEADER_RETRY_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChanged:
+    """Another member leads, and has proven it by an entry of its term."""
+
+    leader_id: str
+    term: int
+
+
+Event: TypeAlias = LeaderChanged | Restarted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalMember:
+    """Where a member listens."""
+
+    member_id: str
+    address: ServerAddress
+    http_address: ServerAddress
+
+
+class LocalGroup:
+    """A running group; used with `async with`."""
+
+    def __init__(
+        self,
+        shape: GroupShape,
+        folder: Path,
+        *,
+        first_port: int = REMOTING_PORT,
+        tell: Callable[[Event], None] = lambda _: None,
+    ) -> None:
+        """Say what is wanted. Member k listens on `first_port` + 2k, and for HTTP on the port after
+        it; `tell` hears what happens. LocalGroupError when this cannot be.
+        """
+        if shape.members not in MEMBERS_ALLOWED:
+            allowed = ", ".join(map(str, MEMBERS_ALLOWED))
+            raise LocalGroupError(f"{shape.members} members; allowed are {allowed}")
+        if not 0 < first_port <= PORT_MAX - 2 * shape.members:
+            raise LocalGroupError(f"port {first_port} leaves no room for {shape.members} members")
+        self.name = shape.group
+        self.folder = folder
+        self.members = {member.member_id: member for member in _members(shape.members, first_port)}
+        self._shape = shape
+        self._tell = tell
+        self._term = -1
+        self._processes: dict[str, MemberProcess] = {}
+        self._resources = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start every member. MemberFailedError is raised in the block when one cannot stay up."""
+        async with contextlib.AsyncExitStack() as resources:
+            program = node_program()
+            lock = resources.enter_context(locked(self.folder))
+            shape = settle_shape(self.folder, self._shape)
+            for member in self.members.values():
+                _refuse_taken(member.address.port)
+                _refuse_taken(member.http_address.port)
+            tasks = await resources.enter_async_context(TaskScope())
+            for member in self.members.values():
+                process = MemberProcess(
+                    program, self._settings(member, shape), self.folder, lock, tell=self._tell
+                )
+                self._processes[member.member_id] = process
+                tasks.spawn(process.run())
+                tasks.spawn(self._watch(member, process))
+            for process in self._processes.values():
+                await process.started.wait()
+            self._resources = resources.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End every member, by SIGTERM and all at once."""
+        try:
+            await self._resources.__aexit__(kind, error, traceback)
+        except BaseExceptionGroup as errors:
+            failed, rest = errors.split(MemberFailedError)
+            if failed is None or rest is not None:
+                raise
+            raise failed.exceptions[0] from errors
+
+    @property
+    def servers(self) -> list[str]:
+        """What a client is given to begin with."""
+        return [str(member.address) for member in self.members.values()]
+
+    @property
+    def process_ids(self) -> dict[str, int]:
+        """Each member's present process."""
+        return {member_id: process.pid for member_id, process in self._processes.items()}
+
+    def _settings(self, member: LocalMember, shape: GroupShape) -> NodeSettings:
+        return NodeSettings(
+            group=shape.group,
+            self_id=member.member_id,
+            peers={m.member_id: str(m.address) for m in self.members.values()},
+            store_base_dir=str(self.folder),
+            listen_host=HOST,
+            http_port=member.http_address.port,
+            segment_size_bytes=shape.segment_size_bytes,
+            index_segment_size_bytes=shape.index_segment_size_bytes,
+        )
+
+    async def _watch(self, member: LocalMember, process: MemberProcess) -> None:
+        """Ask a member who leads, again and again; tell when it leads a newer term itself."""
+        since = ""
+        while True:
+            path = f"/leader?since={since}&wait={LEADER_WAIT_S}s"
+            try:
+                page = await get_page(member.http_address, path, 2 * LEADER_WAIT_S)
+                view = LeaderView.from_json(page)
+            except (PageError, FormatError):  # it ended, or is not up yet
+                since = ""
+                await asyncio.sleep(LEADER_RETRY_S)
+                continue
+            process.has_answered = True
+            since = view.token
+            if view.master and view.term > self._term:
+                self._term = view.term
+                self._tell(LeaderChanged(leader_id=view.self_id, term=view.term))
+
+
+def node_program(environment_path: str | None = None) -> Path:
+    """Find `dledger-node`: beside this Python, or else on PATH; LocalGroupError without it."""
+    beside = shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
+    found = beside or shutil.which(PROGRAM, path=environment_path)
+    if found is None:
+        raise LocalGroupError(
+            f"{PROGRAM} is neither beside {sys.executable} nor on PATH; install it with: "
+            "pip install 'dledger-operator[node]'"
+        )
+    return Path(found)
+
+
+def _members(count: int, first_port: int) -> list[LocalMember]:
+    def at(number: int, port: int) -> ServerAddress:
+        return ServerAddress(host=HOST, port=port, member_id=f"n{number}")
+
+    return [
+        LocalMember(
+            member_id=f"n{number}",
+            address=at(number, first_port + 2 * number),
+            http_address=at(number, first_port + 2 * number + 1),
+        )
+        for number in range(count)
+    ]
+
+
+def _refuse_taken(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the member will
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise LocalGroupError(
+                f"port {port} cannot be used: {error.strerror}; choose others with --port"
+            ) from error
+
+
+def as_variables(group: LocalGroup) -> Mapping[str, str]:
+    """The environment in which `dledger` finds the group without options."""
+    pages = (str(member.http_address) for member in group.members.values())
+    return {
+        "DLEDGER_CLIENT_SERVERS": ",".join(group.servers),
+        "DLEDGER_CLIENT_GROUP": group.name,
+        "DLEDGER_CLIENT_HTTP": ",".join(pages),
+    }

@@ -1,0 +1,136 @@
+"""One member of a local group: a process that is started again when it ends."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger_client.local.errors import MemberFailedError
+from dledger_formats.settings import PREFIX, NodeSettings
+
+FAILED_STARTS_MAX: Final = 3
+RESTART_PAUSE_S: Final = 1.0
+STOP_TIMEOUT_S: Final = 10.0
+LAST_WORDS_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted:
+    """A member ended, though nobody asked it to, and was started again."""
+
+    member_id: str
+    reason: str
+    pid: int
+
+
+class MemberProcess:
+    """Runs `dledger-node` with one member's settings; what it says goes to a file."""
+
+    def __init__(
+        self,
+        program: Path,
+        settings: NodeSettings,
+        folder: Path,
+        lock: int,
+        *,
+        tell: Callable[[Restarted], None],
+    ) -> None:
+        self.started = asyncio.Event()
+        """Set once there is a process."""
+        self.has_answered = False
+        """To be set by whoever gets an answer of the present process."""
+        self._program = program
+        self._settings = settings
+        self._log = folder / f"{settings.self_id}.log"
+        self._lock = lock
+        self._tell = tell
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """The present process, or the last one."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def run(self) -> None:
+        """Keep a process running until cancelled; then end it.
+
+        MemberFailedError when it cannot be started, or ended FAILED_STARTS_MAX times in a row
+        before it answered anybody.
+        """
+        member_id, reason, failed_starts = self._settings.self_id, "", 0
+        try:
+            while True:
+                process = await self._start()
+                if reason:
+                    self._tell(Restarted(member_id=member_id, reason=reason, pid=process.pid))
+                reason = describe_end(await process.wait())
+                failed_starts = 0 if self.has_answered else failed_starts + 1
+                self.has_answered = False
+                if failed_starts >= FAILED_STARTS_MAX:
+                    raise MemberFailedError(
+                        f"{member_id} ended {failed_starts} times right after its start, last by "
+                        f"{reason}: {self._last_words()}"
+                    )
+                await asyncio.sleep(RESTART_PAUSE_S)
+        finally:
+            await self._stop()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        """Start the process, in a session of its own: Ctrl-C is for whoever runs the group."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        environment |= self._settings.to_environment()
+        try:
+            with self._log.open("wb") as log:
+                starting = asyncio.ensure_future(
+                    asyncio.create_subprocess_exec(
+                        self._program,
+                        env=environment,
+                        stdin=asyncio.subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        pass_fds=[self._lock],
+                        start_new_session=True,
+                    )
+                )
+                try:
+                    self._process = await asyncio.shield(starting)
+                except asyncio.CancelledError:
+                    self._process = await starting  # so that it is not left running
+                    raise
+        except OSError as error:
+            raise MemberFailedError(f"{self._program} cannot be started: {error}") from error
+        self.started.set()
+        return self._process
+
+    async def _stop(self) -> None:
+        """Return when the process has ended, which it is made to after STOP_TIMEOUT_S."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    def _last_words(self) -> str:
+        with self._log.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - LAST_WORDS_BYTES))
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"it said nothing in {self._log}"
+
+
+def describe_end(code: int) -> str:
+    """Say how a process ended; negative codes are signals."""
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit code {code}"

@@ -1,0 +1,140 @@
+"""What a client has while it is entered, and how a request begins and ends there."""
+
+import asyncio
+from typing import Final
+
+from dledger_client.calls import APPEND, GET, Call, CallKind
+from dledger_client.dispatcher import Dispatcher
+from dledger_client.errors import ClientError, RefusedError
+from dledger_client.members import Timing
+from dledger_client.tasks import TaskScope
+from dledger_formats import disk
+from dledger_formats.requests import (
+    AppendEntryRequest,
+    DLedgerResponseCode,
+    GetEntriesRequest,
+    Message,
+)
+
+CALLS_MAX: Final = 8192
+"""Single requests at a time; more wait."""
+BATCHES_MAX: Final = 4
+"""Batches at a time; more wait."""
+
+
+class Session:
+    """Starts calls, and bounds how many there are."""
+
+    def __init__(
+        self,
+        group: str,
+        dispatcher: Dispatcher,
+        tasks: TaskScope,
+        *,
+        timing: Timing,
+        at_least_once: bool,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.tasks = tasks
+        self.batch_turns = asyncio.Semaphore(BATCHES_MAX)
+        self._group = group
+        self.timing = timing
+        self._at_least_once = at_least_once
+        self._turns = asyncio.Semaphore(CALLS_MAX)
+        self._loop = asyncio.get_running_loop()
+
+    def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
+        """Start an append; one that no entry can hold is refused at once. TypeError for text."""
+        if not isinstance(body, bytes):
+            raise TypeError(f"a body must be bytes, not {type(body).__name__}")
+        leader = self.dispatcher.leader
+        remote_id = None if leader is None else leader.member_id  # mostly it is who gets it
+        now_s = self._loop.time()
+        call = Call(
+            kind=APPEND,
+            request=AppendEntryRequest(group=self._group, remote_id=remote_id, body=body),
+            is_repeatable=self._at_least_once,
+            began_s=now_s,
+            deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
+            carrier=self.dispatcher,
+            answer=self._loop.create_future(),
+        )
+        if len(body) > disk.BODY_SIZE_MAX:
+            message = f"a body of {len(body)} bytes; at most {disk.BODY_SIZE_MAX} are allowed"
+            call.answer.set_result(RefusedError(DLedgerResponseCode.UNEXPECTED_ARGUMENT, message))
+        else:
+            self.dispatcher.submit(call)
+        return call
+
+    def start_get(self, begin_index: int, max_size: int, deadline_s: float | None) -> Call:
+        """Start to read entries of so many bytes, or one when `max_size` is 0."""
+        request = GetEntriesRequest(group=self._group, begin_index=begin_index, max_size=max_size)
+        call = self._call(GET, request, deadline_s, is_repeatable=True)
+        self.dispatcher.submit(call)
+        return call
+
+    async def append(self, body: bytes, deadline_s: float | None) -> Message:
+        """Append one entry and return the answer; raises what ended it otherwise."""
+        await self._turns.acquire()
+        try:
+            call = self.start_append(body, deadline_s)
+        except TypeError:
+            self._turns.release()
+            raise
+        return await self._finish(call)
+
+    async def ask(
+        self,
+        kind: CallKind,
+        request: Message,
+        deadline_s: float | None,
+        *,
+        is_repeatable: bool = True,
+        answer_s: float = 0.0,
+    ) -> Message:
+        """Send one request and return its answer; raises what ended it otherwise.
+
+        For `answer_s` the leader may keep its answer back.
+        """
+        await self._turns.acquire()
+        call = self._call(kind, request, deadline_s, is_repeatable=is_repeatable)
+        call.answer_s = answer_s
+        self.dispatcher.submit(call)
+        return await self._finish(call)
+
+    async def _finish(self, call: Call) -> Message:
+        """Await the answer of a call that has a turn.
+
+        It keeps the turn until nothing more can come of it, even when it is cancelled: so there are
+        never more than CALLS_MAX.
+        """
+        if call.answer.done():
+            self._turns.release()
+        else:
+            call.on_end = self._turns.release
+        try:
+            answer = await call.answer
+        except asyncio.CancelledError as cancelled:
+            call.cancel()
+            if call.kind is APPEND and call.attempts:
+                cancelled.add_note(
+                    "an append was cancelled after it was sent: it may be in the log"
+                )
+            raise
+        if isinstance(answer, ClientError):
+            raise answer
+        return answer
+
+    def _call(
+        self, kind: CallKind, request: Message, deadline_s: float | None, *, is_repeatable: bool
+    ) -> Call:
+        now_s = self._loop.time()
+        return Call(
+            kind=kind,
+            request=request,
+            is_repeatable=is_repeatable,
+            began_s=now_s,
+            deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
+            carrier=self.dispatcher,
+            answer=self._loop.create_future(),
+        )

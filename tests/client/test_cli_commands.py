@@ -1,0 +1,205 @@
+"""`dledger tail`, `transfer`, `bench` and `completion`, and what all commands share."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dledger_client import cli
+from dledger_client.cli import main
+from dledger_client.commands.bench import Latencies
+from dledger_fake_server.group import Group
+from dledger_formats import disk
+from dledger_formats.requests import DLedgerResponseCode
+
+pytestmark = pytest.mark.usefixtures("group_in_environment")
+COMMANDS = ["append", "get", "tail", "group", "group local", "status", "transfer", "bench",
+            "completion"]  # fmt: skip
+
+
+# tail
+
+
+@pytest.mark.parametrize(
+    ("arguments", "indexes"),
+    [
+        (["--from", "0", "--count", "5"], [0, 1, 2, 3, 4]),
+        (["--last", "2", "--count", "2"], [3, 4]),
+        (["--last", "9", "--count", "5"], [0, 1, 2, 3, 4]),
+    ],
+)
+def test_tail_begins_where_it_is_told(
+    group_in_thread: Group,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    indexes: list[int],
+) -> None:
+    group_in_thread.log = [b"x"] * 5
+
+    assert main(["tail", "-o", "json", *arguments]) == 0
+    written = [json.loads(line)["index"] for line in capsys.readouterr().out.splitlines()]
+    assert written == indexes
+
+
+@pytest.mark.parametrize(("output", "lines"), [("raw", [b"one"]), ("json", [b"{"])])
+def test_tail_counts_the_entries_that_it_writes(
+    group_in_thread: Group,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    output: str,
+    lines: list[bytes],
+) -> None:
+    group_in_thread.log = [b"", b"one", b"two"]
+    stored = group_in_thread.stored_entry
+    group_in_thread.entry = lambda index: msgspec.structs.replace(
+        stored(index), magic=disk.NORMAL if index else disk.NOOP
+    )
+
+    assert main(["tail", "--from", "0", "--count", "1", "-o", output]) == 0
+    written = capfdbinary.readouterr().out.splitlines()
+    assert [line[: len(start)] for line, start in zip(written, lines, strict=True)] == lines
+
+
+@pytest.mark.local
+def test_tail_writes_each_entry_when_it_comes_and_ends_with_ctrl_c(group_in_thread: Group) -> None:
+    command = "import sys; from dledger_client.cli import main; sys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", command, "tail", "--from", "0"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for body in (b"one", b"two"):
+            main(["append", "--body", body.decode()])
+            assert process.stdout.readline() == body + b"\n"
+        process.send_signal(2)
+        _, err = process.communicate(timeout=60)
+
+    assert (process.returncode, err) == (130, b"")
+
+
+# transfer
+
+
+def test_transfer_says_who_leads(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["transfer", "n2"]) == 0
+    assert capsys.readouterr().out == "n2 leads term 2\n"
+
+    assert main(["transfer", "n1", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"group": "g0", "leader": "n1", "term": 3}
+
+
+def test_a_refused_transfer_is_told_to_people_and_to_the_shell(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group_in_thread["n0"].transfers.append(DLedgerResponseCode.FALL_BEHIND_TOO_MUCH)
+
+    assert main(["transfer", "n1"]) == 4
+    assert "417 FALL_BEHIND_TOO_MUCH" in capsys.readouterr().err
+
+
+# bench
+
+
+def test_bench_counts_what_was_acknowledged(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["bench", "--seconds", "0.2", "--warm-up", "0.01", "--body-bytes", "10",
+                 "-o", "json"])  # fmt: skip
+
+    figures = json.loads(capsys.readouterr().out)
+    assert (code, figures["acknowledged"]) == (0, len(group_in_thread.log))
+    assert figures["appendsPerSecond"] > 0
+    assert 0 < figures["p50Ms"] <= figures["p99Ms"] <= figures["longestMs"] * 1.01
+    assert {len(body) for body in group_in_thread.log} == {10}
+
+
+def test_bench_tells_a_group_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--servers", "127.0.0.1:1", "--deadline", "0.1"]) == 5
+    assert "cannot be reached" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--seconds", "1e9"], ["--body-bytes", "99999999"]])
+def test_bench_has_bounds(option: list[str]) -> None:
+    assert main(["bench", *option]) == 2
+
+
+def test_percentiles_are_right_to_a_percent() -> None:
+    latencies = Latencies()
+    for number in range(1, 1001):
+        latencies.add(number / 1000)
+
+    assert latencies.percentile_s(0.5) == pytest.approx(0.5, rel=0.01)
+    assert latencies.percentile_s(0.99) == pytest.approx(0.99, rel=0.01)
+    assert latencies.longest_s == 1.0
+    assert Latencies().percentile_s(0.5) == 0.0
+
+
+# What all commands share.
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples_and_exit_codes(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*command.split(), "--help"])
+
+    out = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert "examples:\n" in out
+    assert "Exit codes: 0 " in out
+
+
+def test_a_defect_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: object) -> None:
+        raise LookupError("a defect")
+
+    monkeypatch.setattr(cli.get.common, "open_client", broken)
+
+    assert main(["get", "0"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "LookupError: a defect" in err
+
+
+def test_a_defect_shows_where_it_is_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> None:
+        raise LookupError("a defect")
+
+    monkeypatch.setattr(cli.get.common, "open_client", broken)
+    monkeypatch.setenv("DLEDGER_CLIENT_TRACE", "1")
+
+    with pytest.raises(LookupError):
+        main(["get", "0"])
+
+
+@pytest.mark.local
+def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
+    program = tmp_path / "dledger"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom dledger_client.cli import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+    script = f"""
+        PATH={tmp_path}:$PATH
+        eval "$(dledger completion bash)"
+        complete -p dledger
+        for line in "dledger tr" "dledger tail --la"; do
+            COMP_LINE=$line COMP_POINT=${{#line}} COMP_TYPE=9 COMP_WORDS=($line) COMP_CWORD=1
+            _python_argcomplete dledger
+            echo "${{COMPREPLY[@]}}"
+        done
+    """
+    completed = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    bound, *completions = completed.stdout.splitlines()
+    assert bound.endswith("dledger")
+    assert [text.strip() for text in completions] == ["transfer", "--last"]

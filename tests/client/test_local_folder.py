@@ -1,0 +1,96 @@
+"""What a local group refuses before it starts anything."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from dledger_client.cli import main
+from dledger_client.local.errors import LocalGroupError
+from dledger_client.local.folder import GroupShape, locked, settle_shape
+from dledger_client.local.group import LocalGroup, node_program
+
+THREE = GroupShape(group="local", members=3)
+
+
+def test_a_folder_in_use_is_refused_with_its_user(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path),
+        pytest.raises(LocalGroupError, match=r"in use by process \d+"),
+        locked(tmp_path),
+    ):
+        pass
+
+
+def test_a_folder_can_be_used_again_afterwards(tmp_path: Path) -> None:
+    with locked(tmp_path / "new"):
+        pass
+    with locked(tmp_path / "new"):
+        pass
+
+
+def test_a_group_keeps_its_shape(tmp_path: Path) -> None:
+    written = GroupShape(group="local", members=3, segment_size_bytes=1 << 20)
+
+    assert settle_shape(tmp_path, written) == written
+    assert settle_shape(tmp_path, THREE) == written
+
+
+@pytest.mark.parametrize(
+    "other", [GroupShape(group="local", members=1), GroupShape(group="orders", members=3)]
+)
+def test_another_group_gets_no_folder_that_holds_a_log(tmp_path: Path, other: GroupShape) -> None:
+    settle_shape(tmp_path, THREE)
+
+    with pytest.raises(LocalGroupError, match="--group local --members 3"):
+        settle_shape(tmp_path, other)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters").touch()
+
+    with pytest.raises(LocalGroupError, match="holds letters"):
+        settle_shape(tmp_path, THREE)
+    assert [path.name for path in tmp_path.iterdir()] == ["letters"]
+
+
+def test_a_damaged_shape_is_told(tmp_path: Path) -> None:
+    (tmp_path / "group.json").write_text("{")
+
+    with pytest.raises(LocalGroupError, match=r"group\.json cannot be read"):
+        settle_shape(tmp_path, THREE)
+
+
+def test_what_a_crash_left_of_an_unfinished_shape_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / "group.new").write_text("{")
+
+    assert settle_shape(tmp_path, THREE) == THREE
+
+
+def test_a_missing_member_program_is_told_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+
+    with pytest.raises(LocalGroupError, match="pip install"):
+        node_program(str(tmp_path))
+
+
+@pytest.mark.parametrize(("members", "port"), [(2, 9000), (9, 9000), (3, 65_530), (1, 0)])
+def test_members_and_ports_have_bounds(tmp_path: Path, members: int, port: int) -> None:
+    with pytest.raises(LocalGroupError):
+        LocalGroup(GroupShape(group="local", members=members), tmp_path, first_port=port)
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code = main(["group", "local", "--data", str(tmp_path), "--port", str(port)])
+
+    err = capsys.readouterr().err
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"port {port} cannot be used" in err

@@ -1,0 +1,151 @@
+"""`dledger group local`: real members, started, killed and stopped."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from dledger_client.sync import BlockingClient
+from dledger_group.group import wait_for
+from dledger_group.ports import free_ports
+
+pytestmark = pytest.mark.local
+_ports: Iterator[int] = free_ports()
+
+
+class LocalGroupProcess:
+    """The command as a person starts it, and the events that it tells."""
+
+    def __init__(self, folder: Path, members: int) -> None:
+        self.folder = folder
+        first = next(_ports)
+        while [next(_ports) for _ in range(2 * members - 1)][-1] != first + 2 * members - 1:
+            first = next(_ports)
+        command = "import sys; from dledger_client.cli import main; sys.exit(main())"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", command, "group", "local", "-o", "json",
+             f"--data={folder}", f"--port={first}", f"--members={members}"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.started: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self.started = self.event("started")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop(signal.SIGTERM)
+
+    def event(self, kind: str) -> dict[str, Any]:
+        """The next event of a kind; those before it are passed over."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event: dict[str, Any] = json.loads(line)
+            if event["event"] == kind:
+                return event
+        raise AssertionError(f"no {kind} was told: {self.process.communicate()}")
+
+    def stop(self, number: signal.Signals) -> tuple[int, str]:
+        """Send a signal; returns the exit code and what was said on standard error."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+        return self.finish()
+
+    def finish(self) -> tuple[int, str]:
+        """Wait until the command ends; returns the exit code and the standard error."""
+        try:
+            _, err = self.process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            out, err = self.process.communicate(timeout=60)
+            raise AssertionError(f"the command did not end: {out} {err}") from None
+        return self.process.returncode, err
+
+    @property
+    def servers(self) -> list[str]:
+        return [member["address"] for member in self.started["members"].values()]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_local_group_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None:
+    with LocalGroupProcess(tmp_path, 3) as group:
+        leader = group.event("leader")
+        with BlockingClient(group.servers, "local") as client:
+            index = client.append(b"before").index
+            entries = client.tail(index)
+            assert next(entries).body == b"before"
+            os.kill(group.started["members"][leader["leader"]]["pid"], signal.SIGKILL)
+
+            assert group.event("leader")["term"] > leader["term"]
+            assert client.get(index).body == b"before"
+            assert client.append(b"after").index > index
+            bodies = [next(entries).body for _ in range(2)]  # the new leader's own comes first
+            assert bodies == [b"", b"after"]
+        restarted = group.event("restarted")
+
+    assert (restarted["member"], restarted["reason"]) == (leader["leader"], "SIGKILL")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_members_and_the_log_is_there_at_the_next_start(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with LocalGroupProcess(tmp_path, 1) as group:
+        pid = group.started["members"]["n0"]["pid"]
+        with BlockingClient(group.servers, "local") as client:
+            index = client.append(b"kept").index
+
+        assert group.stop(number) == (0, "")
+        assert not is_running(pid)
+
+    with (
+        LocalGroupProcess(tmp_path, 1) as group,
+        BlockingClient(group.servers, "local") as client,
+    ):
+        assert client.get(index).body == b"kept"
+
+
+def test_a_second_group_is_refused_the_folder_even_when_only_members_are_left(
+    tmp_path: Path,
+) -> None:
+    with LocalGroupProcess(tmp_path, 1) as group:
+        pid = group.started["members"]["n0"]["pid"]
+        group.stop(signal.SIGKILL)
+        code, err = LocalGroupProcess(tmp_path, 1).finish()
+
+        assert code == 2
+        assert "in use" in err
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not is_running(pid), "the member that was left behind ends")
+
+
+def test_a_member_that_cannot_stay_up_ends_the_group_with_its_last_words(tmp_path: Path) -> None:
+    with LocalGroupProcess(tmp_path, 1) as group:
+        group.event("leader")
+    (tmp_path / "dledger-n0" / "currterm").write_text("damaged")
+
+    code, err = LocalGroupProcess(tmp_path, 1).finish()
+
+    assert (code, err.count("\n")) == (1, 1)
+    assert "n0 ended 3 times right after its start" in err
+    assert "currterm" in err

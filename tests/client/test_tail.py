@@ -1,0 +1,165 @@
+"""Following a log: from an index, from its end, across leaders, and at servers like Java's."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from dledger_client.client import DLedgerClient
+from dledger_client.errors import BadAnswerError, GroupUnreachableError, NoEntryError
+from dledger_client.members import Timing
+from dledger_client.tailing import LogBounds
+from dledger_fake_server.group import Group
+from dledger_formats.requests import DLedgerEntry
+
+BODIES = [b"body %d" % number for number in range(200)]
+BOTH = pytest.mark.parametrize("knows_follow", [True, False], ids=["ours", "like Java's"])
+
+
+def know_follow(group: Group, knows_follow: bool) -> None:
+    for member in group.members.values():
+        member.knows_follow = knows_follow
+
+
+async def take(entries: AsyncGenerator[DLedgerEntry, None], count: int) -> list[bytes]:
+    async with asyncio.timeout(20):
+        return [(await anext(entries)).body for _ in range(count)]
+
+
+@BOTH
+@pytest.mark.parametrize("entries_per_answer", [1, 7, 1000])
+async def test_a_tail_from_an_index_begins_with_what_there_is(
+    group: Group, knows_follow: bool, entries_per_answer: int
+) -> None:
+    know_follow(group, knows_follow)
+    group.log = list(BODIES)
+    group["n0"].entries_per_answer = entries_per_answer
+    async with (
+        DLedgerClient(group.servers, "g0") as client,
+        contextlib.aclosing(client.tail(50)) as entries,
+    ):
+        assert await take(entries, 150) == BODIES[50:]
+
+
+@BOTH
+async def test_a_tail_goes_on_with_each_entry_that_comes(group: Group, knows_follow: bool) -> None:
+    know_follow(group, knows_follow)
+    group.log = list(BODIES[:10])
+    async with (
+        DLedgerClient(group.servers, "g0") as client,
+        contextlib.aclosing(client.tail(9)) as entries,
+    ):
+        assert await take(entries, 1) == [BODIES[9]]
+        for body in BODIES[10:15]:
+            following = asyncio.create_task(take(entries, 1))
+            await client.append(body)
+            assert await following == [body]
+
+
+async def test_a_tail_without_an_index_begins_behind_the_end(group: Group) -> None:
+    group.log = [b"old"]
+    async with (
+        DLedgerClient(group.servers, "g0") as client,
+        contextlib.aclosing(client.tail()) as entries,
+    ):
+        following = asyncio.create_task(take(entries, 1))
+        await group["n0"].followed.wait()
+        group.append(b"new")
+
+        assert await following == [b"new"]
+
+
+async def test_a_tail_far_behind_reads_ahead_and_misses_nothing(group: Group) -> None:
+    group.log = [b"%d" % number for number in range(3000)]
+    group["n0"].entries_per_answers = [1] + [100] * 100
+    async with (
+        DLedgerClient(group.servers, "g0") as client,
+        contextlib.aclosing(client.tail(0)) as entries,
+    ):
+        assert await take(entries, 3000) == group.log
+
+
+@BOTH
+async def test_a_tail_goes_on_at_the_next_leader(group: Group, knows_follow: bool) -> None:
+    know_follow(group, knows_follow)
+    group.log = [b"zero"]
+    async with (
+        DLedgerClient(group.servers, "g0") as client,
+        contextlib.aclosing(client.tail(0)) as entries,
+    ):
+        await take(entries, 1)
+        following = asyncio.create_task(take(entries, 1))
+        group.elect("n2")
+        await group["n0"].stop()
+        group.append(b"one")
+
+        assert await following == [b"one"]
+
+
+async def test_a_tail_leaves_a_leader_that_falls_silent_while_it_waits(group: Group) -> None:
+    timing = Timing(stall_s=0.1, follow_wait_s=0.1)
+    async with (
+        DLedgerClient(group.servers, "g0", timing=timing) as client,
+        contextlib.aclosing(client.tail(0)) as entries,
+    ):
+        following = asyncio.create_task(take(entries, 1))
+        await group["n0"].followed.wait()
+        group["n0"].is_frozen = True
+        group["n0"].followers.clear()
+        group.elect("n1")
+        group.append(b"x")
+
+        assert await following == [b"x"]
+
+
+async def test_a_tail_that_waits_makes_nobody_look_for_another_leader(group: Group) -> None:
+    async with (
+        DLedgerClient(group.servers, "g0", timing=Timing(stall_s=0.05)) as client,
+        contextlib.aclosing(client.tail(0)) as entries,
+    ):
+        following = asyncio.create_task(take(entries, 1))
+        await group["n0"].followed.wait()
+        group["n1"].asked.clear()
+        await asyncio.sleep(0.3)  # nothing is to happen for several times `stall_s`
+        asked = group["n1"].asked.is_set()
+        group.append(b"x")
+        await following
+
+    assert not asked
+
+
+async def test_a_log_that_begins_later_is_told(group: Group) -> None:
+    group.log = list(BODIES)
+    group["n0"].begin_index = 20
+    async with DLedgerClient(group.servers, "g0") as client:
+        with pytest.raises(NoEntryError, match="LESS_THAN"):
+            await take(client.tail(19), 1)
+
+
+async def test_entries_that_were_not_asked_for_end_a_tail(group: Group) -> None:
+    group.log = [b"zero", b"one"]
+    stored = group.stored_entry
+    group.entry = lambda index: stored(1 - index)
+    async with DLedgerClient(group.servers, "g0") as client:
+        with pytest.raises(BadAnswerError, match="entry 0 was asked for"):
+            await take(client.tail(0), 1)
+
+
+async def test_a_tail_without_leader_ends_at_its_deadline(group: Group) -> None:
+    group.elect(None)
+    async with DLedgerClient(group.servers, "g0") as client:
+        with pytest.raises(GroupUnreachableError):
+            await take(client.tail(0, deadline_s=0.1), 1)
+
+
+@BOTH
+@pytest.mark.parametrize(("begin", "count"), [(0, 0), (0, 1), (0, 200), (63, 64), (150, 200)])
+async def test_the_bounds_of_a_log_are_found(
+    group: Group, knows_follow: bool, begin: int, count: int
+) -> None:
+    know_follow(group, knows_follow)
+    group.log = BODIES[:count]
+    group["n0"].begin_index = begin
+    async with DLedgerClient(group.servers, "g0") as client:
+        assert await client.bounds() == LogBounds(begin_index=begin, end_index=count - 1)

@@ -1,0 +1,155 @@
+"""FOLLOW: what a real member answers, at once and later."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dledger_client.addresses import ServerAddress
+from dledger_client.client import DLedgerClient
+from dledger_client.connection import Connection
+from dledger_formats.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
+from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.settings import NodeSettings
+from dledger_group.ports import free_ports
+from dledger_node import follows
+from dledger_node.main import serve
+
+_ports = free_ports()
+
+
+class Nobody:
+    """Watches a connection and does nothing about it."""
+
+    def connection_lost(self, connection: Connection) -> None:
+        pass
+
+    def connection_stalled(self, connection: Connection) -> None:
+        pass
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[DLedgerClient]:
+    """A client of a member that is alone in its group, in the test's own loop; it has appended
+    two entries behind the leader's own.
+    """
+    settings = NodeSettings(
+        group="g", self_id="n0", peers={"n0": f"127.0.0.1:{next(_ports)}"},
+        store_base_dir=str(tmp_path), listen_host="127.0.0.1", http_port=next(_ports),
+        heartbeat_interval_ms=20, election_timeout_ms=50,
+        segment_size_bytes=1 << 20, index_segment_size_bytes=160 << 10,
+    )  # fmt: skip
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(settings, stop))
+    async with DLedgerClient([settings.address], "g") as client:
+        for body in (b"one", b"two"):
+            await client.append(body)
+        yield client
+    stop.set()
+    await serving
+
+
+@pytest.fixture
+async def connection(client: DLedgerClient) -> AsyncIterator[Connection]:
+    """A bare connection to that member."""
+    [server] = client.servers
+    address = ServerAddress(host=server.host, port=server.port, member_id="n0")
+    _, connection = await asyncio.get_running_loop().create_connection(
+        lambda: Connection(address, Nobody(), stall_s=60), address.host, address.port
+    )
+    yield connection
+    connection.abort("the test is over")
+    await connection.closed.wait()
+
+
+async def follow(
+    connection: Connection, begin_index: int, *, max_size: int = 0, wait_ms: int = 0
+) -> FollowResponse:
+    request = FollowRequest(
+        group="g", remote_id="n0", begin_index=begin_index, max_size=max_size, wait_ms=wait_ms
+    )
+    command = await connection.ask(FOLLOW, request.to_json(), 20)
+    return FollowResponse.from_json(command.body)
+
+
+@pytest.mark.parametrize(("max_size", "bodies"), [(0, [b"one"]), (6, [b"one", b"two"])])
+async def test_what_is_committed_is_answered_at_once(
+    connection: Connection, max_size: int, bodies: list[bytes]
+) -> None:
+    answer = await follow(connection, 1, max_size=max_size, wait_ms=10_000)
+
+    assert [entry.body for entry in answer.entries] == bodies
+    assert (answer.ledger_begin_index, answer.committed_index) == (0, 2)
+
+
+async def test_what_is_not_committed_yet_is_answered_when_it_is(
+    client: DLedgerClient, connection: Connection
+) -> None:
+    waiting = [
+        asyncio.create_task(follow(connection, index, wait_ms=20_000)) for index in (3, 3, 4)
+    ]
+    await follow(connection, ONLY_THE_ENDS)  # so those have come
+
+    await client.append(b"three")
+    first, second = await waiting[0], await waiting[1]
+    assert first == second
+    assert [entry.body for entry in first.entries] == [b"three"]
+    assert not waiting[2].done()
+    await client.append(b"four")
+    assert [entry.body for entry in (await waiting[2]).entries] == [b"four"]
+
+
+async def test_who_has_waited_long_enough_is_told_that_there_is_nothing(
+    connection: Connection,
+) -> None:
+    answer = await follow(connection, 3, wait_ms=30)
+
+    assert (answer.code, answer.entries) == (DLedgerResponseCode.SUCCESS, [])
+
+
+async def test_the_ends_are_told_at_once_however_long_the_wait(connection: Connection) -> None:
+    answer = await follow(connection, ONLY_THE_ENDS, max_size=1000)
+
+    assert (answer.entries, answer.committed_index) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"group": "other", "remote_id": "n0"}, DLedgerResponseCode.UNKNOWN_GROUP),
+        ({"group": "g", "remote_id": "n1"}, DLedgerResponseCode.UNKNOWN_MEMBER),
+    ],
+)
+async def test_a_request_for_somebody_else_is_refused(
+    connection: Connection, fields: dict[str, str], code: DLedgerResponseCode
+) -> None:
+    request = FollowRequest(begin_index=0, **fields)  # type: ignore[arg-type]
+    command = await connection.ask(FOLLOW, request.to_json(), 20)
+
+    assert FollowResponse.from_json(command.body).code is code
+
+
+async def test_one_waiter_too_many_makes_the_oldest_ask_again(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follows, "WAITERS_MAX", 2)
+    waiting = [asyncio.create_task(follow(connection, 3, wait_ms=20_000)) for _ in range(3)]
+    done, _ = await asyncio.wait(waiting, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+
+    assert done == {waiting[0]}
+    assert (await waiting[0]).entries == []
+    for task in waiting[1:]:
+        task.cancel()
+
+
+async def test_a_tail_of_a_real_member_gets_each_entry_once(client: DLedgerClient) -> None:
+    entries = client.tail(1)
+    read = [(await anext(entries)).body for _ in range(2)]
+    for number in range(20):
+        following = asyncio.ensure_future(anext(entries))
+        await client.append(b"%d" % number)
+        read.append((await following).body)
+    await entries.aclose()
+
+    assert read == [b"one", b"two", *(b"%d" % number for number in range(20))]
