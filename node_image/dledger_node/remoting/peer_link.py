@@ -111,8 +111,11 @@ class PeerLink:
         """Connect and say HELLO; None, with a line in the log, when either fails."""
         connection: _Connection | None = None
         try:
-            connection = await asyncio.wait_for(self._connect(), CONNECT_TIMEOUT_S)
-            await asyncio.wait_for(connection.say_hello(), HELLO_TIMEOUT_S)
+            # Not wait_for: before Python 3.12 it may swallow a cancellation, and run for ever.
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                connection = await self._connect()
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                await connection.say_hello()
         except (OSError, TimeoutError, frames.FrameError) as error:
             self._tell(str(error) or "timed out")
             if connection is not None:
