@@ -63,7 +63,8 @@ sim: setup ## Run the simulator: make sim SEED=7
 	PYTHONPATH=tests/lib $(RUN) -m dledger_sim --seed $(or $(SEED),1)
 
 .PHONY: bench
-bench: setup ## Measure a group of three on loopback
+bench: setup ## Measure the store by itself, and a group of three on loopback
+	$(RUN) bench/store.py
 	$(RUN) bench/append.py
 
 .PHONY: images

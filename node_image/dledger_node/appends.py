@@ -66,13 +66,16 @@ class Appends:
             return
         answers: dict[Connection, list[tuple[int, bytes]]] = {}
         for batch in self.pending.take_committed(committed_index):
-            for index, call in enumerate(batch.calls, batch.first_index):
+            positions = self._store.positions(batch.first_index, batch.last_index)
+            for index, (call, pos) in enumerate(
+                zip(batch.calls, positions, strict=True), batch.first_index
+            ):
                 response = requests.AppendEntryResponse(
                     group=self._group,
                     leader_id=self._core.config.self_id,
                     term=batch.term,
                     index=index,
-                    pos=self._store.position(index).pos,
+                    pos=pos,
                 )
                 answers.setdefault(call.connection, []).append((call.opaque, response.to_json()))
             self.acknowledged += len(batch.calls)

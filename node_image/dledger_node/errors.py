@@ -9,6 +9,8 @@ NodeError
 closed
 """
 
+import enum
+
 
 class NodeError(Exception):
     """Anything that this package raises on purpose."""
@@ -22,8 +24,35 @@ class StoreFullError(StoreError):
     """No room for another segment; nothing of the batch was written."""
 
 
+class Damage(enum.StrEnum):
+    """What is wrong with a store: the verdict of recovery, and of every read."""
+
+    BAD_ENTRY = "BadEntry"
+    """An entry that was durable is not what was written: its own checksums say so."""
+    MISSING_ENTRIES = "MissingEntries"
+    """The log ends before entries that were durable."""
+    MISSING_SEGMENT = "MissingSegment"
+    """The data files leave a gap, or the first of them are gone."""
+    WRONG_INDEX = "WrongIndex"
+    """The index files disagree with the data; opening with everything verified makes them anew."""
+    UNREADABLE = "Unreadable"
+    """The disk gives an error where entries should be."""
+    UNKNOWN_FORMAT = "UnknownFormat"
+    """A file that no segment is, or records of a kind that this version does not know."""
+    HARD_STATE = "HardState"
+    """Term and vote cannot be read, or are older than the log."""
+    DIVERGED = "Diverged"
+    """The leader's entries do not follow this log: two logs differ that must not."""
+
+
 class StoreDamagedError(StoreError):
     """What is on disk cannot be trusted; nothing was changed."""
+
+    def __init__(self, message: str, damage: Damage, index: int | None = None) -> None:
+        super().__init__(message)
+        self.damage = damage
+        self.index = index
+        """The first entry that is damaged; None when that is not known."""
 
 
 class StoreInUseError(StoreError):

@@ -43,7 +43,7 @@ class Disk:
         self._maybe_cut()
         self._sync(file)
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-            self.contents[file.path.stat().st_ino] = bytes(file.view)
+            self.contents[file.path.stat().st_ino] = file.read(0, file.size)
 
     def sync_folder(self, folder: Path) -> None:
         self._maybe_cut()

@@ -7,7 +7,7 @@ file is a new member, a damaged one stops the node.
 from pathlib import Path
 from typing import Final
 
-from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.raft.ready import HardState
 from dledger_node.store.properties import parse_number, read_properties, write_properties
 
@@ -28,7 +28,8 @@ def load_hard_state(folder: Path, ledger_end_term: int = -1) -> HardState:
         raise StoreDamagedError(
             f"{path} says term {state.term}, and the log has an entry of term {ledger_end_term}: "
             "the file was lost or is an old copy. A member that forgot its vote must not vote: "
-            "restore the file, or replace the member"
+            "restore the file, or replace the member",
+            Damage.HARD_STATE,
         )
     return state
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from dledger_formats import disk
-from dledger_node.errors import StoreDamagedError
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.mmap_file import MmapFile, sync_folder
 
 SPARE_SUFFIX: Final = ".spare"
@@ -47,7 +47,8 @@ class MmapFileList:
             if following[1] != start + file_size:
                 raise StoreDamagedError(
                     f"{folder}: {path.name} is followed by {following[0].name}, and segments have "
-                    f"{file_size} bytes: a file is missing, or the segment size was changed"
+                    f"{file_size} bytes: a file is missing, or the segment size was changed",
+                    Damage.MISSING_SEGMENT,
                 )
         files = [MmapFile(path, start) for path, start in zip(paths, starts, strict=True)]
         return cls(folder, file_size, files)
@@ -73,10 +74,19 @@ class MmapFileList:
         """The files that hold positions from `start` to `end`, the latter not included."""
         return tuple(file for file in self.files if file.start < end and file.end > start)
 
-    def slice(self, start: int, end: int) -> memoryview:
-        """The bytes from `start` to `end`, which must lie in one file."""
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`, over the borders of files; fewer where the files end.
+
+        IndexError when no file holds `start`; StoreDamagedError when the disk cannot give them.
+        """
         file = self.file_at(start)
-        return file.view[start - file.start : end - file.start]
+        if end <= file.end:
+            return file.read(start - file.start, end - start)
+        parts = []
+        for file in self.files_between(start, end):
+            at = max(start - file.start, 0)
+            parts.append(file.read(at, min(end, file.end) - file.start - at))
+        return b"".join(parts)
 
     def reserve(self, pos: int, end: int) -> None:
         """Make sure that a log that ends at `pos` can be written up to `end`. StoreFullError."""
@@ -95,7 +105,7 @@ class MmapFileList:
             file = self.file_at(pos) if pos < self.end else self._add_file(pos)
             at = pos - file.start
             part = rest[: file.size - at]
-            file.view[at : at + len(part)] = part
+            file.write(at, part)
             rest = rest[len(part) :]
             pos += len(part)
 
@@ -126,6 +136,11 @@ class MmapFileList:
             for file in files:
                 file.name_is_durable = True
 
+    def forget_cache(self, pos: int) -> None:
+        """Have reads from `pos` on come from the disk; blocks, since it syncs. StoreError."""
+        for file in self.files_between(pos, self.end):
+            file.forget_cache(max(0, pos - file.start))
+
     def close(self) -> None:
         """Let go of all files and remove the spares, or leave that to the next `load`."""
         for file in (*self.files, *self._spares):
@@ -153,11 +168,12 @@ def _start_of(path: Path, file_size: int) -> int:
     try:
         start = disk.start_offset(path.name)
     except ValueError as error:
-        raise StoreDamagedError(f"{path}: {error}; move it away") from None
+        raise StoreDamagedError(f"{path}: {error}; move it away", Damage.UNKNOWN_FORMAT) from None
     size = path.stat().st_size
     if size != file_size:
         raise StoreDamagedError(
-            f"{path} has {size} bytes; segments have {file_size}. Was the segment size changed?"
+            f"{path} has {size} bytes; segments have {file_size}. Was the segment size changed?",
+            Damage.UNKNOWN_FORMAT,
         )
     return start
 
@@ -172,7 +188,7 @@ def _used_end(file: MmapFile, at: int) -> int:
     """Position behind the last byte that is not zero, or that of byte `at` when all are."""
     used = at
     for start, end in _chunks(file, at):
-        chunk = bytes(file.view[start:end])
+        chunk = file.read(start, end - start)
         if chunk != _ZEROS[: end - start]:
             used = start + len(chunk.rstrip(b"\0"))
     return file.start + used
@@ -181,4 +197,4 @@ def _used_end(file: MmapFile, at: int) -> int:
 def _zero(file: MmapFile, start: int, end: int) -> None:
     for at in range(start, end, len(_ZEROS)):
         stop = min(end, at + len(_ZEROS))
-        file.view[at:stop] = _ZEROS[: stop - at]
+        file.write(at, _ZEROS[: stop - at])

@@ -6,8 +6,8 @@ Three kinds of threads meet here, without a lock on the way of an append:
     a worker thread     blocks on the disk: flush, save_checkpoint, preallocate
     any thread          reads; it sees entries up to `end_index`, which moves last
 
-An append is a copy into mapped memory. It is durable once a flush that began later has returned:
-then `flushed` moves `durable_index`, which is all that may be acknowledged.
+An append is a write that the kernel keeps in memory. It is durable once a flush that began later
+has returned: then `flushed` moves `durable_index`, which is all that may be acknowledged.
 """
 
 import contextlib
@@ -60,6 +60,7 @@ class MmapStore:
         log: LogWriter,
         checkpoint: Checkpoint | None,
         report: RecoveryReport,
+        verified_index: int,
     ) -> None:
         """Take over files that recovery left in order; use `open`."""
         self.durable_index = log.end_index
@@ -69,6 +70,7 @@ class MmapStore:
         self._lock = lock
         self._files = files
         self._log = log
+        self._verified_index = verified_index
         self._flushed_pos = log.end_pos
         self._index_synced_pos = log.index_pos
         self._generation = 0
@@ -77,10 +79,18 @@ class MmapStore:
         self._checkpoint_lock = threading.Lock()
 
     @classmethod
-    def open(cls, folder: Path, *, segment_size_bytes: int, index_segment_size_bytes: int) -> Self:
+    def open(
+        cls,
+        folder: Path,
+        *,
+        segment_size_bytes: int,
+        index_segment_size_bytes: int,
+        verify_all: bool = False,
+    ) -> Self:
         """Lock, load and recover a store; `folder` (store_base_dir/dledger-ID) is made if missing.
 
-        StoreInUseError; StoreDamagedError, with nothing changed; StoreFullError.
+        `verify_all` reads every entry; otherwise what was durable long ago is verified when it is
+        served. StoreInUseError; StoreDamagedError, with nothing changed; StoreFullError.
         """
         began = time.monotonic()
         with contextlib.ExitStack() as undo:
@@ -93,10 +103,11 @@ class MmapStore:
             undo.callback(index.close)
             files = LogFiles(data, index)
             checkpoint = checkpoint_file.load_checkpoint(folder)
-            found = recovery.examine(files, checkpoint)
+            found = recovery.examine(files, checkpoint, verify_all=verify_all)
             cut_bytes = recovery.repair(files, found)
             report = recovery.report(found, cut_bytes, time.monotonic() - began)
-            store = cls(folder, lock, files, LogWriter(files, found), checkpoint, report)
+            log = LogWriter(files, found)
+            store = cls(folder, lock, files, log, checkpoint, report, found.start.index)
             store._save_checkpoint_if_room()
             undo.pop_all()
         return store
@@ -133,23 +144,30 @@ class MmapStore:
         self._check_range(index, index)
         return self._files.unit(index)
 
+    def positions(self, first_index: int, last_index: int) -> list[int]:
+        """Where entries begin in the data files. IndexError outside of the log."""
+        self._check_range(first_index, last_index)
+        return self._files.positions(first_index, last_index)
+
     def entry(self, index: int) -> tuple[EntryHeader, bytes]:
         """Read one entry with all its checksums. IndexError; StoreDamagedError."""
         self._check_range(index, index)
-        header, body = self._files.checked_entry(index, self.begin_index)
-        return header, bytes(body)
+        return self._files.checked_entry(index, self.begin_index)
 
     def read_range(
         self, first_index: int, last_index: int, bytes_max: int
-    ) -> tuple[list[memoryview], int]:
-        """Stored bytes of whole entries, one view per segment, and the last index they hold.
+    ) -> tuple[list[bytes], int]:
+        """Stored bytes of whole entries, one run per segment, and the last index they hold.
 
-        At least one entry, then as many as `bytes_max` allows. Checksums are for the receiver to
-        verify. IndexError outside of the log; StoreDamagedError where the index is wrong.
+        At least one entry, then as many as `bytes_max` allows. What this process neither wrote nor
+        verified when it opened the log is verified here. IndexError outside of the log;
+        StoreDamagedError.
         """
         self._check_range(first_index, last_index)
         last_index = self._files.last_within(first_index, last_index, bytes_max)
-        return self._files.views(first_index, last_index), last_index
+        if first_index < self._verified_index:
+            return self._files.checked_runs(first_index, last_index), last_index
+        return self._files.runs(first_index, last_index), last_index
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -232,9 +250,7 @@ class MmapStore:
             self._flushed_pos = min(self._flushed_pos, self._log.end_pos)
             self._index_synced_pos = min(self._index_synced_pos, self._log.index_pos)
             if self._checkpoint is not None and self._checkpoint.end_index > self.durable_index:
-                self._save(
-                    Checkpoint(end_index=self.durable_index, committed_index=self.committed_index)
-                )
+                self._save(self._checkpoint_at(self.durable_index, self.committed_index))
             self._log.cut_files()
 
     # -- durability --------------------------------------------------------------------------------
@@ -277,10 +293,8 @@ class MmapStore:
         """
         with self._checkpoint_lock:
             end_index = self.durable_index
-            checkpoint = Checkpoint(
-                end_index=end_index,
-                committed_index=min(max(committed_index, self.committed_index), end_index),
-            )
+            committed_index = min(max(committed_index, self.committed_index), end_index)
+            checkpoint = self._checkpoint_at(end_index, committed_index)
             if checkpoint == self._checkpoint:
                 return
             index_pos = (end_index + 1) * INDEX_UNIT_SIZE
@@ -337,6 +351,11 @@ class MmapStore:
     def _save_checkpoint_if_room(self) -> None:
         with contextlib.suppress(StoreFullError):
             self.save_checkpoint(self.committed_index)
+
+    def _checkpoint_at(self, end_index: int, committed_index: int) -> Checkpoint:
+        return Checkpoint(
+            end_index=end_index, committed_index=committed_index, begin_index=self.begin_index
+        )
 
     def _save(self, checkpoint: Checkpoint) -> None:
         checkpoint_file.save_checkpoint(self._folder, checkpoint)

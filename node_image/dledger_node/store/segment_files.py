@@ -29,7 +29,7 @@ def index_files(files: LogFiles, begin_index: int, limit_index: int) -> list[Seg
 
 
 def read_file(folder: Path, name: str, start: int, end: int) -> bytes:
-    """Bytes of a segment, read past the mapping: that would stop every thread while the disk works.
+    """Bytes of a segment, by its name, in any thread.
 
     FileNotFoundError for a name that is no segment's, or one that was removed meanwhile.
     """
