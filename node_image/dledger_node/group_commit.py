@@ -1,14 +1,20 @@
 """Group commit: at most one flush is in flight, and it covers everything written before it began.
 
 An entry is acknowledged only behind a flush, so under load many entries share one; an idle log is
-flushed at once.
+flushed at once. The segments that a growing log will need are made in another thread, so that no
+append waits for one.
 """
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
+from dledger_node.errors import StoreFullError
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
+
+
+FULL_RETRY_S: Final = 1.0
 
 
 class GroupCommit:
@@ -17,31 +23,42 @@ class GroupCommit:
     def __init__(
         self,
         store: MmapStore,
-        executor: Executor,
         *,
         on_durable: Callable[[FlushTarget], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
         self._store = store
-        self._executor = executor
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="store")
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._flush: asyncio.Future[None] | None = None
+        self._preallocation: asyncio.Future[None] | None = None
+        self._began_s = 0.0
+        self._preallocate_from_s = 0.0
         self.flushes = 0
 
     def start(self) -> None:
         """Begin a flush unless one is in flight or there is nothing to flush."""
+        if self._preallocation is None and self._store.room_is_short:
+            self._preallocate()
         if self._flush is not None or self._store.durable_index >= self._store.end_index:
             return
         target = self._store.flush_target()
         loop = asyncio.get_running_loop()
-        self._flush = loop.run_in_executor(self._executor, self._store.flush, target)
+        self._began_s = loop.time()
+        self._flush = loop.run_in_executor(self._threads, self._store.flush, target)
         self._flush.add_done_callback(lambda flush: self._done(target, flush))
 
-    async def drain(self) -> None:
-        """Wait until no flush is in flight."""
-        while self._flush is not None:
-            await asyncio.wait([self._flush])
+    @property
+    def in_flight_s(self) -> float:
+        """How long the flush in flight has taken; 0 when there is none."""
+        return asyncio.get_running_loop().time() - self._began_s if self._flush else 0.0
+
+    async def close(self) -> None:
+        """Wait until no thread works on the store."""
+        while waited := [work for work in (self._flush, self._preallocation) if work is not None]:
+            await asyncio.wait(waited)
+        self._threads.shutdown()
 
     def _done(self, target: FlushTarget, flush: "asyncio.Future[None]") -> None:
         self._flush = None
@@ -55,3 +72,18 @@ class GroupCommit:
         if self._store.durable_index == target.end_index:
             self._on_durable(target)
         self.start()
+
+    def _preallocate(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._preallocate_from_s:
+            return
+        self._preallocation = loop.run_in_executor(self._threads, self._store.preallocate)
+        self._preallocation.add_done_callback(self._preallocated)
+
+    def _preallocated(self, preallocation: "asyncio.Future[None]") -> None:
+        self._preallocation = None
+        error = preallocation.exception()
+        if isinstance(error, StoreFullError):  # `reserve` tells when the room is needed
+            self._preallocate_from_s = asyncio.get_running_loop().time() + FULL_RETRY_S
+        elif error is not None:
+            self._on_failed(error)

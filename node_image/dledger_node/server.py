@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dledger_formats import requests
@@ -74,10 +73,7 @@ class DLedgerServer:
         self._version = version
         self._loop = asyncio.get_running_loop()
         self.fatal: asyncio.Future[None] = self._loop.create_future()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="flush")
-        self._group_commit = GroupCommit(
-            store, self._executor, on_durable=self._durable, on_failed=self._fail
-        )
+        self._group_commit = GroupCommit(store, on_durable=self._durable, on_failed=self._fail)
         self._links = {
             peer_id: PeerLink(
                 self,
@@ -118,8 +114,7 @@ class DLedgerServer:
         self._appends.give_up()
         for connection in list(self._connections):
             connection.close()
-        await self._group_commit.drain()
-        self._executor.shutdown()
+        await self._group_commit.close()
         with contextlib.suppress(StoreFullError):
             self._save_checkpoint()
         self._store.close()

@@ -10,6 +10,7 @@ import pytest
 from dledger_formats import disk
 from dledger_node.errors import StoreError, StoreInUseError
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
+from dledger_node.store.open_files import Holder, OpenFiles
 from dledger_store_files.contents import bodies_of, flush
 
 OpenStore = Callable[..., MmapStore]
@@ -267,3 +268,46 @@ def test_a_closed_store_can_be_opened(open_store: OpenStore) -> None:
     open_store().close()
 
     assert open_store().end_index == -1
+
+
+def test_a_log_of_many_segments_keeps_few_files_open(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OpenFiles.__init__, "__defaults__", (3,))
+    before = len(os.listdir("/proc/self/fd"))
+    store = open_store()
+    for number in range(30):
+        store.append_bodies(BODIES[number % 7 :], term=number)
+        flush(store)
+        store.save_checkpoint(store.durable_index)
+    bodies = bodies_of(store)
+
+    assert len(store.data_files(store.end_index)) > 60
+    assert len(os.listdir("/proc/self/fd")) - before < 12
+    store.close()
+    assert bodies_of(open_store()) == bodies
+
+
+def test_a_thread_that_reads_a_file_that_is_let_go_of_is_not_disturbed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    (tmp_path / "b").write_bytes(b"b")
+    files = OpenFiles(limit=1)
+    first = Holder()
+    in_use = files.open(first, tmp_path / "a")
+    files.open(Holder(), tmp_path / "b")
+
+    assert first.descriptor is None
+    assert os.pread(in_use.fd, 1, 0) == b"a"
+
+
+def test_room_is_made_before_it_is_needed(open_store: OpenStore, folder: Path) -> None:
+    store = open_store(segment=1 << 20, index_segment=320)
+    assert store.room_is_short
+    store.preallocate()
+
+    made = sorted(path.name for path in folder.glob("data-*"))
+
+    assert len(made) == 2, "two of these small segments"
+    assert not store.room_is_short
+    store.append_bodies([bytes(600_000)] * 2, term=1)
+    assert store.room_is_short

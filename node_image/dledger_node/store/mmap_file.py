@@ -18,6 +18,7 @@ from typing import Final, Self
 
 from dledger_formats.disk import Buffer
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
+from dledger_node.store.open_files import Descriptor, Holder, OpenFiles
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -25,26 +26,23 @@ NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class MmapFile:
     """A segment of fixed size; `start` is the position of its first byte in the log.
 
-    Any thread may `read` and `sync`; the rest is for the thread that writes. Who still has a file
-    that was removed reads what was in it: it is let go of with the last reference.
+    Any thread may `read` and `sync`; the rest is for the thread that writes.
     """
 
-    __slots__ = ("_fd", "name_is_durable", "path", "size", "start")
+    __slots__ = ("_holder", "_open_files", "name_is_durable", "path", "removed", "size", "start")
 
-    def __init__(self, path: Path, start: int) -> None:
+    def __init__(self, path: Path, start: int, size: int, open_files: OpenFiles) -> None:
         self.path = path
         self.start = start
-        self._fd = os.open(path, os.O_RDWR)
-        self.size = os.fstat(self._fd).st_size
+        self.size = size
+        self.removed = False
         self.name_is_durable = True
         """Whether the folder was synced since the file got its name."""
-
-    def __del__(self) -> None:
-        if getattr(self, "_fd", -1) >= 0:
-            os.close(self._fd)
+        self._open_files = open_files
+        self._holder = Holder()
 
     @classmethod
-    def create(cls, path: Path, size: int) -> Self:
+    def create(cls, path: Path, size: int, open_files: OpenFiles) -> Self:
         """Make a file of zeros that no full disk can hit later, durable but for its name.
 
         StoreFullError when there is no room; nothing is left behind.
@@ -62,7 +60,7 @@ class MmapFile:
             raise _allocation_error(path, size, error) from error
         finally:
             os.close(fd)
-        return cls(path, -1)
+        return cls(path, -1, size, open_files)
 
     @property
     def end(self) -> int:
@@ -81,7 +79,7 @@ class MmapFile:
         """
         size = min(size, self.size - at)
         try:
-            data = os.pread(self._fd, size, at)
+            data = os.pread(self._descriptor().fd, size, at)
         except OSError as error:
             raise StoreDamagedError(
                 f"{self.path}, byte {at}: {size} bytes cannot be read: {error}", Damage.UNREADABLE
@@ -99,18 +97,19 @@ class MmapFile:
         A StoreError is final: nobody knows how much of it was written.
         """
         try:
-            written = os.pwrite(self._fd, data, at)
+            file = self._descriptor()
+            written = os.pwrite(file.fd, data, at)
             while written < len(data):
-                written += os.pwrite(self._fd, memoryview(data)[written:], at + written)
+                written += os.pwrite(file.fd, memoryview(data)[written:], at + written)
         except OSError as error:
             raise StoreError(f"{self.path}, byte {at}: it could not be written: {error}") from error
 
     def allocate(self) -> None:
         """Give every byte its place on disk: Java leaves holes. StoreFullError."""
-        if os.fstat(self._fd).st_blocks * 512 >= self.size:
+        if self.path.stat().st_blocks * 512 >= self.size:
             return
         try:
-            os.posix_fallocate(self._fd, 0, self.size)
+            os.posix_fallocate(self._descriptor().fd, 0, self.size)
         except OSError as error:
             raise _allocation_error(self.path, self.size, error) from error
 
@@ -120,25 +119,28 @@ class MmapFile:
         They are found before any of them is read: to ext4, what was read ahead is data as well.
         """
         ranges: list[tuple[int, int]] = []
+        file = self._descriptor()
         while at < self.size:
             try:
-                begin = os.lseek(self._fd, at, os.SEEK_DATA)
+                begin = os.lseek(file.fd, at, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:  # no data behind `at`
                     break
                 raise
-            at = os.lseek(self._fd, begin, os.SEEK_HOLE)
+            at = os.lseek(file.fd, begin, os.SEEK_HOLE)
             ranges.append((begin, at))
         return ranges
 
     def sync(self) -> None:
-        """Make what the file holds durable; blocks.
+        """Make what the file holds durable; blocks, and does nothing for one that was removed.
 
         A StoreError is final: the kernel may have dropped what it could not write, and a second
         call would succeed all the same.
         """
+        if self.removed:
+            return
         with final_errors(self.path):
-            os.fdatasync(self._fd)
+            os.fdatasync(self._descriptor().fd)
 
     def forget_cache(self, at: int) -> None:
         """Have the next reads from byte `at` on come from the disk; blocks for a sync.
@@ -148,16 +150,20 @@ class MmapFile:
         """
         self.sync()
         with final_errors(self.path):
-            os.posix_fadvise(self._fd, at, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(self._descriptor().fd, at, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """Let go of the file; nobody may use it any more."""
-        os.close(self._fd)
-        self._fd = -1
+        """Let go of the file, once no other thread uses it."""
+        self._open_files.let_go(self._holder)
 
     def remove(self) -> None:
         """Delete the file."""
+        self.removed = True
         self.path.unlink()
+        self.close()
+
+    def _descriptor(self) -> Descriptor:
+        return self._holder.descriptor or self._open_files.open(self._holder, self.path)
 
 
 def sync_folder(folder: Path) -> None:

@@ -18,24 +18,31 @@ from typing import Final, Self
 from dledger_formats import disk
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.mmap_file import MmapFile, sync_folder
+from dledger_node.store.open_files import OpenFiles
 
 SPARE_SUFFIX: Final = ".spare"
+ROOM_BYTES: Final = 64 << 20
+"""What is kept ready behind the end of the log: many appends fit while a segment is made."""
 _ZEROS: Final = bytes(1 << 20)
 
 
 class MmapFileList:
     """Segments in sequence. It knows where they lie, and not how far they are written."""
 
-    def __init__(self, folder: Path, file_size: int, files: list[MmapFile]) -> None:
+    def __init__(self, folder: Path, file_size: int, starts: list[int]) -> None:
         self.folder = folder
         self.file_size = file_size
-        self.files = files
+        self._open_files = OpenFiles()
+        self.files = [
+            MmapFile(folder / disk.file_name(start), start, file_size, self._open_files)
+            for start in starts
+        ]
         self._spares: deque[MmapFile] = deque()
         self._spare_numbers = itertools.count()
 
     @classmethod
     def load(cls, folder: Path, file_size: int) -> Self:
-        """Map what the folder holds; StoreDamagedError when it is not a sequence of whole segments.
+        """See what the folder holds; StoreDamagedError when it is not a sequence of whole segments.
 
         Changes nothing but to remove spare segments that a crash left.
         """
@@ -50,8 +57,7 @@ class MmapFileList:
                     f"{file_size} bytes: a file is missing, or the segment size was changed",
                     Damage.MISSING_SEGMENT,
                 )
-        files = [MmapFile(path, start) for path, start in zip(paths, starts, strict=True)]
-        return cls(folder, file_size, files)
+        return cls(folder, file_size, starts)
 
     @property
     def start(self) -> int:
@@ -94,9 +100,14 @@ class MmapFileList:
             self._make_spare()
 
     def preallocate(self, pos: int) -> None:
-        """Have the next file ready once the one at `pos` is half full. StoreFullError."""
-        if not self._spares and self.end - pos < self.file_size // 2:
+        """Have room ready behind a log that ends at `pos`; blocks. StoreFullError."""
+        while self.room_is_short(pos):
             self._make_spare()
+
+    def room_is_short(self, pos: int) -> bool:
+        """Whether files should be made ready now: half of one, or a few small ones, are left."""
+        room_bytes = self._start_of_next(pos) + len(self._spares) * self.file_size - pos
+        return room_bytes < max(self.file_size // 2, min(ROOM_BYTES, 2 * self.file_size))
 
     def write(self, pos: int, data: bytes | memoryview) -> None:
         """Copy bytes to `pos`, over the borders of files; room must have been reserved."""
@@ -154,7 +165,8 @@ class MmapFileList:
 
     def _make_spare(self) -> None:
         name = f"{self.folder.name}-{next(self._spare_numbers)}{SPARE_SUFFIX}"
-        self._spares.append(MmapFile.create(self.folder.parent / name, self.file_size))
+        path = self.folder.parent / name
+        self._spares.append(MmapFile.create(path, self.file_size, self._open_files))
 
     def _add_file(self, pos: int) -> MmapFile:
         start = self._start_of_next(pos)

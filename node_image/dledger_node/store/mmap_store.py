@@ -77,6 +77,7 @@ class MmapStore:
         self._flush_error: StoreError | None = None
         self._checkpoint = checkpoint
         self._checkpoint_lock = threading.Lock()
+        self._preallocation_lock = threading.Lock()
 
     @classmethod
     def open(
@@ -303,13 +304,20 @@ class MmapStore:
             self._index_synced_pos = index_pos
             self._save(checkpoint)
 
+    @property
+    def room_is_short(self) -> bool:
+        """Whether `preallocate` is due."""
+        data, index = self._files.data, self._files.index
+        return data.room_is_short(self._log.end_pos) or index.room_is_short(self._log.index_pos)
+
     def preallocate(self) -> None:
-        """Have the next segments ready when these are half full; blocks. StoreFullError.
+        """Have the next segments ready before these are full; blocks. StoreFullError.
 
         Without it they are made when they are needed, on the loop's thread.
         """
-        self._files.data.preallocate(self._log.end_pos)
-        self._files.index.preallocate(self._log.index_pos)
+        with self._preallocation_lock:
+            self._files.data.preallocate(self._log.end_pos)
+            self._files.index.preallocate(self._log.index_pos)
 
     def close(self) -> None:
         """Flush, save the checkpoint if there is room for it, and let go of the files."""
