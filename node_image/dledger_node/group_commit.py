@@ -13,7 +13,6 @@ from typing import Final
 from dledger_node.errors import StoreFullError
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
 
-
 FULL_RETRY_S: Final = 1.0
 
 
