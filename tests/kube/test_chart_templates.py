@@ -1,6 +1,7 @@
 """What the Helm chart renders, and what it refuses to render; no server is needed."""
 
 import functools
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -8,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from api_server.client import Helm
+from api_server.client import CommandError, Helm
 from dledger_operator import config
 from dledger_operator.config import OperatorSettings
 from tools import crd_reference
@@ -270,6 +271,17 @@ def test_the_crds_are_those_of_the_repository_and_outlive_the_release(render: Re
         crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
         for crd in rendered.values()
     )
+
+
+def test_a_copy_that_lost_its_crds_says_so_and_installs_nothing(
+    render: Render, tmp_path: Path
+) -> None:
+    copy = tmp_path / "dledger-operator"
+    shutil.copytree(CHART, copy, symlinks=True)
+    (copy / "files" / "crds").unlink()
+
+    with pytest.raises(CommandError, match="symbolic link"):
+        render(chart=copy)
 
 
 def test_the_crds_go_with_the_release_when_asked_to(render: Render) -> None:

@@ -95,7 +95,7 @@ def test_a_message_before_hello_closes_the_connection(steady_group: NodeGroup) -
         ({"receiver_id": "n2"}, "n1"),
         ({"sender_id": "n9"}, "n9"),
         ({"segment_size_bytes": 4096}, "segments"),
-        ({"protocol": 2}, "protocol"),
+        ({"protocol": native.PROTOCOL + 1}, "protocol"),
     ],
 )
 def test_a_stranger_may_not_open_a_link_and_is_told_why(

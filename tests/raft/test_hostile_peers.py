@@ -9,8 +9,11 @@ from dledger_node.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     Message,
+    PreVoteRequest,
+    PreVoteResponse,
     PushResponse,
     PushResult,
+    TakeLeadershipRequest,
     VoteRequest,
     VoteResponse,
     VoteResult,
@@ -45,8 +48,16 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     ),
     st.builds(HeartBeatRequest, committed_index=INDEXES, round=st.integers(-1, 9), **FROM_TO),
     st.builds(HeartBeatResponse, round=st.integers(-1, 9), **FROM_TO),
-    st.builds(VoteRequest, ledger_end_index=INDEXES, ledger_end_term=st.integers(-1, 6), **FROM_TO),
+    st.builds(
+        VoteRequest, ledger_end_index=INDEXES, ledger_end_term=st.integers(-1, 6),
+        take_leadership=st.booleans(), **FROM_TO,
+    ),
     st.builds(VoteResponse, requested_term=TERMS, result=st.sampled_from(VoteResult), **FROM_TO),
+    st.builds(
+        PreVoteRequest, ledger_end_index=INDEXES, ledger_end_term=st.integers(-1, 6), **FROM_TO
+    ),
+    st.builds(PreVoteResponse, requested_term=TERMS, result=st.sampled_from(VoteResult), **FROM_TO),
+    st.builds(TakeLeadershipRequest, **FROM_TO),
     st.builds(
         PushResponse, requested_term=TERMS, result=st.sampled_from(PushResult),
         match_index=INDEXES, ledger_end_index=INDEXES, conflict_term=st.integers(-1, 6),
@@ -54,7 +65,9 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     ),
 )  # fmt: skip
 INPUTS = st.one_of(
-    MESSAGES, MESSAGES, st.sampled_from(("tick", "flush", "propose", "lost", "back"))
+    MESSAGES,
+    MESSAGES,
+    st.sampled_from(("tick", "flush", "propose", "lost", "back", "read", "transfer")),
 )
 
 
@@ -75,6 +88,10 @@ def test_no_conversation_breaks_a_member_or_removes_what_is_committed(
                 driver.propose()
             case "lost":
                 driver.raft.link_lost("n1")
+            case "read":
+                driver.raft.read_index("read")
+            case "transfer":
+                driver.raft.transfer_leadership("n1")
             case "back":
                 driver.raft.link_restored("n1")
             case _:

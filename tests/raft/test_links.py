@@ -99,7 +99,7 @@ def test_what_was_on_its_way_over_a_broken_link_is_pushed_again() -> None:
 
 def test_a_candidate_asks_again_a_peer_that_is_back() -> None:
     driver = CoreDriver()
-    driver.tick(ELECTION_TICKS)
+    driver.stand()
     driver.raft.link_restored("n2")
 
     assert [one.receiver for one in of_type(VoteRequest, driver.work())] == ["n2"]

@@ -9,13 +9,12 @@ import pytest
 
 from dledger_node.raft import entry_handler, entry_pusher, leader_elector, quorum, steps
 from dledger_node.raft.core import Raft
-from dledger_node.raft.member_state import Follower, Leader, MemberState
+from dledger_node.raft.member_state import Follower, Leader, MemberState, PreCandidate
 from dledger_node.raft.messages import (
     AppendRequest,
     CompareRequest,
     HeartBeatRequest,
     Message,
-    VoteRequest,
     VoteResult,
 )
 from dledger_node.raft.ready import HardState
@@ -57,11 +56,7 @@ def a_vote_is_not_saved(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_vote_ignores_the_log(patch: pytest.MonkeyPatch) -> None:
-    def judge(member: MemberState, request: VoteRequest) -> VoteResult:
-        free = member.vote_for in (None, request.sender) and member.leader_id is None
-        return VoteResult.ACCEPT if free else VoteResult.REJECT_ALREADY_VOTED
-
-    patch.setattr(leader_elector, "_judge_candidate", judge)
+    patch.setattr(leader_elector, "_judge_log", lambda member, request: VoteResult.ACCEPT)
 
 
 def a_candidate_stands_again_in_the_same_term(patch: pytest.MonkeyPatch) -> None:
@@ -69,7 +64,7 @@ def a_candidate_stands_again_in_the_same_term(patch: pytest.MonkeyPatch) -> None
     campaign = leader_elector.campaign
 
     def again(member: MemberState) -> None:
-        if isinstance(member.part, Follower) and member.vote_for == member.self_id:
+        if isinstance(member.part, PreCandidate) and member.vote_for == member.self_id:
             member.term -= 1
         campaign(member)
 

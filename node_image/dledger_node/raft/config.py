@@ -21,6 +21,18 @@ class RaftConfig:
     """Entries in one AppendRequest."""
     inflight_ranges_max: int = 64
     """AppendRequests on their way to one peer and not yet answered."""
+    lease_ticks: int = 0
+    """For so long after a heartbeat round that a quorum answered, the leader answers reads without
+    asking. 0: it always asks. Safe only while no member's clock runs faster than the leader's by
+    more than election_ticks / lease_ticks; and members then keep to a leader for election_ticks
+    even when its connections are refused, so that a failover takes as long.
+    """
+    preferred_leader_ids: tuple[str, ...] = ()
+    """Members that ought to lead, the most wanted first (DLedger's `preferredLeaderIds`)."""
+    transfer_lag_entries_max: int = 1000
+    """A member that lags by more is not handed the leadership (DLedger's
+    `maxLeadershipTransferWaitIndex`).
+    """
 
     def __post_init__(self) -> None:
         if list(self.voters) != sorted(set(self.voters)):
@@ -34,11 +46,29 @@ class RaftConfig:
             )
         if self.push_entries_max < 1 or self.inflight_ranges_max < 1:
             raise ValueError("push_entries_max and inflight_ranges_max must be at least 1")
+        if not 0 <= self.lease_ticks < self.election_ticks:
+            raise ValueError(
+                f"lease_ticks ({self.lease_ticks}) must be less than election_ticks "
+                f"({self.election_ticks})"
+            )
+        if not set(self.preferred_leader_ids) <= set(self.voters):
+            raise ValueError(f"preferred leaders must be voters: {self.preferred_leader_ids}")
 
     @property
     def peers(self) -> tuple[str, ...]:
         """The other voters, sorted."""
         return tuple(voter for voter in self.voters if voter != self.self_id)
+
+    @property
+    def favour_ticks(self) -> int:
+        """For so long a preferred member must be fit to lead before it is handed the leadership."""
+        return 10 * self.election_ticks
+
+    def preference(self, member_id: str) -> tuple[int, str]:
+        """Sorts before that of every member that ought to lead less."""
+        preferred = self.preferred_leader_ids
+        wanted = preferred.index(member_id) if member_id in preferred else len(preferred)
+        return wanted, member_id
 
     @property
     def stall_ticks(self) -> int:

@@ -12,11 +12,26 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dledger_node.raft import entry_handler, entry_pusher, leader_elector, steps
+from dledger_node.raft import (
+    entry_handler,
+    entry_pusher,
+    heartbeats,
+    leader_elector,
+    reads,
+    steps,
+    transfer,
+)
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_terms import LogTerms
-from dledger_node.raft.member_state import Candidate, Follower, Leader, MemberState, Role
+from dledger_node.raft.member_state import (
+    Candidate,
+    Follower,
+    Leader,
+    MemberState,
+    PreCandidate,
+    Role,
+)
 from dledger_node.raft.messages import Message
 from dledger_node.raft.ready import HardState, Ready, WriteProposal
 
@@ -35,14 +50,20 @@ class Proposal:
 
 
 class RefusalReason(enum.Enum):
-    """Why nothing was appended."""
+    """Why nothing was done (names of DLedger's `DLedgerResponseCode`)."""
 
     NOT_LEADER = "NOT_LEADER"
+    LEADER_TRANSFERRING = "LEADER_TRANSFERRING"
+    """The leadership is being handed over; whoever leads next takes appends again."""
+    UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
+    """The transferee is no other voter of the group."""
+    FALL_BEHIND_TOO_MUCH = "FALL_BEHIND_TOO_MUCH"
+    """The transferee lags too far behind to take over in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Nothing was appended, and never will be."""
+    """Nothing was done, and never will be."""
 
     reason: RefusalReason
     leader_id: str | None
@@ -91,14 +112,10 @@ class Raft:
         member.now_ticks += 1
         match member.part:
             case Leader() as leader:
-                if not leader_elector.quorum_active(member, leader):
-                    leader_elector.become_follower(member, member.term, None)
-                elif member.now_ticks >= leader.heartbeat_due:
-                    leader_elector.send_heartbeats(member, leader)
-                    entry_pusher.retry(member, leader)
-            case Candidate() | Follower():
+                self._tick_leader(leader)
+            case PreCandidate() | Candidate() | Follower():
                 if member.now_ticks >= member.election_deadline:
-                    leader_elector.campaign(member)
+                    leader_elector.stand(member)
 
     def step(self, message: Message) -> None:
         """Take a message. One that is not for this member, or from no other voter, is ignored."""
@@ -110,7 +127,9 @@ class Raft:
         """
         member = self._member
         if not isinstance(member.part, Leader):
-            return Refusal(reason=RefusalReason.NOT_LEADER, leader_id=member.leader_id)
+            return self._refuse(RefusalReason.NOT_LEADER)
+        if member.part.transfer is not None:
+            return self._refuse(RefusalReason.LEADER_TRANSFERRING)
         if count < 1:
             raise InvariantError(f"{count} bodies were proposed")
         first_index = member.log.end_index + 1
@@ -121,6 +140,32 @@ class Raft:
         member.append(write, last_index, member.term)
         member.part.push_due = True
         return Proposal(first_index=first_index, last_index=last_index, term=member.term)
+
+    def transfer_leadership(self, transferee_id: str) -> Refusal | None:
+        """Begin to hand the leadership over, or say why not.
+
+        No appends are taken until the transferee leads, or for election_ticks if it does not.
+        """
+        member = self._member
+        if not isinstance(member.part, Leader):
+            return self._refuse(RefusalReason.NOT_LEADER)
+        if member.part.transfer is not None:
+            return self._refuse(RefusalReason.LEADER_TRANSFERRING)
+        if transferee_id not in member.part.progress:
+            return self._refuse(RefusalReason.UNKNOWN_MEMBER)
+        lag_entries = transfer.lag_entries(member, member.part, transferee_id)
+        if lag_entries > member.config.transfer_lag_entries_max:
+            return self._refuse(RefusalReason.FALL_BEHIND_TOO_MUCH)
+        transfer.begin(member, member.part, transferee_id)
+        return None
+
+    def read_index(self, handle: object) -> Refusal | None:
+        """Ask up to where a linearizable read must see; the answer comes in `Ready.reads`."""
+        member = self._member
+        if not isinstance(member.part, Leader):
+            return self._refuse(RefusalReason.NOT_LEADER)
+        reads.ask(member, member.part, handle)
+        return None
 
     def persisted(self, index: int, term: int) -> None:
         """Note that the log is durable up to the entry (index, term).
@@ -138,7 +183,7 @@ class Raft:
                 entry_pusher.advance_commit(member, leader)
             case Follower() as follower:
                 entry_handler.handle_persisted(member, follower)
-            case Candidate():
+            case PreCandidate() | Candidate():
                 pass
 
     def link_lost(self, peer_id: str) -> None:
@@ -147,8 +192,8 @@ class Raft:
         match member.part:
             case Leader() as leader if peer_id in leader.progress:
                 entry_pusher.link_lost(leader, peer_id)
-            case Follower(leader_id=leader_id) if peer_id == leader_id:
-                leader_elector.expect_failover(member)
+            case Follower() as follower if peer_id == follower.leader_id:
+                leader_elector.leader_link_lost(member, follower)
             case _:
                 pass
 
@@ -157,10 +202,10 @@ class Raft:
         member = self._member
         match member.part:
             case Leader() as leader if peer_id in leader.progress:
-                leader_elector.send_heartbeat(member, leader, peer_id)
+                heartbeats.send_to(member, leader, peer_id)
                 entry_pusher.link_restored(leader, peer_id)
-            case Candidate() if peer_id in member.config.peers:
-                leader_elector.ask_for_vote(member, peer_id)
+            case (PreCandidate() | Candidate()) as part if peer_id in member.config.peers:
+                leader_elector.ask_for_vote(member, part, peer_id)
             case _:
                 pass
 
@@ -171,13 +216,16 @@ class Raft:
         if self._ready is not None:
             return None
         member = self._member
-        if isinstance(member.part, Leader) and member.part.push_due:
-            entry_pusher.send_due(member, member.part)
+        if isinstance(member.part, Leader):
+            reads.go_on(member, member.part)
+            if member.part.push_due:
+                entry_pusher.send_due(member, member.part)
         hard_state = self._unsaved_hard_state()
         if (
             hard_state is None
             and not member.writes
             and not member.messages
+            and not member.reads
             and member.committed_index == self._told_committed_index
         ):
             return None
@@ -186,9 +234,11 @@ class Raft:
             writes=tuple(member.writes),
             messages=tuple(member.messages),
             committed_index=member.committed_index,
+            reads=tuple(member.reads),
         )
         member.writes.clear()
         member.messages.clear()
+        member.reads.clear()
         return self._ready
 
     def advance(self, ready: Ready) -> None:
@@ -241,12 +291,18 @@ class Raft:
         member = self._member
         match member.part:
             case Leader() as leader:
-                return leader_elector.quorum_active(member, leader)
-            case Follower(leader_id=leader_id, heard_tick=heard_tick):
-                heard_lately = member.now_ticks - heard_tick < member.config.election_ticks
-                return leader_id is not None and heard_lately
-            case Candidate():
+                return heartbeats.quorum_active(member, leader)
+            case Follower() as follower:
+                return follower.hears_leader(member)
+            case PreCandidate() | Candidate():
                 return False
+
+    @property
+    def transferee_id(self) -> str | None:
+        """To whom this leader is handing over, if it is."""
+        part = self._member.part
+        transfer_to = part.transfer if isinstance(part, Leader) else None
+        return transfer_to.transferee_id if transfer_to else None
 
     @property
     def committed_index(self) -> int:
@@ -290,7 +346,22 @@ class Raft:
             return {}
         return {peer_id: progress.match_index for peer_id, progress in part.progress.items()}
 
-    # -- checks ----------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _tick_leader(self, leader: Leader) -> None:
+        member = self._member
+        if not heartbeats.quorum_active(member, leader):
+            leader_elector.become_follower(member, member.term, None)
+            return
+        transfer.end_overdue(member, leader)
+        if member.now_ticks >= leader.heartbeat_due:
+            heartbeats.send_round(member, leader)
+            entry_pusher.retry(member, leader)
+            transfer.consider_favourite(member, leader)
+            transfer.go_on(member, leader)
+
+    def _refuse(self, reason: RefusalReason) -> Refusal:
+        return Refusal(reason=reason, leader_id=self._member.leader_id)
 
     def _unsaved_hard_state(self) -> HardState | None:
         member, saved = self._member, self._saved_hard_state

@@ -1,13 +1,23 @@
-"""Who leads: timeouts, votes, heartbeats, and how a member changes its role.
+"""Who leads: timeouts, votes, and how a member changes its role.
 
-Rules: Raft paper, section 5.2 and 5.4.1; check-quorum: Raft dissertation, section 6.2.
+    Follower -- no leader in time --> PreCandidate -- a majority would --> Candidate --> Leader
+                                      vote for it       in the next term
+
+Rules: Raft paper, section 5.2 and 5.4.1; pre-vote, and keeping to a leader that lives: Raft
+dissertation, sections 9.6 and 4.2.3.
 """
 
-from dledger_node.raft import quorum
-from dledger_node.raft.member_state import Candidate, Follower, Leader, MemberState
+from dledger_node.raft import heartbeats, quorum, reads
+from dledger_node.raft.member_state import (
+    Candidate,
+    Follower,
+    Leader,
+    MemberState,
+    PreCandidate,
+)
 from dledger_node.raft.messages import (
-    HeartBeatRequest,
-    HeartBeatResponse,
+    PreVoteRequest,
+    PreVoteResponse,
     VoteRequest,
     VoteResponse,
     VoteResult,
@@ -22,7 +32,18 @@ def restart_election_timer(member: MemberState) -> None:
     member.election_deadline = member.now_ticks + timeout_ticks
 
 
-def expect_failover(member: MemberState) -> None:
+def try_again_soon(member: MemberState) -> None:
+    """Wait a random time for an election to be decided, then try anew.
+
+    It is short, for while this member stands there is no leader whom that could disturb, and its
+    range is a few round trips wide, so that two who stood together hardly do so again.
+    """
+    heartbeat_ticks = member.config.heartbeat_ticks
+    timeout_ticks = member.randint(heartbeat_ticks, 3 * heartbeat_ticks)
+    member.election_deadline = member.now_ticks + timeout_ticks
+
+
+def leader_link_lost(member: MemberState, follower: Follower) -> None:
     """Count a broken connection to the leader as a missed heartbeat round.
 
     A leader that lives sends its next round within heartbeat_ticks, and restores the full timeout
@@ -30,10 +51,28 @@ def expect_failover(member: MemberState) -> None:
     refused, this is called again and again: only the first call draws a time, or all followers
     would end up with the shortest.
     """
+    follower.leader_doubted = True
     heartbeat_ticks = member.config.heartbeat_ticks
     if member.election_deadline > member.now_ticks + 2 * heartbeat_ticks:
         soon_ticks = heartbeat_ticks + member.randint(1, heartbeat_ticks)
         member.election_deadline = member.now_ticks + soon_ticks
+
+
+def trusts_leader(member: MemberState) -> bool:
+    """Tell whether there is a leader, as far as this member can see, whom nobody should depose.
+
+    One that has just started may have answered a leader before, who counts on that (`lease_ticks`).
+    """
+    if member.config.lease_ticks and member.now_ticks < member.config.election_ticks:
+        return True
+    match member.part:
+        case Leader() as leader:
+            return heartbeats.quorum_active(member, leader)
+        case Follower() as follower:
+            doubted = follower.leader_doubted and not member.config.lease_ticks
+            return follower.hears_leader(member) and not doubted
+        case PreCandidate() | Candidate():
+            return False
 
 
 def become_follower(member: MemberState, term: int, leader_id: str | None) -> None:
@@ -43,6 +82,7 @@ def become_follower(member: MemberState, term: int, leader_id: str | None) -> No
     restarting it. A deposed leader had none.
     """
     if isinstance(member.part, Leader):
+        reads.give_up(member, member.part)
         restart_election_timer(member)
     if term > member.term:
         member.term = term
@@ -63,33 +103,86 @@ def heed_leader(member: MemberState, leader_id: str) -> Follower | None:
         become_follower(member, member.term, leader_id)
     assert isinstance(member.part, Follower)
     member.part.heard_tick = member.now_ticks
+    member.part.leader_doubted = False
     restart_election_timer(member)
     return member.part
 
 
-def campaign(member: MemberState) -> None:
-    """Stand for election in the next term; a member never stands twice in one."""
-    member.term += 1
-    member.vote_for = member.self_id
-    candidate = Candidate(votes={member.self_id})
+def stand(member: MemberState) -> None:
+    """Find out whether a majority would vote for this member before it raises its term.
+
+    So a member that comes back from a partition, or has lost its own links only, deposes nobody.
+    """
+    candidate = PreCandidate(votes={member.self_id})
     member.part = candidate
-    restart_election_timer(member)
+    try_again_soon(member)
     for peer_id in member.config.peers:
-        ask_for_vote(member, peer_id)
+        ask_for_vote(member, candidate, peer_id)
     _count_votes(member, candidate)
 
 
-def ask_for_vote(member: MemberState, peer_id: str) -> None:
+def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
+    """Stand for election in the next term; a member never stands twice in one."""
+    member.term += 1
+    member.vote_for = member.self_id
+    candidate = Candidate(votes={member.self_id}, take_leadership=take_leadership)
+    member.part = candidate
+    try_again_soon(member)
+    for peer_id in member.config.peers:
+        ask_for_vote(member, candidate, peer_id)
+    _count_votes(member, candidate)
+
+
+def ask_for_vote(member: MemberState, part: PreCandidate | Candidate, peer_id: str) -> None:
     """Ask one peer; asked again, it gives the same answer."""
+    match part:
+        case PreCandidate():
+            member.send(
+                PreVoteRequest(
+                    sender=member.self_id,
+                    receiver=peer_id,
+                    term=member.term,
+                    ledger_end_index=member.log.end_index,
+                    ledger_end_term=member.log.end_term,
+                )
+            )
+        case Candidate(take_leadership=take_leadership):
+            member.send(
+                VoteRequest(
+                    sender=member.self_id,
+                    receiver=peer_id,
+                    term=member.term,
+                    ledger_end_index=member.log.end_index,
+                    ledger_end_term=member.log.end_term,
+                    take_leadership=take_leadership,
+                )
+            )
+
+
+def answer_pre_vote_request(member: MemberState, request: PreVoteRequest) -> None:
+    """Say what this member would vote; whatever the terms are, nothing changes here."""
     member.send(
-        VoteRequest(
+        PreVoteResponse(
             sender=member.self_id,
-            receiver=peer_id,
+            receiver=request.sender,
             term=member.term,
-            ledger_end_index=member.log.end_index,
-            ledger_end_term=member.log.end_term,
+            requested_term=request.term,
+            result=_judge_pre_candidate(member, request),
         )
     )
+
+
+def take_pre_vote(member: MemberState, response: PreVoteResponse) -> None:
+    """Count an answer to this member's question, or learn from it that there is a newer term."""
+    if response.term > member.term:
+        become_follower(member, response.term, None)
+        return
+    candidate = member.part
+    if not isinstance(candidate, PreCandidate) or response.requested_term != member.term:
+        return
+    if response.result is VoteResult.ACCEPT:
+        candidate.votes.add(response.sender)
+        _count_votes(member, candidate)
 
 
 def answer_vote_request(member: MemberState, request: VoteRequest) -> None:
@@ -121,53 +214,25 @@ def take_vote(member: MemberState, candidate: Candidate, response: VoteResponse)
         _count_votes(member, candidate)
 
 
-def quorum_active(member: MemberState, leader: Leader) -> bool:
-    """Tell whether a quorum, the leader included, has answered within election_ticks."""
-    contacts = [peer.contact_tick for peer in leader.progress.values()]
-    reached = quorum.reached_by_majority([member.now_ticks, *contacts])
-    return member.now_ticks - reached < member.config.election_ticks
+def _judge_pre_candidate(member: MemberState, request: PreVoteRequest) -> VoteResult:
+    """What this member would say if it were asked in the term after the request's."""
+    if request.term < member.term:
+        return VoteResult.REJECT_EXPIRED_VOTE_TERM
+    if trusts_leader(member):
+        return VoteResult.REJECT_ALREADY_HAS_LEADER
+    if isinstance(member.part, Candidate) or (
+        isinstance(member.part, PreCandidate) and _goes_first(member, request)
+    ):
+        return VoteResult.REJECT_ALREADY_VOTED  # for itself, or it would in a moment
+    return _judge_log(member, request)
 
 
-def send_heartbeats(member: MemberState, leader: Leader) -> None:
-    """Begin a heartbeat round."""
-    leader.heartbeat_round += 1
-    leader.heartbeat_due = member.now_ticks + member.config.heartbeat_ticks
-    for peer_id in leader.progress:
-        send_heartbeat(member, leader, peer_id)
-
-
-def send_heartbeat(member: MemberState, leader: Leader, peer_id: str) -> None:
-    """Tell one peer that the leader lives, and how much of what the peer holds is committed."""
-    match_index = leader.progress[peer_id].match_index
-    member.send(
-        HeartBeatRequest(
-            sender=member.self_id,
-            receiver=peer_id,
-            term=member.term,
-            committed_index=min(member.committed_index, match_index),
-            round=leader.heartbeat_round,
-        )
-    )
-
-
-def answer_heartbeat(member: MemberState, request: HeartBeatRequest) -> None:
-    """Tell the leader that it was heard."""
-    member.send(
-        HeartBeatResponse(
-            sender=member.self_id,
-            receiver=request.sender,
-            term=member.term,
-            round=request.round,
-        )
-    )
-
-
-def take_heartbeat_answer(member: MemberState, leader: Leader, response: HeartBeatResponse) -> None:
-    """Note that a peer lives; an answer that a newer one overtook is no news."""
-    progress = leader.progress[response.sender]
-    if response.round > progress.answered_round:
-        progress.answered_round = response.round
-        progress.contact_tick = member.now_ticks
+def _goes_first(member: MemberState, request: PreVoteRequest) -> bool:
+    """Of two with equal logs who ask at once, one must give way, or they split the votes."""
+    own_log = (member.log.end_term, member.log.end_index)
+    same_log = own_log == (request.ledger_end_term, request.ledger_end_index)
+    config = member.config
+    return same_log and config.preference(member.self_id) < config.preference(request.sender)
 
 
 def _judge_candidate(member: MemberState, request: VoteRequest) -> VoteResult:
@@ -175,6 +240,11 @@ def _judge_candidate(member: MemberState, request: VoteRequest) -> VoteResult:
         return VoteResult.REJECT_ALREADY_HAS_LEADER
     if member.vote_for not in (None, request.sender):
         return VoteResult.REJECT_ALREADY_VOTED
+    return _judge_log(member, request)
+
+
+def _judge_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> VoteResult:
+    """A candidate must hold all that may be committed (Raft paper, 5.4.1)."""
     if request.ledger_end_term < member.log.end_term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
     if (
@@ -185,9 +255,14 @@ def _judge_candidate(member: MemberState, request: VoteRequest) -> VoteResult:
     return VoteResult.ACCEPT
 
 
-def _count_votes(member: MemberState, candidate: Candidate) -> None:
-    if quorum.is_majority(len(candidate.votes), len(member.config.voters)):
-        _lead(member)
+def _count_votes(member: MemberState, candidate: PreCandidate | Candidate) -> None:
+    if not quorum.is_majority(len(candidate.votes), len(member.config.voters)):
+        return
+    match candidate:
+        case PreCandidate():
+            campaign(member)
+        case Candidate():
+            _lead(member)
 
 
 def _lead(member: MemberState) -> None:
@@ -207,4 +282,4 @@ def _lead(member: MemberState) -> None:
     )
     member.part = leader
     member.append(WriteNoop(index=noop_index, term=member.term), noop_index, member.term)
-    send_heartbeats(member, leader)
+    heartbeats.send_round(member, leader)

@@ -4,6 +4,7 @@ Indexes start at 0 and an empty log ends at -1, as in DLedger.
 """
 
 import enum
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -13,11 +14,14 @@ from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.messages import Message
 from dledger_node.raft.progress import Progress
-from dledger_node.raft.ready import Truncate, Write
+from dledger_node.raft.ready import ReadState, Truncate, Write
 
 
 class Role(enum.Enum):
-    """A member's role in its term (DLedger's `MemberState.Role`)."""
+    """A member's role in its term (DLedger's `MemberState.Role`).
+
+    One that still finds out whether it would be elected is a candidate too, as it is there.
+    """
 
     LEADER = "LEADER"
     FOLLOWER = "FOLLOWER"
@@ -40,6 +44,21 @@ class Follower:
     """The highest match_index told to that leader."""
     heard_tick: int = 0
     """When that leader was last heard."""
+    leader_doubted: bool = False
+    """The connection to that leader broke, and it was not heard since."""
+
+    def hears_leader(self, member: "MemberState") -> bool:
+        """Tell whether this term's leader was heard within election_ticks."""
+        heard_lately = member.now_ticks - self.heard_tick < member.config.election_ticks
+        return self.leader_id is not None and heard_lately
+
+
+@dataclass(slots=True, kw_only=True)
+class PreCandidate:
+    """What a member knows while it finds out whether it would be elected."""
+
+    votes: set[str]
+    """Who would accept, this member included. Only counted, never iterated over."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +67,27 @@ class Candidate:
 
     votes: set[str]
     """Who accepted, this member included. Only counted, never iterated over."""
+    take_leadership: bool
+    """The leader asked for it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Transfer:
+    """A leadership that is being handed over; no appends are taken meanwhile."""
+
+    transferee_id: str
+    deadline: int
+    """The tick from which appends are taken again, if this member still leads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRead:
+    """A read that waits until this member has proved that it still leads."""
+
+    first_round: int
+    """The first heartbeat round whose answers prove it."""
+    index: int
+    handle: object
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,11 +101,21 @@ class Leader:
     heartbeat_due: int
     """The tick of the next heartbeat round."""
     heartbeat_round: int = 0
+    rounds_sent: deque[tuple[int, int]] = field(default_factory=deque)
+    """Number and tick of the last round that a quorum answered, and of all later ones."""
+    reads: deque[PendingRead] = field(default_factory=deque)
+    lease_ended: bool = False
+    """A member was asked to take the leadership in this term."""
     push_due: bool = True
     """Something happened that may allow a push or ask for a probe."""
+    transfer: Transfer | None = None
+    favourite_id: str | None = None
+    """The peer that ought to lead instead, and could."""
+    favourite_since: int = 0
+    """The tick since which it could without a break."""
 
 
-Part: TypeAlias = Follower | Candidate | Leader
+Part: TypeAlias = Follower | PreCandidate | Candidate | Leader
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,6 +139,7 @@ class MemberState:
     """The tick at which this member stands for election, unless it leads then."""
     writes: list[Write] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
+    reads: list[ReadState] = field(default_factory=list)
     refused_push_count: int = 0
     refused_push_reason: str = ""
 
@@ -103,7 +154,7 @@ class MemberState:
         match self.part:
             case Leader():
                 return Role.LEADER
-            case Candidate():
+            case PreCandidate() | Candidate():
                 return Role.CANDIDATE
             case Follower():
                 return Role.FOLLOWER
@@ -116,7 +167,7 @@ class MemberState:
                 return self.self_id
             case Follower(leader_id=leader_id):
                 return leader_id
-            case Candidate():
+            case PreCandidate() | Candidate():
                 return None
 
     def send(self, message: Message) -> None:

@@ -33,6 +33,32 @@ class PushResult(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreVoteRequest:
+    """Would the receiver vote for the sender in the term after `term`, which is the sender's own?
+
+    Asking changes nobody's term and binds nobody (Raft dissertation, 9.6).
+    """
+
+    sender: str
+    receiver: str
+    term: int
+    ledger_end_index: int
+    ledger_end_term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreVoteResponse:
+    """What the receiver would say. `term` is its own term, which may be any."""
+
+    sender: str
+    receiver: str
+    term: int
+    requested_term: int
+    """The term of the request."""
+    result: VoteResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
     """A candidate asks for a vote in `term`."""
 
@@ -41,6 +67,8 @@ class VoteRequest:
     term: int
     ledger_end_index: int
     ledger_end_term: int
+    take_leadership: bool = False
+    """The leader before asked it to stand: nobody shall keep to that leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +148,18 @@ class AppendRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeLeadershipRequest:
+    """The leader of `term` asks the receiver to stand for election at once.
+
+    The Raft dissertation's TimeoutNow (3.10); DLedger's LEADERSHIP_TRANSFER to the transferee.
+    """
+
+    sender: str
+    receiver: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PushResponse:
     """Answer to COMPARE and APPEND; for an APPEND it is sent once the entries are durable."""
 
@@ -140,6 +180,8 @@ class PushResponse:
     """The COMPARE's number; None in the answer to an APPEND."""
 
 
-Request: TypeAlias = VoteRequest | HeartBeatRequest | CompareRequest | AppendRequest
-Response: TypeAlias = VoteResponse | HeartBeatResponse | PushResponse
+LeaderRequest: TypeAlias = HeartBeatRequest | CompareRequest | AppendRequest | TakeLeadershipRequest
+"""What only the leader of a term may ask in it."""
+Request: TypeAlias = PreVoteRequest | VoteRequest | LeaderRequest
+Response: TypeAlias = PreVoteResponse | VoteResponse | HeartBeatResponse | PushResponse
 Message: TypeAlias = Request | Response

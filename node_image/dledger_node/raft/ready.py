@@ -59,6 +59,19 @@ Write: TypeAlias = Truncate | WriteProposal | WriteNoop | WritePushed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadState:
+    """What became of a read that was asked for by `read_index`."""
+
+    handle: object
+    """As given by the shell."""
+    index: int | None
+    """A read that sees all up to here misses nothing that was acknowledged before it was asked for;
+    the committed index may have to reach it first. None: this member stopped leading before it
+    knew.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """A batch of work. The shell does it in the order of the fields, then calls `advance`.
 
@@ -68,9 +81,11 @@ class Ready:
        background, and tells the core by `persisted`; nothing is acknowledged before.
     3. `messages` are sent. They may be lost, repeated, delayed and reordered.
     4. Entries up to `committed_index` may be applied, and shown to clients.
+    5. `reads` are answered, each once the committed index has reached its own.
     """
 
     hard_state: HardState | None
     writes: tuple[Write, ...]
     messages: tuple[Message, ...]
     committed_index: int
+    reads: tuple[ReadState, ...] = ()

@@ -1,24 +1,69 @@
 """What a message does to a member: its term first, then by the member's role."""
 
-from dledger_node.raft import entry_handler, entry_pusher, leader_elector
-from dledger_node.raft.member_state import Candidate, Follower, Leader, MemberState
+from typing import TypeAlias
+
+from dledger_node.raft import (
+    entry_handler,
+    entry_pusher,
+    heartbeats,
+    leader_elector,
+    transfer,
+)
+from dledger_node.raft.member_state import (
+    Candidate,
+    Follower,
+    Leader,
+    MemberState,
+    PreCandidate,
+)
 from dledger_node.raft.messages import (
     AppendRequest,
     CompareRequest,
     HeartBeatRequest,
     HeartBeatResponse,
+    LeaderRequest,
     Message,
+    PreVoteRequest,
+    PreVoteResponse,
     PushResponse,
+    TakeLeadershipRequest,
     VoteRequest,
     VoteResponse,
     VoteResult,
 )
+
+_TermMessage: TypeAlias = (
+    VoteRequest | VoteResponse | HeartBeatResponse | PushResponse | LeaderRequest
+)
+"""All but the pre-votes, to which the terms' own rules apply."""
 
 
 def step(member: MemberState, message: Message) -> None:
     """Take a message. One that is not for this member, or from no other voter, is ignored."""
     if message.receiver != member.self_id or message.sender not in member.config.peers:
         return
+    match message:
+        case PreVoteRequest():
+            leader_elector.answer_pre_vote_request(member, message)
+        case PreVoteResponse():
+            leader_elector.take_pre_vote(member, message)
+        case VoteRequest() if _disturbs(member, message):
+            pass  # no answer: the leader that this member hears will settle the terms
+        case _:
+            _step_in_term(member, message)
+
+
+def _disturbs(member: MemberState, request: VoteRequest) -> bool:
+    """Tell whether a candidate would depose a leader that lives (Raft dissertation, 4.2.3)."""
+    return (
+        request.term > member.term
+        and not request.take_leadership
+        and leader_elector.trusts_leader(member)
+    )
+
+
+def _step_in_term(member: MemberState, message: _TermMessage) -> None:
+    """Take a message that raises the receiver's term, or is refused for its own."""
     if message.term < member.term:
         _refuse_old_term(member, message)
         return
@@ -29,38 +74,39 @@ def step(member: MemberState, message: Message) -> None:
             _step_leader(member, leader, message)
         case Candidate() as candidate:
             _step_candidate(member, candidate, message)
-        case Follower():
+        case PreCandidate() | Follower():
             _step_follower(member, message)
 
 
-def _refuse_old_term(member: MemberState, message: Message) -> None:
+def _refuse_old_term(member: MemberState, message: _TermMessage) -> None:
     """Tell a sender of an older term that there is a newer one; old answers mean nothing."""
     match message:
         case VoteRequest():
             leader_elector.send_vote(member, message, VoteResult.REJECT_EXPIRED_VOTE_TERM)
         case HeartBeatRequest():
-            leader_elector.answer_heartbeat(member, message)
+            heartbeats.answer(member, message)
         case CompareRequest() | AppendRequest():
             entry_handler.refuse_expired(member, message)
-        case VoteResponse() | HeartBeatResponse() | PushResponse():
+        case TakeLeadershipRequest() | VoteResponse() | HeartBeatResponse() | PushResponse():
             pass
 
 
-def _step_leader(member: MemberState, leader: Leader, message: Message) -> None:
+def _step_leader(member: MemberState, leader: Leader, message: _TermMessage) -> None:
     match message:
         case PushResponse():
             entry_pusher.take_answer(member, leader, message)
+            transfer.go_on(member, leader)
         case HeartBeatResponse():
-            leader_elector.take_heartbeat_answer(member, leader, message)
+            heartbeats.take_answer(member, leader, message)
         case VoteRequest():
             leader_elector.answer_vote_request(member, message)
-        case HeartBeatRequest() | CompareRequest() | AppendRequest():
+        case HeartBeatRequest() | CompareRequest() | AppendRequest() | TakeLeadershipRequest():
             leader_elector.heed_leader(member, message.sender)  # which refuses and counts it
         case VoteResponse():
             pass  # this election is decided
 
 
-def _step_candidate(member: MemberState, candidate: Candidate, message: Message) -> None:
+def _step_candidate(member: MemberState, candidate: Candidate, message: _TermMessage) -> None:
     match message:
         case VoteResponse():
             leader_elector.take_vote(member, candidate, message)
@@ -68,9 +114,9 @@ def _step_candidate(member: MemberState, candidate: Candidate, message: Message)
             _step_follower(member, message)
 
 
-def _step_follower(member: MemberState, message: Message) -> None:
+def _step_follower(member: MemberState, message: _TermMessage) -> None:
     match message:
-        case HeartBeatRequest() | CompareRequest() | AppendRequest():
+        case HeartBeatRequest() | CompareRequest() | AppendRequest() | TakeLeadershipRequest():
             _obey(member, message)
         case VoteRequest():
             leader_elector.answer_vote_request(member, message)
@@ -78,16 +124,18 @@ def _step_follower(member: MemberState, message: Message) -> None:
             pass  # answers what this member asked in an earlier role
 
 
-def _obey(member: MemberState, request: HeartBeatRequest | CompareRequest | AppendRequest) -> None:
+def _obey(member: MemberState, request: LeaderRequest) -> None:
     """Do what the leader of this term asks."""
     follower = leader_elector.heed_leader(member, request.sender)
     if follower is None:
         return
     match request:
         case HeartBeatRequest():
-            leader_elector.answer_heartbeat(member, request)
+            heartbeats.answer(member, request)
             entry_handler.handle_heartbeat(member, follower, request)
         case CompareRequest():
             entry_handler.handle_compare(member, follower, request)
         case AppendRequest():
             entry_handler.handle_append(member, follower, request)
+        case TakeLeadershipRequest():
+            leader_elector.campaign(member, take_leadership=True)

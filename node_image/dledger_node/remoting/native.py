@@ -27,8 +27,11 @@ from dledger_node.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     Message,
+    PreVoteRequest,
+    PreVoteResponse,
     PushResponse,
     PushResult,
+    TakeLeadershipRequest,
     VoteRequest,
     VoteResponse,
     VoteResult,
@@ -36,7 +39,7 @@ from dledger_node.raft.messages import (
 
 MESSAGE_CODE: Final = 52000
 HELLO_CODE: Final = 52001
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 NO_PROBE: Final = -1
 
 _PREFIX: Final = struct.Struct(">II")
@@ -66,7 +69,11 @@ class Kind(NamedTuple):
 
 
 KINDS: Final[dict[int, Kind]] = {
-    1: Kind(VoteRequest, struct.Struct(">qqq"), ("term", "ledger_end_index", "ledger_end_term")),
+    1: Kind(
+        VoteRequest,
+        struct.Struct(">qqq?"),
+        ("term", "ledger_end_index", "ledger_end_term", "take_leadership"),
+    ),
     2: Kind(VoteResponse, struct.Struct(">qqB"), ("term", "requested_term", "result")),
     3: Kind(HeartBeatRequest, struct.Struct(">qqq"), ("term", "committed_index", "round")),
     4: Kind(HeartBeatResponse, struct.Struct(">qq"), ("term", "round")),
@@ -87,10 +94,14 @@ KINDS: Final[dict[int, Kind]] = {
         ("term", "requested_term", "result", "match_index", "ledger_end_index", "conflict_term",
          "conflict_index", "probe"),
     ),
+    8: Kind(PreVoteRequest, struct.Struct(">qqq"), ("term", "ledger_end_index", "ledger_end_term")),
+    9: Kind(PreVoteResponse, struct.Struct(">qqB"), ("term", "requested_term", "result")),
+    10: Kind(TakeLeadershipRequest, struct.Struct(">q"), ("term",)),
 }  # fmt: skip
 _KIND_OF: Final = {kind.message: number for number, kind in KINDS.items()}
 _RESULTS: Final[dict[type[Message], tuple[Any, ...]]] = {
     VoteResponse: tuple(VoteResult),
+    PreVoteResponse: tuple(VoteResult),
     PushResponse: tuple(PushResult),
 }
 

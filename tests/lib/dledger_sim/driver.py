@@ -13,13 +13,15 @@ from dledger_node.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     Message,
+    PreVoteRequest,
+    PreVoteResponse,
     PushResponse,
     PushResult,
     VoteRequest,
     VoteResponse,
     VoteResult,
 )
-from dledger_node.raft.ready import HardState, Write
+from dledger_node.raft.ready import HardState, ReadState, Write
 
 HEARTBEAT_TICKS = 5
 ELECTION_TICKS = 20
@@ -43,10 +45,14 @@ class CoreDriver:
         committed_index: int = -1,
         push_entries_max: int = 100,
         inflight_ranges_max: int = 4,
+        lease_ticks: int = 0,
+        preferred_leader_ids: tuple[str, ...] = (),
         randint: Callable[[int, int], int] = lambda low, high: low,
     ) -> None:
         self.writes: list[Write] = []
         """All that the core ever asked to write."""
+        self.reads: list[ReadState] = []
+        """All reads that it ever released."""
         self.hard_state = HardState(
             term=max(terms, default=0) if term is None else term, vote_for=vote_for
         )
@@ -58,6 +64,8 @@ class CoreDriver:
                 election_ticks=ELECTION_TICKS,
                 push_entries_max=push_entries_max,
                 inflight_ranges_max=inflight_ranges_max,
+                lease_ticks=lease_ticks,
+                preferred_leader_ids=preferred_leader_ids,
             ),
             self.hard_state,
             log_of(terms),
@@ -73,6 +81,7 @@ class CoreDriver:
         while (ready := self.raft.ready()) is not None:
             self.hard_state = ready.hard_state or self.hard_state
             self.writes += ready.writes
+            self.reads += ready.reads
             messages += ready.messages
             self.raft.advance(ready)
         return messages
@@ -102,14 +111,24 @@ class CoreDriver:
 
     def become_leader(self, *, flushed: bool = True) -> list[Message]:
         """Win the next election by every peer's vote; returns what the new leader says first."""
-        while self.raft.role is Role.FOLLOWER:
-            self.raft.tick()
-        self.work()
+        self.stand()
         for peer_id in self.raft.config.peers:
             if self.raft.role is Role.CANDIDATE:
                 self.raft.step(self.vote_from(peer_id))
         messages = self.work()
         return messages + self.flush() if flushed else messages
+
+    def stand(self) -> list[Message]:
+        """Let time pass until this member asks, and every peer promise its vote; returns what the
+        candidate of the next term says.
+        """
+        while self.raft.role is Role.FOLLOWER:
+            self.raft.tick()
+        self.work()
+        messages: list[Message] = []
+        for peer_id in self.raft.config.peers:
+            messages += self.receive(self.pre_vote_from(peer_id))
+        return messages
 
     def agree(self, peer_id: str, match_index: int | None = None) -> list[Message]:
         """Let a peer hold the entry that it is asked about, all of it durable or up to an index."""
@@ -121,6 +140,19 @@ class CoreDriver:
         """The open question to a peer, asked again."""
         self.raft.link_restored(peer_id)
         return [message for message in self.work() if message.receiver == peer_id]
+
+    def pre_vote_from(
+        self, peer_id: str, result: VoteResult = VoteResult.ACCEPT, *, term: int | None = None
+    ) -> PreVoteResponse:
+        """A peer's answer to the question whether it would vote for this member."""
+        own_term = self.raft.term
+        return PreVoteResponse(
+            sender=peer_id,
+            receiver="n0",
+            term=own_term if term is None else term,
+            requested_term=own_term,
+            result=result,
+        )
 
     def vote_from(self, peer_id: str, result: VoteResult = VoteResult.ACCEPT) -> VoteResponse:
         """A peer's answer to this candidate."""
@@ -169,9 +201,25 @@ def log_of(terms: Sequence[int]) -> LogTerms:
     return log
 
 
-def vote_request(term: int, *, sender: str = "n1", end: tuple[int, int] = (-1, -1)) -> VoteRequest:
+def vote_request(
+    term: int,
+    *,
+    sender: str = "n1",
+    end: tuple[int, int] = (-1, -1),
+    take_leadership: bool = False,
+) -> VoteRequest:
     """A candidate's request; `end` is the index and term of its last entry."""
     return VoteRequest(
+        sender=sender, receiver="n0", term=term, ledger_end_index=end[0], ledger_end_term=end[1],
+        take_leadership=take_leadership,
+    )  # fmt: skip
+
+
+def pre_vote_request(
+    term: int, *, sender: str = "n1", end: tuple[int, int] = (-1, -1)
+) -> PreVoteRequest:
+    """A question whether this member would vote for the sender, whose own term this is."""
+    return PreVoteRequest(
         sender=sender, receiver="n0", term=term, ledger_end_index=end[0], ledger_end_term=end[1]
     )
 

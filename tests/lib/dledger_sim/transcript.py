@@ -15,7 +15,10 @@ from dledger_node.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     Message,
+    PreVoteRequest,
+    PreVoteResponse,
     PushResponse,
+    TakeLeadershipRequest,
     VoteRequest,
     VoteResponse,
 )
@@ -54,9 +57,11 @@ def described(message: Message) -> str:
     """A message in a few words."""
     name = type(message).__name__
     match message:
-        case VoteRequest():
+        case PreVoteRequest() | VoteRequest():
             rest = f"end {message.ledger_end_index}/t{message.ledger_end_term}"
-        case VoteResponse():
+        case TakeLeadershipRequest():
+            rest = "now"
+        case PreVoteResponse() | VoteResponse():
             rest = f"to t{message.requested_term} {message.result.value}"
         case HeartBeatRequest():
             rest = f"round {message.round} committed {message.committed_index}"

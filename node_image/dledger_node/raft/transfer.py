@@ -1,0 +1,70 @@
+"""Handing the leadership over: on request, and to a member that ought to lead.
+
+Rules: Raft dissertation, section 3.10; DLedger's `preferredLeaderIds`.
+"""
+
+from dledger_node.raft.member_state import Leader, MemberState, Transfer
+from dledger_node.raft.messages import TakeLeadershipRequest
+
+
+def begin(member: MemberState, leader: Leader, transferee_id: str) -> None:
+    """Stop taking appends, and let the transferee stand as soon as it has all."""
+    deadline = member.now_ticks + member.config.election_ticks
+    leader.transfer = Transfer(transferee_id=transferee_id, deadline=deadline)
+    leader.lease_ended = True
+    leader.push_due = True
+    go_on(member, leader)
+
+
+def go_on(member: MemberState, leader: Leader) -> None:
+    """Ask the transferee to stand if it holds all of the log; asked twice, it stands once."""
+    if leader.transfer is None:
+        return
+    transferee_id = leader.transfer.transferee_id
+    if leader.progress[transferee_id].match_index == member.log.end_index:
+        member.send(
+            TakeLeadershipRequest(sender=member.self_id, receiver=transferee_id, term=member.term)
+        )
+
+
+def end_overdue(member: MemberState, leader: Leader) -> None:
+    """Take appends again when the transferee does not lead in time."""
+    if leader.transfer is not None and member.now_ticks >= leader.transfer.deadline:
+        leader.transfer = None
+
+
+def lag_entries(member: MemberState, leader: Leader, peer_id: str) -> int:
+    """How many entries a peer has yet to store durably."""
+    return member.log.end_index - leader.progress[peer_id].match_index
+
+
+def consider_favourite(member: MemberState, leader: Leader) -> None:
+    """Hand over to a peer that ought to lead, once it has been fit to for a while.
+
+    The wait is what keeps a member that comes and goes from taking the leadership each time, and a
+    transfer that failed from being tried again at once.
+    """
+    favourite_id = _favourite(member, leader)
+    if favourite_id != leader.favourite_id:
+        leader.favourite_id, leader.favourite_since = favourite_id, member.now_ticks
+    waited_ticks = member.now_ticks - leader.favourite_since
+    if favourite_id and leader.transfer is None and waited_ticks >= member.config.favour_ticks:
+        leader.favourite_since = member.now_ticks
+        begin(member, leader, favourite_id)
+
+
+def _favourite(member: MemberState, leader: Leader) -> str | None:
+    """The most preferred peer, if it is preferred to this member, lives, and lags little."""
+    config = member.config
+    if leader.noop_index > member.committed_index:
+        return None
+    for peer_id in config.preferred_leader_ids:
+        if peer_id == member.self_id:
+            return None
+        silent_ticks = member.now_ticks - leader.progress[peer_id].contact_tick
+        if (
+            silent_ticks <= 2 * config.heartbeat_ticks
+            and lag_entries(member, leader, peer_id) <= config.transfer_lag_entries_max
+        ):
+            return peer_id
+    return None
