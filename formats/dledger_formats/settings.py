@@ -44,6 +44,8 @@ class NodeSettings:
     election_timeout_ms: int = 1000
     """A follower's timeout is random between this and twice this."""
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
+    flush_stall_ms: int = 5000
+    """A flush that takes longer makes a member hand its leadership over and wait for its disk."""
     segment_size_bytes: int = 1 << 30
     """mappedFileSizeForEntryData"""
     index_segment_size_bytes: int = 32 * 5 * 1024 * 1024
@@ -133,6 +135,7 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {
     "http_port": (1, 65535),
     "heartbeat_interval_ms": (20, 60_000),
     "election_timeout_ms": (50, 600_000),
+    "flush_stall_ms": (100, 3_600_000),
     "segment_size_bytes": (4096, 1 << 40),
     "index_segment_size_bytes": (32, 1 << 40),
     "pending_requests_max": (1, 1_000_000),

@@ -5,6 +5,7 @@ NodeError
 │   ├── StoreFullError      no room for another segment; nothing was written
 │   ├── StoreDamagedError   what is on disk cannot be trusted; the message names file and offset
 │   └── StoreInUseError     another process holds the folder
+├── ListenError             the port cannot be had
 └── RemoteProtocolError     a peer or client sent bytes that no sane one sends; its connection is
 closed
 """
@@ -57,6 +58,10 @@ class StoreDamagedError(StoreError):
 
 class StoreInUseError(StoreError):
     """Another process holds the folder."""
+
+
+class ListenError(NodeError):
+    """The port cannot be had: another process has it, or it is not this machine's."""
 
 
 class RemoteProtocolError(NodeError):

@@ -37,6 +37,8 @@ from dledger_node.raft.ready import (
 from dledger_node.remoting import native
 from dledger_node.remoting.connection import AppendCall, Connection
 from dledger_node.remoting.peer_link import PeerLink
+from dledger_node.storage_upkeep import StorageUpkeep
+from dledger_node.storage_watch import StorageWatch, hand_over
 from dledger_node.store.block import Block
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
 
@@ -45,10 +47,9 @@ logger = logging.getLogger(__name__)
 CONNECTIONS_MAX: Final = 1024
 IDLE_CLOSE_S: Final = 120.0  # as Java's remoting
 FRAME_CLOSE_S: Final = 30.0
-MAINTENANCE_INTERVAL_S: Final = 1.0
+IDLE_CHECK_INTERVAL_S: Final = 1.0
 CATCH_UP_TICKS_MAX: Final = 2
 GET_BYTES_MAX: Final = 1 << 20
-VOLUME_FULL: Final = "the volume is full: no room for another segment"
 
 
 class DLedgerServer:
@@ -74,6 +75,10 @@ class DLedgerServer:
         self._loop = asyncio.get_running_loop()
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         self._group_commit = GroupCommit(store, on_durable=self._durable, on_failed=self._fail)
+        self._watch = StorageWatch(
+            store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
+        )
+        self._upkeep = StorageUpkeep(store, core, self._watch, fail=self._fail)
         self._links = {
             peer_id: PeerLink(
                 self,
@@ -94,7 +99,6 @@ class DLedgerServer:
             drive=self._drive,
         )
         self._connections: set[Connection] = set()
-        self._trouble = ""
         self._leader_token = self.leader_view().token
         self._leader_changed = asyncio.Event()
         self._protocol_errors = 0
@@ -107,7 +111,8 @@ class DLedgerServer:
             for link in self._links.values():
                 tasks.create_task(link.run(), name=f"link to {link.peer_id}")
             tasks.create_task(self._tick_for_ever(), name="ticks")
-            tasks.create_task(self._maintain_for_ever(), name="maintenance")
+            tasks.create_task(self._upkeep.run(), name="upkeep")
+            tasks.create_task(self._close_idle_for_ever(), name="idle connections")
 
     async def close(self) -> None:
         """Answer what waits, flush, and leave the store in order."""
@@ -115,9 +120,11 @@ class DLedgerServer:
         for connection in list(self._connections):
             connection.close()
         await self._group_commit.close()
-        with contextlib.suppress(StoreFullError):
-            self._save_checkpoint()
-        self._store.close()
+        try:
+            with contextlib.suppress(StoreFullError):
+                self._store.save_checkpoint(self._core.committed_index)
+        finally:
+            self._store.close()
 
     async def drain(self, timeout_s: float) -> None:
         """Give the appends that wait for their quorum a last chance."""
@@ -131,26 +138,25 @@ class DLedgerServer:
         while True:
             await asyncio.sleep(next_s - self._loop.time())
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
-            if not self._trouble or self._core.leader_id == self.self_id:
+            self._watch_storage()
+            if not self._watch.trouble or self._core.leader_id == self.self_id:
                 self._drive(self._core.tick)
-            # Otherwise it must not stand for election: it has no room for a leader's first entry.
+            # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
 
-    async def _maintain_for_ever(self) -> None:
-        """Once a second: idle connections, the checkpoint, the next segment; in a thread what
-        blocks.
-        """
-        while True:
-            await asyncio.sleep(MAINTENANCE_INTERVAL_S)
-            self._close_idle()
-            # On a full volume the last checkpoint stands, and `reserve` tells when room is needed.
-            for work in (self._save_checkpoint, self._store.preallocate):
-                with contextlib.suppress(StoreFullError):
-                    await asyncio.to_thread(work)
-            self._has_room([0])
+    def _watch_storage(self) -> None:
+        if self._watch.damage is not None:
+            self._fail(self._watch.damage)
+        elif self._watch.look():
+            self._drive(lambda: hand_over(self._core, self._peers_up()))
 
-    def _save_checkpoint(self) -> None:
-        self._store.save_checkpoint(self._core.committed_index)
+    def _peers_up(self) -> dict[str, bool]:
+        return {peer_id: link.up for peer_id, link in self._links.items()}
+
+    async def _close_idle_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE_CHECK_INTERVAL_S)
+            self._close_idle()
 
     def _close_idle(self) -> None:
         now_s = self._loop.time()
@@ -225,18 +231,7 @@ class DLedgerServer:
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
         """Whether the store can take these bodies; the status says so when it cannot."""
-        return self._try_reserve(lambda: self._store.reserve(body_sizes))
-
-    def _try_reserve(self, reserve: Callable[[], None]) -> bool:
-        try:
-            reserve()
-        except StoreFullError as error:
-            if not self._trouble:
-                logger.error("%s", error)  # noqa: TRY400 - the trace would tell nobody more
-            self._trouble = VOLUME_FULL
-            return False
-        self._trouble = ""
-        return True
+        return self._watch.try_reserve(lambda: self._store.reserve(body_sizes))
 
     # -- clients' requests -------------------------------------------------------------------------
 
@@ -297,6 +292,8 @@ class DLedgerServer:
 
     def peer_message(self, message: Message) -> None:
         """Pass a message on, once the bytes that it carries are judged and have room."""
+        if self._watch.stalled:
+            return  # whatever it leads to would wait for the disk, and nobody answers meanwhile
         if isinstance(message, AppendRequest):
             assert isinstance(message.entries, memoryview)
             block = self._store.check_block(
@@ -306,7 +303,7 @@ class DLedgerServer:
                 last_index=message.last_index,
                 term=message.entries_term,
             )
-            if not self._try_reserve(lambda: self._store.reserve_block(block)):
+            if not self._watch.try_reserve(lambda: self._store.reserve_block(block)):
                 return  # no answer is given; the leader tries again
             message = dataclasses.replace(message, entries=block)
         self._drive(lambda: self._core.step(message))
@@ -354,10 +351,13 @@ class DLedgerServer:
     def status(self) -> NodeStatus:
         """This member's view of the group."""
         store = member_status.StoreView(
-            durable_index=self._store.durable_index, trouble=self._trouble
+            durable_index=self._store.durable_index,
+            trouble=self._watch.trouble,
+            state=self._watch.state,
         )
-        links = {peer_id: link.up for peer_id, link in self._links.items()}
-        return member_status.node_status(self._core, self._settings, store, links, self._version)
+        return member_status.node_status(
+            self._core, self._settings, store, self._peers_up(), self._version
+        )
 
     def leader_view(self) -> LeaderView:
         """Who leads."""

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dledger_formats.status import NodeStatus, Role
+from dledger_formats.status import NodeStatus, Role, StorageState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +82,14 @@ class NodeCollector(Collector):
         for each in Role:
             role.add_metric([each.value], float(status.role is each))
         yield role
+        storage = GaugeMetricFamily(
+            "dledger_node_storage",
+            "1 for the state of this member's volume, 0 for the others.",
+            labels=["state"],
+        )
+        for state in StorageState:
+            storage.add_metric([state.value], float(status.storage is state))
+        yield storage
         dropped = CounterMetricFamily(
             "dledger_node_messages_dropped",
             "Messages to a peer that were not sent.",

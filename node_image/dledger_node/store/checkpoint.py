@@ -6,12 +6,12 @@ durable here. `beginIndex` is ours alone, and Java ignores it: a log that begins
 that nobody removed on purpose.
 """
 
-import errno
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.store.mmap_file import NO_ROOM
 from dledger_node.store.properties import parse_number, read_properties, write_properties
 
 FILE_NAME: Final = "checkpoint"
@@ -61,5 +61,5 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     try:
         write_properties(path, values)
     except OSError as error:
-        kind = StoreFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
+        kind = StoreFullError if error.errno in NO_ROOM else StoreError
         raise kind(f"{path}: it could not be saved: {error}") from error

@@ -21,9 +21,9 @@ from typing import Literal, Self
 from dledger_formats import disk
 from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer, EntryHeader, IndexUnit
 from dledger_formats.status import SegmentFile
-from dledger_node.errors import StoreError, StoreFullError
+from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.store import ballast, recovery, segment_files
 from dledger_node.store import checkpoint as checkpoint_file
-from dledger_node.store import recovery, segment_files
 from dledger_node.store.block import Block, check_block
 from dledger_node.store.checkpoint import Checkpoint
 from dledger_node.store.lock import FolderLock
@@ -66,6 +66,8 @@ class MmapStore:
         self.durable_index = log.end_index
         self.committed_index = checkpoint.committed_index if checkpoint else -1
         self.recovery = report
+        self.damage: StoreDamagedError | None = None
+        """What a read has found; the member should stop serving, and have everything verified."""
         self._folder = folder
         self._lock = lock
         self._files = files
@@ -103,6 +105,7 @@ class MmapStore:
             index = MmapFileList.load(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
             undo.callback(index.close)
             files = LogFiles(data, index)
+            ballast.make(folder)
             checkpoint = checkpoint_file.load_checkpoint(folder)
             found = recovery.examine(files, checkpoint, verify_all=verify_all)
             cut_bytes = recovery.repair(files, found)
@@ -153,7 +156,11 @@ class MmapStore:
     def entry(self, index: int) -> tuple[EntryHeader, bytes]:
         """Read one entry with all its checksums. IndexError; StoreDamagedError."""
         self._check_range(index, index)
-        return self._files.checked_entry(index, self.begin_index)
+        try:
+            return self._files.checked_entry(index, self.begin_index)
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
 
     def read_range(
         self, first_index: int, last_index: int, bytes_max: int
@@ -165,10 +172,14 @@ class MmapStore:
         StoreDamagedError.
         """
         self._check_range(first_index, last_index)
-        last_index = self._files.last_within(first_index, last_index, bytes_max)
-        if first_index < self._verified_index:
-            return self._files.checked_runs(first_index, last_index), last_index
-        return self._files.runs(first_index, last_index), last_index
+        try:
+            last_index = self._files.last_within(first_index, last_index, bytes_max)
+            if first_index < self._verified_index:
+                return self._files.checked_runs(first_index, last_index), last_index
+            return self._files.runs(first_index, last_index), last_index
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -207,13 +218,18 @@ class MmapStore:
         They are compared with this log where it holds the previous entry; where it does not, the
         core refuses the push. RemoteProtocolError. `data` must not change any more.
         """
+        try:
+            link = self._log.link(previous_index, previous_term)
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
         return check_block(
             data,
             first_index=previous_index + 1,
             last_index=last_index,
             term=term,
             segment_size=self._files.data.file_size,
-            link=self._log.link(previous_index, previous_term),
+            link=link,
         )
 
     def reserve_block(self, block: Block) -> None:
@@ -316,6 +332,7 @@ class MmapStore:
         Without it they are made when they are needed, on the loop's thread.
         """
         with self._preallocation_lock:
+            ballast.make(self._folder)
             self._files.data.preallocate(self._log.end_pos)
             self._files.index.preallocate(self._log.index_pos)
 
