@@ -81,5 +81,7 @@ class Outage:
             pending_bytes=0,
             connections=0,
             protocol_errors=0,
+            segments_removed=0,
+            segments_forced=0,
             messages_dropped={},
         )

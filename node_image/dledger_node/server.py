@@ -23,8 +23,9 @@ from dledger_node.errors import StoreFullError
 from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
+from dledger_node.open_connections import OpenConnections
 from dledger_node.raft.core import Raft
-from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.raft.messages import AppendRequest, HeldByAllNotice, Message
 from dledger_node.raft.ready import (
     HardState,
     Ready,
@@ -44,10 +45,6 @@ from dledger_node.store.mmap_store import FlushTarget, MmapStore
 
 logger = logging.getLogger(__name__)
 
-CONNECTIONS_MAX: Final = 1024
-IDLE_CLOSE_S: Final = 120.0  # as Java's remoting
-FRAME_CLOSE_S: Final = 30.0
-IDLE_CHECK_INTERVAL_S: Final = 1.0
 CATCH_UP_TICKS_MAX: Final = 2
 GET_BYTES_MAX: Final = 1 << 20
 
@@ -78,7 +75,9 @@ class DLedgerServer:
         self._watch = StorageWatch(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
-        self._upkeep = StorageUpkeep(store, core, self._watch, fail=self._fail)
+        self._upkeep = StorageUpkeep(
+            settings, store, core, self._watch, send=self._send, fail=self._fail
+        )
         self._links = {
             peer_id: PeerLink(
                 self,
@@ -98,7 +97,7 @@ class DLedgerServer:
             has_room=self._has_room,
             drive=self._drive,
         )
-        self._connections: set[Connection] = set()
+        self._connections = OpenConnections()
         self._leader_token = self.leader_view().token
         self._leader_changed = asyncio.Event()
         self._protocol_errors = 0
@@ -112,13 +111,12 @@ class DLedgerServer:
                 tasks.create_task(link.run(), name=f"link to {link.peer_id}")
             tasks.create_task(self._tick_for_ever(), name="ticks")
             tasks.create_task(self._upkeep.run(), name="upkeep")
-            tasks.create_task(self._close_idle_for_ever(), name="idle connections")
+            tasks.create_task(self._connections.sweep_for_ever(), name="idle connections")
 
     async def close(self) -> None:
         """Answer what waits, flush, and leave the store in order."""
         self._appends.give_up()
-        for connection in list(self._connections):
-            connection.close()
+        self._connections.close()
         await self._group_commit.close()
         try:
             with contextlib.suppress(StoreFullError):
@@ -139,7 +137,7 @@ class DLedgerServer:
             await asyncio.sleep(next_s - self._loop.time())
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
             self._watch_storage()
-            if not self._watch.trouble or self._core.leader_id == self.self_id:
+            if self._watch.may_stand or self._core.leader_id == self.self_id:
                 self._drive(self._core.tick)
             # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
@@ -152,18 +150,6 @@ class DLedgerServer:
 
     def _peers_up(self) -> dict[str, bool]:
         return {peer_id: link.up for peer_id, link in self._links.items()}
-
-    async def _close_idle_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(IDLE_CHECK_INTERVAL_S)
-            self._close_idle()
-
-    def _close_idle(self) -> None:
-        now_s = self._loop.time()
-        for connection in list(self._connections):
-            limit_s = FRAME_CLOSE_S if connection.unfinished_bytes else IDLE_CLOSE_S
-            if now_s - connection.active_at_s > limit_s:
-                connection.close()
 
     def _fail(self, error: BaseException) -> None:
         """Stop: what this member believes and what is on its disk may differ now."""
@@ -201,7 +187,10 @@ class DLedgerServer:
         for write in ready.writes:
             self._write(write)
         for message in ready.messages:
-            self._links[message.receiver].send(message)
+            self._send(message)
+
+    def _send(self, message: Message) -> None:
+        self._links[message.receiver].send(message)
 
     def _write(self, write: Write) -> None:
         match write:
@@ -230,8 +219,9 @@ class DLedgerServer:
             self._leader_changed = asyncio.Event()
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
-        """Whether the store can take these bodies; the status says so when it cannot."""
-        return self._watch.try_reserve(lambda: self._store.reserve(body_sizes))
+        return not self._watch.nearly_full and self._watch.try_reserve(
+            lambda: self._store.reserve(body_sizes)
+        )
 
     # -- clients' requests -------------------------------------------------------------------------
 
@@ -294,6 +284,9 @@ class DLedgerServer:
         """Pass a message on, once the bytes that it carries are judged and have room."""
         if self._watch.stalled:
             return  # whatever it leads to would wait for the disk, and nobody answers meanwhile
+        if isinstance(message, HeldByAllNotice):
+            self._upkeep.heard(message)
+            return
         if isinstance(message, AppendRequest):
             assert isinstance(message.entries, memoryview)
             block = self._store.check_block(
@@ -329,13 +322,7 @@ class DLedgerServer:
 
     def opened(self, connection: Connection) -> bool:
         """Count a connection; False when there are too many."""
-        if len(self._connections) >= CONNECTIONS_MAX:
-            logger.warning(
-                "%d connections are open; refused %s", CONNECTIONS_MAX, connection.peername
-            )
-            return False
-        self._connections.add(connection)
-        return True
+        return self._connections.add(connection)
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
@@ -391,5 +378,7 @@ class DLedgerServer:
             pending_bytes=self._appends.pending.body_bytes,
             connections=len(self._connections),
             protocol_errors=self._protocol_errors,
+            segments_removed=self._upkeep.segments_removed,
+            segments_forced=self._upkeep.segments_forced,
             messages_dropped={peer_id: link.dropped for peer_id, link in self._links.items()},
         )

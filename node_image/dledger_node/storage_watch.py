@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 VOLUME_FULL: Final = "the volume is full: no room for another segment"
 
+VOLUME_NEARLY_FULL: Final = "the volume is fuller than disk_full_percent allows"
+
 
 class StorageWatch:
     """What the server asks before it trusts its disk; asked at every tick, so it only looks."""
@@ -29,6 +31,8 @@ class StorageWatch:
         self._stall_s = stall_s
         self.full = False
         """Whether the last attempt to make room failed."""
+        self.nearly_full = False
+        """Whether more of the volume is used than the settings allow."""
         self._stalled = False
 
     @property
@@ -67,11 +71,16 @@ class StorageWatch:
         self.full = self.full and self._store.room_is_short
 
     @property
+    def may_stand(self) -> bool:
+        """Whether this member could write what a new leader must."""
+        return not (self.full or self._stalled)
+
+    @property
     def state(self) -> StorageState:
         """For machines."""
         if self._stalled:
             return StorageState.STALLED
-        return StorageState.FULL if self.full else StorageState.SOUND
+        return StorageState.FULL if self.full or self.nearly_full else StorageState.SOUND
 
     @property
     def trouble(self) -> str:
@@ -81,7 +90,9 @@ class StorageWatch:
                 f"the disk has not finished a flush for {self._group_commit.in_flight_s:.0f} s; "
                 "this member takes part again once it has"
             )
-        return VOLUME_FULL if self.full else ""
+        if self.full:
+            return VOLUME_FULL
+        return VOLUME_NEARLY_FULL if self.nearly_full else ""
 
 
 def hand_over(core: Raft, peers_up: Mapping[str, bool]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_node.store import mmap_file_list, mmap_store
+from dledger_node.store import mmap_file_list
 from dledger_node.store.mmap_file import MmapFile
 from dledger_node.store.mmap_store import MmapStore
 
@@ -37,7 +37,6 @@ class Disk:
         self._sync_folder = mmap_file_list.sync_folder
         patch.setattr(MmapFile, "sync", lambda file: self.sync(file))
         patch.setattr(mmap_file_list, "sync_folder", self.sync_folder)
-        patch.setattr(mmap_store, "sync_folder", self.sync_folder)
 
     def sync(self, file: MmapFile) -> None:
         self._maybe_cut()

@@ -23,6 +23,8 @@ class Counters:
     pending_bytes: int
     connections: int
     protocol_errors: int
+    segments_removed: int
+    segments_forced: int
     messages_dropped: Mapping[str, int]
     """By peer: what was not sent because the link was down or full."""
 
@@ -49,6 +51,8 @@ _COUNTERS: Final = {
     "appends_refused": "Appends that were surely not stored.",
     "appends_unknown": "Appends whose outcome this member could not tell.",
     "flushes": "Flushes of the log to disk; many appends share one.",
+    "segments_removed": "Segments that retention removed.",
+    "segments_forced": "Those of them that a voter may have lacked, on a volume nearly full.",
     "protocol_errors": "Connections closed because of bytes that no sane peer sends.",
 }
 _GAUGES: Final = {

@@ -186,6 +186,18 @@ class Raft:
             case PreCandidate() | Candidate():
                 pass
 
+    def remove_before(self, first_index: int) -> None:
+        """Forget the entries before `first_index`, which the shell removes from its store.
+
+        InvariantError unless `first_index` is here, and all before it is committed.
+        """
+        if first_index > self._member.committed_index + 1:
+            raise InvariantError(
+                f"entries before {first_index} cannot be removed: those up to "
+                f"{self._member.committed_index} are committed"
+            )
+        self._member.log.remove_before(first_index)
+
     def link_lost(self, peer_id: str) -> None:
         """Note that the connection to a peer broke, or was refused."""
         member = self._member

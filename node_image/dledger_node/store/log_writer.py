@@ -109,6 +109,13 @@ class LogWriter:
         while self.term_runs and self.term_runs[-1][0] >= first_index:
             self.term_runs.pop()
 
+    def remove_before(self, first_index: int) -> None:
+        """Move the beginning up to an entry that the log holds."""
+        self.begin_index = first_index
+        kept = [run for run in self.term_runs if run[0] > first_index]
+        term = self._files.header(first_index).term
+        self.term_runs = [(first_index, term), *kept]
+
     def cut_files(self) -> None:
         """Zero what lies behind the end, durably."""
         self._files.data.truncate(self.end_pos)

@@ -138,6 +138,15 @@ class MmapFileList:
             file.sync()
         return used_end - pos
 
+    def take_before(self, pos: int) -> tuple[MmapFile, ...]:
+        """Take the files that end at `pos` or before it out of the list, but for the last file.
+
+        The list is a new one then: a thread that goes through the old one is not disturbed.
+        """
+        taken = tuple(file for file in self.files[:-1] if file.end <= pos)
+        self.files = self.files[len(taken) :]
+        return taken
+
     def sync(self, files: tuple[MmapFile, ...]) -> None:
         """Make these files durable, and their names; blocks."""
         for file in files:
@@ -174,6 +183,15 @@ class MmapFileList:
         file.become(self.folder / disk.file_name(start), start)
         self.files.append(file)
         return file
+
+
+def make_folders(folder: Path) -> None:
+    """Make a store's folders where they are missing, durably."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):
+        (folder / name).mkdir(exist_ok=True)
+    sync_folder(folder)
+    sync_folder(folder.parent)
 
 
 def _start_of(path: Path, file_size: int) -> int:

@@ -28,9 +28,10 @@ from dledger_node.store.block import Block, check_block
 from dledger_node.store.checkpoint import Checkpoint
 from dledger_node.store.lock import FolderLock
 from dledger_node.store.log_files import LogFiles
+from dledger_node.store.log_front import LogFront
 from dledger_node.store.log_writer import LogWriter
-from dledger_node.store.mmap_file import MmapFile, sync_folder
-from dledger_node.store.mmap_file_list import MmapFileList
+from dledger_node.store.mmap_file import MmapFile
+from dledger_node.store.mmap_file_list import MmapFileList, make_folders
 from dledger_node.store.recovery import RecoveryReport
 
 
@@ -70,12 +71,14 @@ class MmapStore:
         """What a read has found; the member should stop serving, and have everything verified."""
         self._folder = folder
         self._lock = lock
+        self.front = LogFront(files, log, self._save_begin)
         self._files = files
         self._log = log
         self._verified_index = verified_index
         self._flushed_pos = log.end_pos
         self._index_synced_pos = log.index_pos
         self._generation = 0
+        self._saved_begin_index = 0  # never goes back, or what was removed would be missed
         self._flush_error: StoreError | None = None
         self._checkpoint = checkpoint
         self._checkpoint_lock = threading.Lock()
@@ -97,7 +100,7 @@ class MmapStore:
         """
         began = time.monotonic()
         with contextlib.ExitStack() as undo:
-            _make_folders(folder)
+            make_folders(folder)
             lock = FolderLock(folder)
             undo.callback(lock.close)
             data = MmapFileList.load(folder / disk.DATA_FOLDER, segment_size_bytes)
@@ -112,6 +115,8 @@ class MmapStore:
             report = recovery.report(found, cut_bytes, time.monotonic() - began)
             log = LogWriter(files, found)
             store = cls(folder, lock, files, log, checkpoint, report, found.start.index)
+            if checkpoint is not None:
+                store.front.finish_removal(checkpoint.begin_index)
             store._save_checkpoint_if_room()
             undo.pop_all()
         return store
@@ -314,8 +319,7 @@ class MmapStore:
             checkpoint = self._checkpoint_at(end_index, committed_index)
             if checkpoint == self._checkpoint:
                 return
-            index_pos = (end_index + 1) * INDEX_UNIT_SIZE
-            index = self._files.index
+            index, index_pos = self._files.index, (end_index + 1) * INDEX_UNIT_SIZE
             index.sync(index.files_between(self._index_synced_pos, index_pos))
             self._index_synced_pos = index_pos
             self._save(checkpoint)
@@ -377,20 +381,20 @@ class MmapStore:
         with contextlib.suppress(StoreFullError):
             self.save_checkpoint(self.committed_index)
 
+    def _save_begin(self, first_index: int) -> None:
+        if first_index > self.committed_index + 1:
+            raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
+        with self._checkpoint_lock:
+            self._saved_begin_index = max(self._saved_begin_index, first_index)
+            self._save(self._checkpoint_at(self.durable_index, self.committed_index))
+
     def _checkpoint_at(self, end_index: int, committed_index: int) -> Checkpoint:
+        begin_index = max(self.begin_index, self._saved_begin_index)
         return Checkpoint(
-            end_index=end_index, committed_index=committed_index, begin_index=self.begin_index
+            end_index=end_index, committed_index=committed_index, begin_index=begin_index
         )
 
     def _save(self, checkpoint: Checkpoint) -> None:
         checkpoint_file.save_checkpoint(self._folder, checkpoint)
         self._checkpoint = checkpoint
         self.committed_index = checkpoint.committed_index
-
-
-def _make_folders(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):
-        (folder / name).mkdir(exist_ok=True)
-    sync_folder(folder)
-    sync_folder(folder.parent)
