@@ -311,3 +311,14 @@ def test_room_is_made_before_it_is_needed(open_store: OpenStore, folder: Path) -
     assert not store.room_is_short
     store.append_bodies([bytes(600_000)] * 2, term=1)
     assert store.room_is_short
+
+
+def test_a_closed_store_does_not_open_its_files_again(open_store: OpenStore) -> None:
+    """Another process may own them by then."""
+    store = open_store()
+    store.append_bodies([b"x"], term=1)
+    store.close()
+
+    for use in (lambda: store.entry(0), lambda: store.append_bodies([b"y"], term=1)):
+        with pytest.raises(ValueError, match="is closed"):
+            use()

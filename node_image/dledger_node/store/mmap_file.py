@@ -29,13 +29,16 @@ class MmapFile:
     Any thread may `read` and `sync`; the rest is for the thread that writes.
     """
 
-    __slots__ = ("_holder", "_open_files", "name_is_durable", "path", "removed", "size", "start")
+    __slots__ = (
+        "_closed", "_holder", "_open_files", "name_is_durable", "path", "removed", "size", "start",
+    )  # fmt: skip
 
     def __init__(self, path: Path, start: int, size: int, open_files: OpenFiles) -> None:
         self.path = path
         self.start = start
         self.size = size
         self.removed = False
+        self._closed = False
         self.name_is_durable = True
         """Whether the folder was synced since the file got its name."""
         self._open_files = open_files
@@ -153,7 +156,8 @@ class MmapFile:
             os.posix_fadvise(self._descriptor().fd, at, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """Let go of the file, once no other thread uses it."""
+        """Let go of the file, once no other thread uses it; any later use is a ValueError."""
+        self._closed = True
         self._open_files.let_go(self._holder)
 
     def remove(self) -> None:
@@ -163,6 +167,8 @@ class MmapFile:
         self.close()
 
     def _descriptor(self) -> Descriptor:
+        if self._closed:  # or it would be opened again, and another process may own it by now
+            raise ValueError(f"{self.path} is closed")
         return self._holder.descriptor or self._open_files.open(self._holder, self.path)
 
 
