@@ -7,7 +7,7 @@ append waits for one.
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Final
 
 from dledger_node.errors import StoreFullError
@@ -22,12 +22,14 @@ class GroupCommit:
     def __init__(
         self,
         store: MmapStore,
+        executor: Executor,
         *,
         on_durable: Callable[[FlushTarget], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
+        """The executor has two threads, or a segment that is made holds up a flush."""
         self._store = store
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="store")
+        self._executor = executor
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._flush: asyncio.Future[None] | None = None
@@ -45,7 +47,7 @@ class GroupCommit:
         target = self._store.flush_target()
         loop = asyncio.get_running_loop()
         self._began_s = loop.time()
-        self._flush = loop.run_in_executor(self._threads, self._store.flush, target)
+        self._flush = loop.run_in_executor(self._executor, self._store.flush, target)
         self._flush.add_done_callback(lambda flush: self._done(target, flush))
 
     @property
@@ -53,11 +55,10 @@ class GroupCommit:
         """How long the flush in flight has taken; 0 when there is none."""
         return asyncio.get_running_loop().time() - self._began_s if self._flush else 0.0
 
-    async def close(self) -> None:
+    async def drain(self) -> None:
         """Wait until no thread works on the store."""
         while waited := [work for work in (self._flush, self._preallocation) if work is not None]:
             await asyncio.wait(waited)
-        self._threads.shutdown()
 
     def _done(self, target: FlushTarget, flush: "asyncio.Future[None]") -> None:
         self._flush = None
@@ -76,7 +77,7 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         if loop.time() < self._preallocate_from_s:
             return
-        self._preallocation = loop.run_in_executor(self._threads, self._store.preallocate)
+        self._preallocation = loop.run_in_executor(self._executor, self._store.preallocate)
         self._preallocation.add_done_callback(self._preallocated)
 
     def _preallocated(self, preallocation: "asyncio.Future[None]") -> None:

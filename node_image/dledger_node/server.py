@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dledger_formats import requests
@@ -71,7 +72,10 @@ class DLedgerServer:
         self._version = version
         self._loop = asyncio.get_running_loop()
         self.fatal: asyncio.Future[None] = self._loop.create_future()
-        self._group_commit = GroupCommit(store, on_durable=self._durable, on_failed=self._fail)
+        self._executor = ThreadPoolExecutor(2, thread_name_prefix="store")
+        self._group_commit = GroupCommit(
+            store, self._executor, on_durable=self._durable, on_failed=self._fail
+        )
         self._watch = StorageWatch(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
@@ -117,7 +121,8 @@ class DLedgerServer:
         """Answer what waits, flush, and leave the store in order."""
         self._appends.give_up()
         self._connections.close()
-        await self._group_commit.close()
+        await self._group_commit.drain()
+        self._executor.shutdown()
         try:
             with contextlib.suppress(StoreFullError):
                 self._store.save_checkpoint(self._core.committed_index)

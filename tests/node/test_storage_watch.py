@@ -3,6 +3,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,9 @@ async def becomes_true(look: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def group_commit(store: MmapStore) -> GroupCommit:
-    return GroupCommit(store, on_durable=lambda _: None, on_failed=lambda _: None)
+def group_commit(store: MmapStore) -> Iterator[GroupCommit]:
+    with ThreadPoolExecutor(2) as executor:
+        yield GroupCommit(store, executor, on_durable=lambda _: None, on_failed=lambda _: None)
 
 
 async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
@@ -51,7 +53,7 @@ async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
     assert not watch.look(), "it begins once"
 
     goes_on.set()
-    await group_commit.close()
+    await group_commit.drain()
     watch.look()
 
     assert (watch.stalled, watch.trouble, watch.state) == (False, "", StorageState.SOUND)
