@@ -43,7 +43,7 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not local and not spark and not cluster and not simulation and not interop and not fuzz
+FAST := not apiserver and not local and not storage and not spark and not cluster and not simulation and not interop and not fuzz
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
@@ -57,6 +57,7 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 	$(call stage,hostile bytes,$(PYTEST) -m fuzz)
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
 	$(call stage,local group tests,$(PYTEST) -m local)
+	$(call stage,storage fault tests,$(PYTEST) -m storage)
 	$(call stage,API server tests,$(PYTEST) -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)
 	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: what needs it is skipped")
@@ -85,7 +86,8 @@ fuzz: setup ## Throw more hostile bytes at the decoders: make fuzz INPUTS=100000
 	$(PYTEST) tests/fuzz -s --timeout 0 --fuzz-inputs $(or $(INPUTS),1000000) --fuzz-seed $(or $(SEED),1)
 
 .PHONY: bench
-bench: setup ## Measure a group of three on loopback
+bench: setup ## Measure the store by itself, and a group of three on loopback
+	$(RUN) bench/store.py
 	$(RUN) bench/append.py
 
 .PHONY: bench-java

@@ -31,9 +31,10 @@ it.
 """
 
 import struct
-import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
+
+from dledger_formats.checksum import crc32
 
 NORMAL: Final = 1
 NOOP: Final = 2
@@ -137,7 +138,7 @@ def start_offset(name: str) -> int:
 
 def body_crc(body: Buffer) -> int:
     """Checksum of a body; 0 (which a body may have by chance) reads as "not covered"."""
-    return zlib.crc32(body)
+    return crc32(body)
 
 
 def pack_entry(
@@ -155,9 +156,9 @@ def pack_entry(
     end = at + ENTRY_HEADER_SIZE
     ENTRY_HEADER.pack_into(
         target, at, magic, ENTRY_HEADER_SIZE + body_size, index, term, pos, 0, 0,
-        zlib.crc32(body), body_size,
+        crc32(body), body_size,
     )  # fmt: skip
-    chain_crc = zlib.crc32(target[at:end], previous_chain_crc)
+    chain_crc = crc32(target[at:end], previous_chain_crc)
     CHAIN_CRC.pack_into(target, at + CHAIN_CRC_OFFSET, chain_crc)
     target[end : end + body_size] = body
     return chain_crc
@@ -176,7 +177,7 @@ def pack_entries(
 
     A node's rate of appends is decided here, so the loop makes no call but of C functions.
     """
-    pack_header, pack_unit, crc32 = ENTRY_HEADER.pack, INDEX_UNIT.pack, zlib.crc32
+    pack_header, pack_unit = ENTRY_HEADER.pack, INDEX_UNIT.pack
     chain_crc, index = previous_chain_crc, first_index
     parts: list[Buffer] = []
     units: list[bytes] = []
@@ -214,7 +215,6 @@ def scan_entries(
     something is wrong, and `_damage_of` then says what.
     """
     unpack, pack_header, pack_unit = ENTRY_HEADER.unpack_from, ENTRY_HEADER.pack, INDEX_UNIT.pack
-    crc32 = zlib.crc32
     units: list[bytes] = []
     stop_index, start_max = index + count_max, limit - ENTRY_HEADER_SIZE
     while index < stop_index and at <= start_max:
@@ -275,7 +275,7 @@ def _damage_of(
 
 def chain_crc_of(header: EntryHeader, previous_chain_crc: int) -> int:
     """The chain_crc that this header should carry after an entry with the given one."""
-    return zlib.crc32(ENTRY_HEADER.pack(*header._replace(chain_crc=0)), previous_chain_crc)
+    return crc32(ENTRY_HEADER.pack(*header._replace(chain_crc=0)), previous_chain_crc)
 
 
 def unpack_header(source: Buffer, at: int) -> EntryHeader:
@@ -308,12 +308,10 @@ def check_entry(
         raise DamagedRecordError(
             "short_body", f"entry {header.index} ends {end - limit} bytes late"
         )
-    if header.body_crc and zlib.crc32(source[at + ENTRY_HEADER_SIZE : end]) != header.body_crc:
+    if header.body_crc and crc32(source[at + ENTRY_HEADER_SIZE : end]) != header.body_crc:
         raise DamagedRecordError("bad_body_crc", f"body of entry {header.index} at byte {at}")
     if header.chain_crc and previous_chain_crc is not None:
-        expected = zlib.crc32(
-            source[at + 40 : at + 48], _chain_prefix(source, at, previous_chain_crc)
-        )
+        expected = crc32(source[at + 40 : at + 48], _chain_prefix(source, at, previous_chain_crc))
         if expected != header.chain_crc:
             raise DamagedRecordError(
                 "bad_chain_crc", f"header of entry {header.index} at byte {at}"
@@ -323,9 +321,7 @@ def check_entry(
 
 def _chain_prefix(source: Buffer, at: int, previous_chain_crc: int) -> int:
     """CRC of the header up to its chain_crc field, which counts as four zero bytes."""
-    return zlib.crc32(
-        b"\0\0\0\0", zlib.crc32(source[at : at + CHAIN_CRC_OFFSET], previous_chain_crc)
-    )
+    return crc32(b"\0\0\0\0", crc32(source[at : at + CHAIN_CRC_OFFSET], previous_chain_crc))
 
 
 def unpack_index_unit(source: Buffer, at: int) -> IndexUnit:

@@ -48,10 +48,27 @@ class NodeSettings:
     election_timeout_ms: int = 1000
     """A follower's timeout is random between this and twice this."""
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
+    flush_stall_ms: int = 5000
+    """A flush that takes longer makes a member hand its leadership over and wait for its disk."""
     segment_size_bytes: int = 1 << 30
     """mappedFileSizeForEntryData"""
     index_segment_size_bytes: int = 32 * 5 * 1024 * 1024
     """mappedFileSizeForEntryIndex"""
+    file_reserved_hours: int = 0
+    """fileReservedHours: older segments are removed once every voter has them; 0 keeps them all.
+    DLedger's default is 72."""
+    delete_when: str = "04"
+    """deleteWhen: hours of the local day in which that is done, for example 04;16"""
+    retention_bytes: int = 0
+    """How many bytes of entries are kept at most; 0 for any number."""
+    disk_check_expired_percent: int = 70
+    """diskSpaceRatioToCheckExpired: a fuller volume has what is too old go at any hour."""
+    disk_force_clean_percent: int = 100
+    """diskSpaceRatioToForceClean: a fuller volume has the oldest committed segment go, though a
+    voter may lack it; 100 never. DLedger's default is 85."""
+    disk_full_percent: int = 100
+    """diskFullRatio: a leader on a fuller volume refuses appends; 100 when it is full indeed.
+    DLedger's default is 90."""
     pending_requests_max: int = 10_000
     """maxPendingRequestsNum: appends waiting for their quorum; more are refused with 503."""
     client_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
@@ -143,8 +160,14 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {
     "http_port": (1, 65535),
     "heartbeat_interval_ms": (20, 60_000),
     "election_timeout_ms": (50, 600_000),
+    "flush_stall_ms": (100, 3_600_000),
     "segment_size_bytes": (4096, 1 << 40),
     "index_segment_size_bytes": (32, 1 << 40),
+    "file_reserved_hours": (0, 24 * 366 * 100),
+    "retention_bytes": (0, 1 << 62),
+    "disk_check_expired_percent": (1, 100),
+    "disk_force_clean_percent": (50, 100),
+    "disk_full_percent": (50, 100),
     "pending_requests_max": (1, 1_000_000),
     "client_frame_bytes_max": (64 * 1024, 16 * 1024 * 1024),
     "connections_max": (1, 1_000_000),
@@ -174,6 +197,11 @@ def _check(settings: NodeSettings) -> None:
         raise SettingsError(
             f"{variable_name('election_timeout_ms')} must be at least twice "
             f"{variable_name('heartbeat_interval_ms')}"
+        )
+    if not all(re.fullmatch("[01]?[0-9]|2[0-3]", hour) for hour in settings.delete_when.split(";")):
+        raise SettingsError(
+            f"{variable_name('delete_when')} is {settings.delete_when!r}; hours from 0 to 23 are "
+            "expected, with ; between them"
         )
     if settings.log_format not in ("text", "json"):
         raise SettingsError(

@@ -27,6 +27,20 @@ class FlushDiskType(enum.StrEnum):
     ASYNC_FLUSH = "AsyncFlush"
 
 
+class StorageState(enum.StrEnum):
+    """Whether a member can use its volume; `reason` says more, for people."""
+
+    SOUND = "Sound"
+    FULL = "Full"
+    """There is no room for more entries; what it has, it serves."""
+    STALLED = "Stalled"
+    """The disk does not finish a write."""
+    FAILED = "Failed"
+    """The disk refuses to read or write: an IO error, or a read-only file system."""
+    DAMAGED = "Damaged"
+    """What is on the disk is not what was written there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus:
     """What the leader knows of one other member."""
@@ -66,6 +80,7 @@ class NodeStatus:
     """Every voter's id and its host:port, this member's own included."""
     followers: list[PeerStatus] = field(default_factory=list)
     """Filled on the leader alone."""
+    storage: StorageState = StorageState.SOUND
     version: str
 
     def to_json(self) -> bytes:

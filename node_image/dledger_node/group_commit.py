@@ -1,14 +1,19 @@
 """Group commit: at most one flush is in flight, and it covers everything written before it began.
 
 An entry is acknowledged only behind a flush, so under load many entries share one; an idle log is
-flushed at once.
+flushed at once. The segments that a growing log will need are made in another thread, so that no
+append waits for one.
 """
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Final
 
+from dledger_node.errors import StoreFullError
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
+
+FULL_RETRY_S: Final = 1.0
 
 
 class GroupCommit:
@@ -19,11 +24,14 @@ class GroupCommit:
         store: MmapStore,
         executor: Executor,
         *,
-        interval_s: float,
+        interval_s: float = 0.0,
         on_durable: Callable[[FlushTarget], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`interval_s` is how long entries wait for others to share their flush; 0 for not."""
+        """`interval_s` is how long entries wait for others to share their flush; 0 for not.
+
+        The executor has two threads, or a segment that is made holds up a flush.
+        """
         self._store = store
         self._executor = executor
         self._on_durable = on_durable
@@ -31,10 +39,15 @@ class GroupCommit:
         self._interval_s = interval_s
         self._timer: asyncio.TimerHandle | None = None
         self._flush: asyncio.Future[None] | None = None
+        self._preallocation: asyncio.Future[None] | None = None
+        self._began_s = 0.0
+        self._preallocate_from_s = 0.0
         self.flushes = 0
 
     def start(self) -> None:
         """See to it that what is written is flushed, now or when the interval is over."""
+        if self._preallocation is None and self._store.room_is_short:
+            self._preallocate()
         if self._flush is not None or self._store.durable_index >= self._store.end_index:
             return
         if not self._interval_s:
@@ -49,18 +62,24 @@ class GroupCommit:
             return
         target = self._store.flush_target()
         loop = asyncio.get_running_loop()
+        self._began_s = loop.time()
         self._flush = loop.run_in_executor(self._executor, self._store.flush, target)
         self._flush.add_done_callback(lambda flush: self._done(target, flush))
 
+    @property
+    def in_flight_s(self) -> float:
+        """How long the flush in flight has taken; 0 when there is none."""
+        return asyncio.get_running_loop().time() - self._began_s if self._flush else 0.0
+
     async def drain(self) -> None:
-        """Flush what is written, and wait for it."""
+        """Flush what is written, and wait until no thread works on the store."""
         self._interval_s = 0.0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self.start()
-        while self._flush is not None:
-            await asyncio.wait([self._flush])
+        while waited := [work for work in (self._flush, self._preallocation) if work is not None]:
+            await asyncio.wait(waited)
 
     def _done(self, target: FlushTarget, flush: "asyncio.Future[None]") -> None:
         self._flush = None
@@ -74,3 +93,18 @@ class GroupCommit:
         if self._store.durable_index == target.end_index:
             self._on_durable(target)
         self.start()
+
+    def _preallocate(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._preallocate_from_s:
+            return
+        self._preallocation = loop.run_in_executor(self._executor, self._store.preallocate)
+        self._preallocation.add_done_callback(self._preallocated)
+
+    def _preallocated(self, preallocation: "asyncio.Future[None]") -> None:
+        self._preallocation = None
+        error = preallocation.exception()
+        if isinstance(error, StoreFullError):  # `reserve` tells when the room is needed
+            self._preallocate_from_s = asyncio.get_running_loop().time() + FULL_RETRY_S
+        elif error is not None:
+            self._on_failed(error)

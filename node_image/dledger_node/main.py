@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import uvloop
-from aiohttp import web
 
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import logs
 from dledger_node.config import raft_config, split_address
-from dledger_node.errors import NodeError
-from dledger_node.http import metrics, pages
-from dledger_node.http.doors import Doors
+from dledger_node.errors import ListenError, NodeError, StoreError
+from dledger_node.lifecycle import Lifecycle, Opened
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.remoting.connection import Connection
@@ -57,28 +55,36 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
     if stop is None:
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
-    server = open_server(settings)
-    doors = Doors()
-    runner = web.AppRunner(
-        pages.application(server, metrics.registry(server), [doors.middleware]),
-        handle_signals=False,
-        access_log=None,
-        shutdown_timeout=0.5,
+    lifecycle = Lifecycle(
+        settings,
+        version=version("dledger-operator"),
+        open_store=lambda verify_all: open_store(settings, verify_all=verify_all),
+        build_server=lambda opened: build_server(settings, opened),
+        serve=lambda server: serve_member(settings, server, stopping),
+        stopping=stopping,
     )
+    await lifecycle.run()
+
+
+async def serve_member(
+    settings: NodeSettings, server: DLedgerServer, stopping: asyncio.Event
+) -> None:
+    """Listen, and take part in the group, until told to stop; raises what made it stop otherwise.
+
+    Whatever happens, the store is closed behind it.
+    """
+    loop = asyncio.get_running_loop()
     listener: asyncio.Server | None = None
-    http_listener: asyncio.Server | None = None
     running = loop.create_task(server.run())
     stopped = loop.create_task(stopping.wait())
     try:
-        await runner.setup()
-        assert runner.server is not None
-        http_listener = await loop.create_server(
-            doors.guard(runner.server), settings.listen_host, settings.http_port, backlog=128
-        )
         port = split_address(settings.address)[1]
-        listener = await loop.create_server(
-            lambda: Connection(server), settings.listen_host, port, backlog=1024
-        )
+        try:
+            listener = await loop.create_server(
+                lambda: Connection(server), settings.listen_host, port, backlog=1024
+            )
+        except OSError as error:
+            raise ListenError(f"{settings.listen_host}:{port}: {error}") from error
         logger.info("%s %s listens on port %d", settings.group, settings.self_id, port)
         waited: set[asyncio.Future[Any]] = {stopped, running, server.fatal}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -86,30 +92,50 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
             await server.hand_over(HAND_OVER_TIMEOUT_S)
             await server.drain(DRAIN_TIMEOUT_S)
     finally:
-        for each in (listener, http_listener):
-            if each is not None:
-                each.close()
+        if listener is not None:
+            listener.close()
         stopped.cancel()
         running.cancel()
         await asyncio.gather(running, stopped, return_exceptions=True)
-        await server.close()
-        await runner.cleanup()
+        await _close(server)
     _raise_fatal(server, running)
 
 
-def open_server(settings: NodeSettings) -> DLedgerServer:
-    """Open the store, recover, and build the member around it."""
-    folder = Path(settings.store_base_dir) / f"dledger-{settings.self_id}"
+async def _close(server: DLedgerServer) -> None:
+    """Close in order; a volume that failed is no reason to hide what it was that failed."""
+    try:
+        await server.close()
+    except (StoreError, OSError) as error:
+        if not server.fatal.done():
+            raise
+        logger.warning("the store could not be closed in order: %s", error)
+
+
+def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
+    """Open the store and recover, and read term and vote; blocks."""
+    folder = _folder(settings)
     store = MmapStore.open(
         folder,
         segment_size_bytes=settings.segment_size_bytes,
         index_segment_size_bytes=settings.index_segment_size_bytes,
+        verify_all=verify_all,
     )
     logger.info("opened %s: %s", folder, store.recovery)
+    try:
+        return store, load_hard_state(folder, store.end_term)
+    except BaseException:
+        store.close()
+        raise
+
+
+def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
+    """Build the member around its store."""
+    store, hard_state = opened
+    folder = _folder(settings)
     chance = random.SystemRandom()
     core = Raft(
         raft_config(settings),
-        load_hard_state(folder, store.end_term),
+        hard_state,
         LogTerms(store.begin_index, store.term_runs(), store.end_index),
         committed_index=store.committed_index,
         randint=chance.randint,
@@ -122,6 +148,10 @@ def open_server(settings: NodeSettings) -> DLedgerServer:
         version=version("dledger-operator"),
         uniform=chance.uniform,
     )
+
+
+def _folder(settings: NodeSettings) -> Path:
+    return Path(settings.store_base_dir) / f"dledger-{settings.self_id}"
 
 
 def _raise_fatal(server: DLedgerServer, running: "asyncio.Task[None]") -> None:

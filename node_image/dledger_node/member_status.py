@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from dledger_formats.settings import NodeSettings
-from dledger_formats.status import LeaderView, NodeStatus, PeerStatus, Role
+from dledger_formats.status import LeaderView, NodeStatus, PeerStatus, Role, StorageState
 from dledger_node.raft.core import Raft
 
 MASTER_BROKER_ID = 0
@@ -20,6 +20,7 @@ class StoreView:
     durable_index: int
     trouble: str
     """Why nothing can be written, for people; empty when all is well."""
+    state: StorageState = StorageState.SOUND
 
 
 def leader_view(core: Raft) -> LeaderView:
@@ -60,6 +61,7 @@ def node_status(
             PeerStatus(peer_id=peer_id, match_index=match_index, reachable=links[peer_id])
             for peer_id, match_index in sorted(core.match_indexes().items())
         ],
+        storage=store.state,
         version=version,
     )
 

@@ -27,7 +27,7 @@ from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
 from dledger_node.raft.core import Raft
-from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.raft.messages import AppendRequest, HeldByAllNotice, Message
 from dledger_node.raft.ready import (
     HardState,
     Ready,
@@ -43,16 +43,17 @@ from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.peer_link import PeerLink
 from dledger_node.remoting.service import AppendCall, Reply
+from dledger_node.storage_upkeep import StorageUpkeep
+from dledger_node.storage_watch import StorageWatch, hand_over
 from dledger_node.store.block import Block
 from dledger_node.store.mmap_store import FlushTarget, MmapStore
 
 logger = logging.getLogger(__name__)
 
-MAINTENANCE_INTERVAL_S: Final = 1.0
+SWEEP_INTERVAL_S: Final = 1.0
 ASYNC_FLUSH_INTERVAL_S: Final = 0.01  # flushFileInterval of Java, whose flush is of this kind
 CATCH_UP_TICKS_MAX: Final = 2
 TRANSFER_TIMEOUTS: Final = 2  # election timeouts: to take over, and to be heard
-VOLUME_FULL: Final = "the volume is full: no room for another segment"
 
 
 class DLedgerServer:
@@ -79,13 +80,19 @@ class DLedgerServer:
         self.gate = Gate(Limits.of(settings), self._loop.time)
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         self._async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._executor = ThreadPoolExecutor(2, thread_name_prefix="store")
         self._group_commit = GroupCommit(
             store,
             self._executor,
             interval_s=ASYNC_FLUSH_INTERVAL_S if self._async_flush else 0.0,
             on_durable=self._durable,
             on_failed=self._fail,
+        )
+        self._watch = StorageWatch(
+            store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
+        )
+        self._upkeep = StorageUpkeep(
+            settings, store, core, self._watch, send=self._send, fail=self._fail
         )
         self._links = {
             peer_id: PeerLink(
@@ -115,7 +122,6 @@ class DLedgerServer:
         self._reads = Reads(core, store, group=settings.group, drive=self._drive)
         self._follows = Follows(core, store, group=settings.group)
         self.follow = self._follows.take
-        self._trouble = ""
         self._leader_told = self._leader_now()
         self._leader_changed = asyncio.Event()
 
@@ -127,7 +133,8 @@ class DLedgerServer:
             for link in self._links.values():
                 tasks.create_task(link.run(), name=f"link to {link.peer_id}")
             tasks.create_task(self._tick_for_ever(), name="ticks")
-            tasks.create_task(self._maintain_for_ever(), name="maintenance")
+            tasks.create_task(self._upkeep.run(), name="upkeep")
+            tasks.create_task(self._sweep_for_ever(), name="connections")
 
     async def close(self) -> None:
         """Answer what waits, flush, and leave the store in order."""
@@ -136,9 +143,11 @@ class DLedgerServer:
             connection.close()
         await self._group_commit.drain()
         self._executor.shutdown()
-        with contextlib.suppress(StoreFullError):
-            self._save_checkpoint()
-        self._store.close()
+        try:
+            with contextlib.suppress(StoreFullError):
+                self._store.save_checkpoint(self._core.committed_index)
+        finally:
+            self._store.close()
 
     async def hand_over(self, timeout_s: float) -> None:
         """Let another member lead before this one stops, so that nobody has to notice it."""
@@ -156,27 +165,27 @@ class DLedgerServer:
         while True:
             await asyncio.sleep(next_s - self._loop.time())
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
-            if not self._trouble or self._core.leader_id == self.self_id:
+            self._watch_storage()
+            if self._watch.may_stand or self._core.leader_id == self.self_id:
                 self._drive(self._core.tick)
-            # Otherwise it must not stand for election: it has no room for a leader's first entry.
+            # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
             self._follows.expire()
 
-    async def _maintain_for_ever(self) -> None:
-        """Once a second: idle connections, the checkpoint, the next segment; in a thread what
-        blocks.
-        """
+    async def _sweep_for_ever(self) -> None:
+        """Once a second, close the connections that exceed a limit of time."""
         while True:
-            await asyncio.sleep(MAINTENANCE_INTERVAL_S)
+            await asyncio.sleep(SWEEP_INTERVAL_S)
             self.gate.sweep()
-            # On a full volume the last checkpoint stands, and `reserve` tells when room is needed.
-            for work in (self._save_checkpoint, self._store.preallocate):
-                with contextlib.suppress(StoreFullError):
-                    await asyncio.to_thread(work)
-            self._has_room([0])
 
-    def _save_checkpoint(self) -> None:
-        self._store.save_checkpoint(self._core.committed_index)
+    def _watch_storage(self) -> None:
+        if self._watch.damage is not None:
+            self._fail(self._watch.damage)
+        elif self._watch.look():
+            self._drive(lambda: hand_over(self._core, self._peers_up()))
+
+    def _peers_up(self) -> dict[str, bool]:
+        return {peer_id: link.up for peer_id, link in self._links.items()}
 
     def _fail(self, error: BaseException) -> None:
         """Stop: what this member believes and what is on its disk may differ now."""
@@ -217,8 +226,11 @@ class DLedgerServer:
         for write in ready.writes:
             self._write(write)
         for message in ready.messages:
-            self._links[message.receiver].send(message)
+            self._send(message)
         self._reads.proved(ready.reads)
+
+    def _send(self, message: Message) -> None:
+        self._links[message.receiver].send(message)
 
     def _write(self, write: Write) -> None:
         match write:
@@ -251,19 +263,9 @@ class DLedgerServer:
         return self._core.term, self._core.leader_id, self._core.master
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
-        """Whether the store can take these bodies; the status says so when it cannot."""
-        return self._try_reserve(lambda: self._store.reserve(body_sizes))
-
-    def _try_reserve(self, reserve: Callable[[], None]) -> bool:
-        try:
-            reserve()
-        except StoreFullError as error:
-            if not self._trouble:
-                logger.error("%s", error)  # noqa: TRY400 - the trace would tell nobody more
-            self._trouble = VOLUME_FULL
-            return False
-        self._trouble = ""
-        return True
+        return not self._watch.nearly_full and self._watch.try_reserve(
+            lambda: self._store.reserve(body_sizes)
+        )
 
     # -- clients' requests -------------------------------------------------------------------------
 
@@ -306,6 +308,11 @@ class DLedgerServer:
 
     def peer_message(self, message: Message) -> None:
         """Pass a message on, once the bytes that it carries are judged and have room."""
+        if self._watch.stalled:
+            return  # whatever it leads to would wait for the disk, and nobody answers meanwhile
+        if isinstance(message, HeldByAllNotice):
+            self._upkeep.heard(message)
+            return
         if isinstance(message, AppendRequest):
             assert isinstance(message.entries, memoryview)
             block = self._store.check_block(
@@ -315,7 +322,7 @@ class DLedgerServer:
                 last_index=message.last_index,
                 term=message.entries_term,
             )
-            if not self._try_reserve(lambda: self._store.reserve_block(block)):
+            if not self._watch.try_reserve(lambda: self._store.reserve_block(block)):
                 return  # no answer is given; the leader tries again
             message = dataclasses.replace(message, entries=block)
         self._drive(lambda: self._core.step(message))
@@ -342,10 +349,13 @@ class DLedgerServer:
     def status(self) -> NodeStatus:
         """This member's view of the group."""
         store = member_status.StoreView(
-            durable_index=self._store.durable_index, trouble=self._trouble
+            durable_index=self._store.durable_index,
+            trouble=self._watch.trouble,
+            state=self._watch.state,
         )
-        links = {peer_id: link.up for peer_id, link in self._links.items()}
-        return member_status.node_status(self._core, self._settings, store, links, self._version)
+        return member_status.node_status(
+            self._core, self._settings, store, self._peers_up(), self._version
+        )
 
     def leader_view(self) -> LeaderView:
         """Who leads."""
@@ -377,6 +387,8 @@ class DLedgerServer:
             flushes=self._group_commit.flushes,
             pending_appends=self._appends.pending.count,
             pending_bytes=self._appends.pending.body_bytes,
+            segments_removed=self._upkeep.segments_removed,
+            segments_forced=self._upkeep.segments_forced,
             messages_refused={cause.value: count for cause, count in self._core.refusals.items()},
             connections=self.gate.connections,
             buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,

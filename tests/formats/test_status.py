@@ -79,6 +79,7 @@ def test_the_keys_of_a_status_are_those_that_users_know() -> None:
     assert json.loads(STATUS.to_json()) == {
         "group": "orders",
         "selfId": "n0",
+        "storage": "Sound",
         "role": "LEADER",
         "term": 3,
         "leaderId": "n0",

@@ -88,8 +88,6 @@ def push_of_another_leader(folder: Path, bodies: Sequence[bytes]) -> AppendReque
     _, last_index = other.append_bodies(bodies, 2)
     views, _ = other.read_range(0, last_index, 1 << 20)
     entries = memoryview(b"".join(views))
-    for view in views:
-        view.release()
     other.close()
     return AppendRequest(
         sender="n1",

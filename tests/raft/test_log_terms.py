@@ -97,3 +97,30 @@ def test_terms_never_fall_along_a_log() -> None:
 def test_an_entry_outside_has_no_term(index: int) -> None:
     with pytest.raises(InvariantError):
         log_of([1, 1, 2]).term_at(index)
+
+
+@every_time
+@given(TERMS.filter(bool), st.data())
+def test_a_log_without_its_front_answers_for_the_rest(
+    terms: list[int], data: st.DataObject
+) -> None:
+    log = log_of(terms)
+    begin_index = data.draw(st.integers(0, len(terms) - 1))
+
+    log.remove_before(begin_index)
+
+    assert (log.begin_index, log.end_index, log.end_term) == (
+        begin_index,
+        len(terms) - 1,
+        terms[-1],
+    )
+    assert [log.term_at(i) for i in range(begin_index, len(terms))] == terms[begin_index:]
+    assert log.first_index_of_term_at(begin_index) == begin_index
+    for index in range(-1, begin_index):
+        assert not log.holds(index, terms[index] if index >= 0 else -1) or begin_index == 0
+
+
+@pytest.mark.parametrize("first_index", [-1, 3])
+def test_only_an_entry_that_is_here_can_become_the_first(first_index: int) -> None:
+    with pytest.raises(InvariantError):
+        log_of([1, 1, 2]).remove_before(first_index)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_node.store import mmap_file_list, mmap_store
+from dledger_node.store import mmap_file_list
 from dledger_node.store.mmap_file import MmapFile
 from dledger_node.store.mmap_store import MmapStore
 
@@ -37,13 +37,12 @@ class Disk:
         self._sync_folder = mmap_file_list.sync_folder
         patch.setattr(MmapFile, "sync", lambda file: self.sync(file))
         patch.setattr(mmap_file_list, "sync_folder", self.sync_folder)
-        patch.setattr(mmap_store, "sync_folder", self.sync_folder)
 
     def sync(self, file: MmapFile) -> None:
         self._maybe_cut()
         self._sync(file)
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-            self.contents[file.path.stat().st_ino] = bytes(file.view)
+            self.contents[file.path.stat().st_ino] = file.read(0, file.size)
 
     def sync_folder(self, folder: Path) -> None:
         self._maybe_cut()

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from dledger_formats import disk
-from dledger_node.errors import StoreDamagedError
+from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.store import recovery
 from dledger_node.store.mmap_file import MmapFile
 from dledger_node.store.mmap_store import MmapStore
 from dledger_store_files.contents import all_bytes, bodies_of, entry_or_none, files_under, flush
@@ -149,25 +150,93 @@ def test_no_flipped_byte_is_ever_served(open_store: OpenStore, crashed: Crashed)
     assert served > 100
 
 
-def test_sealed_segments_below_the_checkpoint_are_not_read(
+@pytest.fixture
+def small_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a log of a few segments has a part that opening does not read."""
+    monkeypatch.setattr(recovery, "MARGIN_BYTES", 2000)
+
+
+@pytest.mark.usefixtures("small_margin")
+def test_what_was_durable_is_not_read_again_but_for_a_margin(
+    open_store: OpenStore, crashed: Crashed
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES[:35], term=1)
+    flush(store)
+    store.save_checkpoint(34)
+    margin_pos = store.position(34).pos + store.position(34).size - 2000
+    first_verified = next(k for k in range(35) if store.position(k).pos >= margin_pos)
+    store.append_bodies(BODIES[35:], term=1)
+    at = crashed(store)
+    flip(at / "data", store.position(3).pos + 50)
+
+    again = open_store(at)
+
+    assert first_verified > 20
+    assert again.recovery.verified_entries == 40 - first_verified
+    assert bodies_of(again, 4) == BODIES[4:]
+    for ask in (again.entry, lambda index: again.read_range(index - 1, index + 1, 1 << 20)):
+        with pytest.raises(StoreDamagedError, match=r"entry 3: .*bad_body_crc") as refused:
+            ask(3)
+        assert (refused.value.damage, refused.value.index) == (Damage.BAD_ENTRY, 3)
+
+
+@pytest.mark.usefixtures("small_margin")
+def test_everything_is_read_on_demand(open_store: OpenStore, crashed: Crashed) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    store.close()
+    at = crashed(store)
+    sizes = {"segment_size_bytes": 4096, "index_segment_size_bytes": 320}
+    whole = MmapStore.open(at, **sizes, verify_all=True)
+    damaged = whole.position(3)
+    whole.close()
+    flip(at / "data", damaged.pos + 50)
+
+    assert whole.recovery.verified_entries == 40
+    with pytest.raises(StoreDamagedError, match="entry 3 is missing or damaged"):
+        MmapStore.open(at, **sizes, verify_all=True)
+
+
+@pytest.mark.usefixtures("small_margin")
+def test_a_range_over_several_terms_is_verified_when_it_is_read(
+    open_store: OpenStore, crashed: Crashed
+) -> None:
+    store = open_store()
+    for term in range(8):
+        store.append_bodies(BODIES[term * 5 : term * 5 + 5], term)
+    store.close()
+
+    again = open_store(crashed(store))
+
+    assert again.recovery.verified_entries < 20
+    assert again.read_range(0, 30, 1 << 20)[0] == again._files.runs(0, 30)
+
+
+def test_an_entry_longer_than_the_window_is_recovered(
+    open_store: OpenStore, crashed: Crashed
+) -> None:
+    bodies = [b"before", bytes(3 << 20), b"behind", b"\1" * (2 << 20)]
+    store = open_store(segment=8 << 20)
+    store.append_bodies(bodies, term=1)
+    at = crashed(store)
+
+    assert bodies_of(open_store(at, segment=8 << 20)) == bodies
+
+
+def test_segments_that_nobody_removed_from_the_front_are_damage(
     open_store: OpenStore, crashed: Crashed
 ) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)
-    flush(store)
-    store.save_checkpoint(39)
-    segments = len(store.data_files(39))
-    first_of_last = store.data_files(39)[-1].first_index
+    store.close()
     at = crashed(store)
-    damaged = store.position(3)
-    flip(at / "data", damaged.pos + 50)
+    (at / "data" / disk.file_name(0)).unlink()
 
-    again = open_store(at)
+    with pytest.raises(StoreDamagedError, match="the log began with entry 0") as refused:
+        open_store(at)
 
-    assert segments > 2
-    assert again.recovery.verified_entries == 40 - first_of_last
-    with pytest.raises(StoreDamagedError, match=r"entry 3: .*bad_body_crc"):
-        again.entry(3)
+    assert refused.value.damage is Damage.MISSING_SEGMENT
 
 
 def test_without_a_checkpoint_everything_is_read(open_store: OpenStore, crashed: Crashed) -> None:
@@ -237,6 +306,7 @@ def test_a_log_that_lost_its_first_segments_begins_later(
     at = crashed(store)
     for path in sorted((at / "data").iterdir())[:2]:
         path.unlink()
+    (at / "checkpoint").write_text("committedIndex=40\nendIndex=40\n")
 
     again = open_store(at)
 

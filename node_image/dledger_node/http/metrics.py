@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dledger_formats.status import FlushDiskType, NodeStatus, Role
+from dledger_formats.status import FlushDiskType, NodeStatus, Role, StorageState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,8 @@ class Counters:
     buffered_bytes: int
     connections_closed: Mapping[str, int]
     """By reason: those that this member refused or closed."""
+    segments_removed: int
+    segments_forced: int
     messages_dropped: Mapping[str, int]
     """By peer: what was not sent because the link was down or full."""
 
@@ -53,6 +55,8 @@ _COUNTERS: Final = {
     "appends_refused": "Appends that were surely not stored.",
     "appends_unknown": "Appends whose outcome this member could not tell.",
     "flushes": "Flushes of the log to disk; many appends share one.",
+    "segments_removed": "Segments that retention removed.",
+    "segments_forced": "Those of them that a voter may have lacked, on a volume nearly full.",
 }
 _GAUGES: Final = {
     "pending_appends": "Appends that wait for their quorum.",
@@ -102,6 +106,14 @@ class NodeCollector(Collector):
         for reason, count in counters.connections_closed.items():
             closed.add_metric([reason], count)
         yield closed
+        storage = GaugeMetricFamily(
+            "dledger_node_storage",
+            "1 for the state of this member's volume, 0 for the others.",
+            labels=["state"],
+        )
+        for state in StorageState:
+            storage.add_metric([state.value], float(status.storage is state))
+        yield storage
         dropped = CounterMetricFamily(
             "dledger_node_messages_dropped",
             "Messages to a peer that were not sent.",

@@ -147,25 +147,23 @@ class Raft:
 
         No appends are taken until the transferee leads, or for election_ticks if it does not.
         """
-        member = self._member
+        member, lag_entries_max = self._member, self.config.transfer_lag_entries_max
         if not isinstance(member.part, Leader):
             return self._refuse(RefusalReason.NOT_LEADER)
         if member.part.transfer is not None:
             return self._refuse(RefusalReason.LEADER_TRANSFERRING)
         if transferee_id not in member.part.progress:
             return self._refuse(RefusalReason.UNKNOWN_MEMBER)
-        lag_entries = transfer.lag_entries(member, member.part, transferee_id)
-        if lag_entries > member.config.transfer_lag_entries_max:
+        if transfer.lag_entries(member, member.part, transferee_id) > lag_entries_max:
             return self._refuse(RefusalReason.FALL_BEHIND_TOO_MUCH)
         transfer.begin(member, member.part, transferee_id)
         return None
 
     def read_index(self, handle: object) -> Refusal | None:
         """Ask up to where a linearizable read must see; the answer comes in `Ready.reads`."""
-        member = self._member
-        if not isinstance(member.part, Leader):
+        if not isinstance(self._member.part, Leader):
             return self._refuse(RefusalReason.NOT_LEADER)
-        reads.ask(member, member.part, handle)
+        reads.ask(self._member, self._member.part, handle)
         return None
 
     def persisted(self, index: int, term: int) -> None:
@@ -186,6 +184,18 @@ class Raft:
                 entry_handler.handle_persisted(member, follower)
             case PreCandidate() | Candidate():
                 pass
+
+    def remove_before(self, first_index: int) -> None:
+        """Forget the entries before `first_index`, which the shell removes from its store.
+
+        InvariantError unless `first_index` is here, and all before it is committed.
+        """
+        if first_index > self._member.committed_index + 1:
+            raise InvariantError(
+                f"entries before {first_index} cannot be removed: those up to "
+                f"{self._member.committed_index} are committed"
+            )
+        self._member.log.remove_before(first_index)
 
     def link_lost(self, peer_id: str) -> None:
         """Note that the connection to a peer broke, or was refused."""
@@ -224,9 +234,7 @@ class Raft:
         hard_state = self._unsaved_hard_state()
         if (
             hard_state is None
-            and not member.writes
-            and not member.messages
-            and not member.reads
+            and not (member.writes or member.messages or member.reads)
             and member.committed_index == self._told_committed_index
         ):
             return None
@@ -302,8 +310,7 @@ class Raft:
     def transferee_id(self) -> str | None:
         """To whom this leader is handing over, if it is."""
         part = self._member.part
-        transfer_to = part.transfer if isinstance(part, Leader) else None
-        return transfer_to.transferee_id if transfer_to else None
+        return part.transfer.transferee_id if isinstance(part, Leader) and part.transfer else None
 
     @property
     def fittest_peer_id(self) -> str | None:

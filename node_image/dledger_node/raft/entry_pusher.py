@@ -18,6 +18,8 @@ def send_due(member: MemberState, leader: Leader) -> None:
     """
     leader.push_due = False
     for peer_id, progress in leader.progress.items():
+        if progress.next_index <= _lowest_index(member):  # the entry before was removed meanwhile
+            progress.compare(_lowest_index(member), at_once=progress.probe_due)
         if progress.state is PushState.APPEND:
             _push(member, peer_id, progress)
         elif progress.probe_due:

@@ -109,6 +109,13 @@ class LogTerms:
         del self._terms[keep:]
         self._end_index = first_index - 1
 
+    def remove_before(self, first_index: int) -> None:
+        """Forget all entries before `first_index`, which stays."""
+        keep = self._run(first_index)
+        del self._first_indexes[:keep]
+        del self._terms[:keep]
+        self._first_indexes[0] = self._begin_index = first_index
+
     def _run(self, index: int) -> int:
         if not self._begin_index <= index <= self._end_index:
             raise InvariantError(

@@ -180,8 +180,21 @@ class PushResponse:
     """The COMPARE's number; None in the answer to an APPEND."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldByAllNotice:
+    """Every voter holds the sender's log up to `index`, durably; for the shell's retention alone.
+
+    That stays true in every later term, so it is no matter whose notice comes late.
+    """
+
+    sender: str
+    receiver: str
+    term: int
+    index: int
+
+
 LeaderRequest: TypeAlias = HeartBeatRequest | CompareRequest | AppendRequest | TakeLeadershipRequest
 """What only the leader of a term may ask in it."""
 Request: TypeAlias = PreVoteRequest | VoteRequest | LeaderRequest
 Response: TypeAlias = PreVoteResponse | VoteResponse | HeartBeatResponse | PushResponse
-Message: TypeAlias = Request | Response
+Message: TypeAlias = Request | Response | HeldByAllNotice

@@ -21,6 +21,7 @@ from dledger_node.raft.messages import (
     CompareRequest,
     HeartBeatRequest,
     HeartBeatResponse,
+    HeldByAllNotice,
     LeaderRequest,
     Message,
     PreVoteRequest,
@@ -41,6 +42,8 @@ _TermMessage: TypeAlias = (
 
 def step(member: MemberState, message: Message) -> None:
     """Take a message. One that is not for this member, or from no other voter, is ignored."""
+    if isinstance(message, HeldByAllNotice):
+        return  # the shell's
     if message.receiver != member.self_id or message.sender not in member.config.peers:
         member.refuse(RefusalCause.UNKNOWN_MEMBER)
         return

@@ -27,6 +27,7 @@ from dledger_node.raft.messages import (
     CompareRequest,
     HeartBeatRequest,
     HeartBeatResponse,
+    HeldByAllNotice,
     Message,
     PreVoteRequest,
     PreVoteResponse,
@@ -98,6 +99,7 @@ KINDS: Final[dict[int, Kind]] = {
     8: Kind(PreVoteRequest, struct.Struct(">qqq"), ("term", "ledger_end_index", "ledger_end_term")),
     9: Kind(PreVoteResponse, struct.Struct(">qqB"), ("term", "requested_term", "result")),
     10: Kind(TakeLeadershipRequest, struct.Struct(">q"), ("term",)),
+    64: Kind(HeldByAllNotice, struct.Struct(">qq"), ("term", "index")),
 }  # fmt: skip
 _KIND_OF: Final = {kind.message: number for number, kind in KINDS.items()}
 _RESULTS: Final[dict[type[Message], tuple[Any, ...]]] = {

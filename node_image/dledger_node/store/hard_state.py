@@ -7,8 +7,10 @@ file is a new member, a damaged one stops the node.
 from pathlib import Path
 from typing import Final
 
-from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.raft.ready import HardState
+from dledger_node.store import ballast
+from dledger_node.store.mmap_file import NO_ROOM
 from dledger_node.store.properties import parse_number, read_properties, write_properties
 
 FILE_NAME: Final = "currterm"
@@ -28,7 +30,8 @@ def load_hard_state(folder: Path, ledger_end_term: int = -1) -> HardState:
         raise StoreDamagedError(
             f"{path} says term {state.term}, and the log has an entry of term {ledger_end_term}: "
             "the file was lost or is an old copy. A member that forgot its vote must not vote: "
-            "restore the file, or replace the member"
+            "restore the file, or replace the member",
+            Damage.HARD_STATE,
         )
     return state
 
@@ -36,11 +39,18 @@ def load_hard_state(folder: Path, ledger_end_term: int = -1) -> HardState:
 def save_hard_state(folder: Path, state: HardState) -> None:
     """Make term and vote durable; blocks for two fsyncs. `folder` is the store's, and exists.
 
-    After a StoreError the state on disk is the old or the new one: the node must stop.
+    A volume that is full gives up its reserve for it. After a StoreError the state on disk is the
+    old or the new one: the node must stop.
     """
     path = folder / FILE_NAME
+    values = {_VOTE: state.vote_for or "", _TERM: state.term}
     try:
-        write_properties(path, {_VOTE: state.vote_for or "", _TERM: state.term})
+        try:
+            write_properties(path, values)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not ballast.give_up(folder):
+                raise
+            write_properties(path, values)
     except OSError as error:
         raise StoreError(f"{path}: term {state.term} could not be saved: {error}") from error
 

@@ -5,18 +5,20 @@ own header and checksums say.
 """
 
 import bisect
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from dledger_formats import disk
-from dledger_formats.disk import INDEX_UNIT_SIZE, EntryHeader, IndexUnit
-from dledger_node.errors import StoreDamagedError
+from dledger_formats.disk import (
+    ENTRY_HEADER_SIZE,
+    INDEX_UNIT,
+    INDEX_UNIT_SIZE,
+    EntryHeader,
+    IndexUnit,
+)
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.mmap_file_list import MmapFileList
-
-_UNIT_POS: Final = struct.Struct(">q")
-_UNIT_POS_OFFSET: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +31,23 @@ class LogFiles:
     def unit(self, index: int) -> IndexUnit:
         """What the index files say of an entry; IndexError when they do not reach there."""
         at = index * INDEX_UNIT_SIZE
-        file = self.index.file_at(at)
-        return disk.unpack_index_unit(file.view, at - file.start)
+        return disk.unpack_index_unit(self.index.read(at, at + INDEX_UNIT_SIZE), 0)
 
     def units(self, first_index: int, last_index: int) -> bytes:
         """The stored units of these entries; fewer bytes where the index files end."""
         start = first_index * INDEX_UNIT_SIZE
         end = min((last_index + 1) * INDEX_UNIT_SIZE, self.index.end)
-        if start < self.index.start:
+        if not self.index.start <= start < end:
             return b""
-        return b"".join(
-            file.view[max(start, file.start) - file.start : min(end, file.end) - file.start]
-            for file in self.index.files_between(start, end)
-        )
+        return self.index.read(start, end)
+
+    def positions(self, first_index: int, last_index: int) -> list[int]:
+        """Where these entries begin in the data files."""
+        return [pos for _, pos, *_ in INDEX_UNIT.iter_unpack(self.units(first_index, last_index))]
 
     def pos(self, index: int) -> int:
         """Where an entry begins in the data files."""
-        at = index * INDEX_UNIT_SIZE + _UNIT_POS_OFFSET
-        file = self.index.file_at(at)
-        pos: int = _UNIT_POS.unpack_from(file.view, at - file.start)[0]
-        return pos
+        return self.unit(index).pos
 
     def end_pos(self, index: int) -> int:
         """Where an entry ends in the data files."""
@@ -69,18 +68,43 @@ class LogFiles:
         others = range(first_index + 1, last_index + 1)
         return first_index + bisect.bisect_right(others, limit_pos, key=self.end_pos)
 
-    def views(self, first_index: int, last_index: int) -> list[memoryview]:
-        """Stored bytes of these entries, one view per segment. StoreDamagedError."""
+    def runs(self, first_index: int, last_index: int) -> list[bytes]:
+        """Stored bytes of these entries, one run per segment. StoreDamagedError."""
         self.header(first_index)
         self.header(last_index)
-        views: list[memoryview] = []
+        runs: list[bytes] = []
         index = first_index
         while index <= last_index:
             start = self.pos(index)
-            following = self.first_from(self.data.file_at(start).end, index + 1, last_index)
-            views.append(self.data.slice(start, self.end_pos(following - 1)))
+            file = self.data.file_at(start)
+            following = self.first_from(file.end, index + 1, last_index)
+            last = self.unit(following - 1)
+            if not start < last.pos + last.size <= file.end:
+                self._index_is_wrong(following - 1, last, "names a place behind its segment")
+            runs.append(file.read(start - file.start, last.pos + last.size - start))
             index = following
-        return views
+        return runs
+
+    def checked_runs(self, first_index: int, last_index: int) -> list[bytes]:
+        """As `runs`, with every checksum verified that covers one of the entries."""
+        runs = self.runs(first_index, last_index)
+        index = first_index
+        for run in runs:
+            pos, at, chain_crc = self.pos(index), 0, None
+            while at < len(run):
+                scan = disk.scan_entries(
+                    memoryview(run), at, len(run), index=index, pos=pos + at, chain_crc=chain_crc,
+                    term=disk.unpack_header(run, at).term, count_max=last_index + 1 - index,
+                )  # fmt: skip
+                if scan.next_index == index:
+                    raise StoreDamagedError(
+                        f"entry {index}: {place(self.data, pos + at)}: {scan.damage}. The other "
+                        "members have the entry",
+                        Damage.BAD_ENTRY,
+                        index,
+                    )
+                at, index, chain_crc = scan.end, scan.next_index, scan.chain_crc
+        return runs
 
     def header(self, index: int) -> EntryHeader:
         """The header at the place that the unit names, which it must agree with.
@@ -89,30 +113,30 @@ class LogFiles:
         """
         unit = self.unit(index)
         try:
-            file = self.data.file_at(unit.pos)
-            header = disk.unpack_header(file.view, unit.pos - file.start)
+            raw = self.data.read(unit.pos, unit.pos + ENTRY_HEADER_SIZE)
+            header = disk.unpack_header(raw, 0)
         except (IndexError, disk.DamagedRecordError):
             self._index_is_wrong(index, unit, "names a place outside of the data files")
-        found = (header.magic, header.size, header.index, header.term)
-        if unit.index != index or found != (unit.magic, unit.size, index, unit.term):
-            self._index_is_wrong(index, unit, "and the entry's header disagree")
+        self._check_unit(index, unit, header)
         return header
 
-    def checked_entry(self, index: int, begin_index: int) -> tuple[EntryHeader, memoryview]:
+    def checked_entry(self, index: int, begin_index: int) -> tuple[EntryHeader, bytes]:
         """An entry and its body, with every checksum that covers it verified. StoreDamagedError."""
         header = self.header(index)
         previous = self._previous_chain_crc(index, begin_index)
-        unit = self.unit(index)
-        file = self.data.file_at(unit.pos)
-        at = unit.pos - file.start
+        pos = self.pos(index)
+        file = self.data.file_at(pos)
+        raw = file.read(pos - file.start, max(header.size, ENTRY_HEADER_SIZE))
         try:
-            disk.check_entry(file.view, at, file.size, previous)
+            disk.check_entry(raw, 0, len(raw), previous)
         except disk.DamagedRecordError as error:
             raise StoreDamagedError(
-                f"entry {index}: {place(self.data, unit.pos)}: {error}. The other members have the "
-                "entry: replace this member"
+                f"entry {index}: {place(self.data, pos)}: {error}. The other members have the "
+                "entry",
+                Damage.BAD_ENTRY,
+                index,
             ) from None
-        return header, file.view[at + disk.ENTRY_HEADER_SIZE : at + header.size]
+        return header, raw[ENTRY_HEADER_SIZE:]
 
     def term_runs(self, begin_index: int, end_index: int) -> Iterator[tuple[int, int]]:
         """First index and term of every run of entries of one term.
@@ -136,10 +160,17 @@ class LogFiles:
             return self.header(index - 1).chain_crc
         return 0 if index == 0 else None
 
+    def _check_unit(self, index: int, unit: IndexUnit, header: EntryHeader) -> None:
+        found = (header.magic, header.size, header.index, header.term)
+        if unit.index != index or found != (unit.magic, unit.size, index, unit.term):
+            self._index_is_wrong(index, unit, "and the entry's header disagree")
+
     def _index_is_wrong(self, index: int, unit: IndexUnit, how: str) -> NoReturn:
         raise StoreDamagedError(
             f"entry {index}: {place(self.data, unit.pos)}: the index {how}. To have the index "
-            f"files made anew from the data, stop this member and empty {self.index.folder}"
+            f"files made anew from the data, stop this member and empty {self.index.folder}",
+            Damage.WRONG_INDEX,
+            index,
         )
 
 

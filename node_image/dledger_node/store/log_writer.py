@@ -1,14 +1,14 @@
 """The end of the log: where the next entry goes, and what it must fit to.
 
-Everything here happens in mapped memory, on the thread that writes. What is durable, and when, is
-`MmapStore`'s business.
+Everything here happens on the thread that writes, and no further than into the kernel's memory.
+What is durable, and when, is `MmapStore`'s business.
 """
 
 from collections.abc import Sequence
 
 from dledger_formats import disk
 from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
-from dledger_node.errors import StoreDamagedError
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.block import Block
 from dledger_node.store.entry_runs import EntryRun, Link, pack_runs, place_bodies
 from dledger_node.store.log_files import LogFiles
@@ -76,7 +76,9 @@ class LogWriter:
             raise StoreDamagedError(
                 f"{self._files.data.folder}: the leader's entry {self.end_index + 1} does not "
                 f"follow this log, which ends at position {self.end_pos}: the logs differ before "
-                "it. Audit the group"
+                "it. Audit the group",
+                Damage.DIVERGED,
+                self.end_index + 1,
             )
         self._reserve(runs[-1].end_pos, block.last_index)
         for run in runs:
@@ -106,6 +108,13 @@ class LogWriter:
         self.end_index = last_index
         while self.term_runs and self.term_runs[-1][0] >= first_index:
             self.term_runs.pop()
+
+    def remove_before(self, first_index: int) -> None:
+        """Move the beginning up to an entry that the log holds."""
+        self.begin_index = first_index
+        kept = [run for run in self.term_runs if run[0] > first_index]
+        term = self._files.header(first_index).term
+        self.term_runs = [(first_index, term), *kept]
 
     def cut_files(self) -> None:
         """Zero what lies behind the end, durably."""

@@ -1,62 +1,69 @@
-"""One file of the log, mapped into memory as a whole.
+"""One file of the log: read with `pread`, written with `pwrite`, never mapped.
 
-A segment is allocated on disk before its first byte is written: writing through a mapping has no
-way to report a full disk but SIGBUS, which kills the process. A sector that cannot be read does
-the same; the process is started again and, where recovery reads it, dies again.
+The name is DLedger's, which maps its files. In Python a mapping costs more than it saves: a page
+fault stops every thread until the disk answers, a sector that cannot be read or a full disk ends
+the process with SIGBUS, and pages that were dirtied through a mapping make `fdatasync` several
+times dearer (`bench/store.py` shows it). Here each of those is an error that names the file.
 
-Linux writes back pages that were changed through a shared mapping when `fdatasync` is called on the
-file, and waits for them. So one call makes everything durable that was copied in before.
+A segment is allocated on disk before its first byte is written, so that a full disk refuses a batch
+and never breaks into one.
 """
 
 import contextlib
 import errno
-import mmap
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
-from dledger_node.errors import StoreError, StoreFullError
+from dledger_formats.disk import Buffer
+from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
+from dledger_node.store.open_files import Descriptor, Holder, OpenFiles
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class MmapFile:
     """A segment of fixed size; `start` is the position of its first byte in the log.
 
-    Any thread may read `view` and call `sync`; the rest is for the thread that writes.
+    Any thread may `read` and `sync`; the rest is for the thread that writes.
     """
 
-    __slots__ = ("_fd", "_fd_lock", "_map", "name_is_durable", "path", "size", "start", "view")
+    __slots__ = (
+        "_closed", "_holder", "_open_files", "name_is_durable", "path", "removed", "size", "start",
+    )  # fmt: skip
 
-    def __init__(self, path: Path, start: int) -> None:
+    def __init__(self, path: Path, start: int, size: int, open_files: OpenFiles) -> None:
         self.path = path
         self.start = start
-        self._fd_lock = threading.Lock()
-        self._fd = os.open(path, os.O_RDWR)
-        self.size = os.fstat(self._fd).st_size
-        self._map = mmap.mmap(self._fd, self.size)
-        self.view = memoryview(self._map)
+        self.size = size
+        self.removed = False
+        self._closed = False
         self.name_is_durable = True
         """Whether the folder was synced since the file got its name."""
+        self._open_files = open_files
+        self._holder = Holder()
 
     @classmethod
-    def create(cls, path: Path, size: int) -> Self:
+    def create(cls, path: Path, size: int, open_files: OpenFiles) -> Self:
         """Make a file of zeros that no full disk can hit later, durable but for its name.
 
         StoreFullError when there is no room; nothing is left behind.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
+        except OSError as error:
+            raise _allocation_error(path, size, error) from error
         try:
             os.posix_fallocate(fd, 0, size)
             os.fsync(fd)
         except OSError as error:
-            path.unlink()
+            with contextlib.suppress(OSError):
+                path.unlink()
             raise _allocation_error(path, size, error) from error
         finally:
             os.close(fd)
-        return cls(path, -1)
+        return cls(path, -1, size, open_files)
 
     @property
     def end(self) -> int:
@@ -68,77 +75,132 @@ class MmapFile:
         os.rename(self.path, path)
         self.path, self.start, self.name_is_durable = path, start, False
 
+    def read(self, at: int, size: int) -> bytes:
+        """Bytes from byte `at` on, fewer at the end of the file.
+
+        StoreDamagedError when the disk cannot give them, or the file was cut short.
+        """
+        size = min(size, self.size - at)
+        try:
+            data = os.pread(self._descriptor().fd, size, at)
+        except OSError as error:
+            raise StoreDamagedError(
+                f"{self.path}, byte {at}: {size} bytes cannot be read: {error}", Damage.UNREADABLE
+            ) from error
+        if len(data) < size:
+            raise StoreDamagedError(
+                f"{self.path} ends at byte {at + len(data)}; it had {self.size} bytes",
+                Damage.UNREADABLE,
+            )
+        return data
+
+    def write(self, at: int, data: Buffer) -> None:
+        """Write all of `data` to byte `at`; it is durable after a `sync` that begins later.
+
+        A StoreError is final: nobody knows how much of it was written.
+        """
+        try:
+            file = self._descriptor()
+            written = os.pwrite(file.fd, data, at)
+            while written < len(data):
+                written += os.pwrite(file.fd, memoryview(data)[written:], at + written)
+        except OSError as error:
+            raise StoreError(f"{self.path}, byte {at}: it could not be written: {error}") from error
+
     def allocate(self) -> None:
         """Give every byte its place on disk: Java leaves holes. StoreFullError."""
-        if os.fstat(self._fd).st_blocks * 512 >= self.size:
+        if self.path.stat().st_blocks * 512 >= self.size:
             return
         try:
-            os.posix_fallocate(self._fd, 0, self.size)
+            os.posix_fallocate(self._descriptor().fd, 0, self.size)
         except OSError as error:
             raise _allocation_error(self.path, self.size, error) from error
 
-    def data_ranges(self, at: int) -> Iterator[tuple[int, int]]:
-        """Parts from byte `at` on that may hold anything but zeros, as the file system knows."""
+    def data_ranges(self, at: int) -> list[tuple[int, int]]:
+        """Parts from byte `at` on that may hold anything but zeros, as the file system knows.
+
+        They are found before any of them is read: to ext4, what was read ahead is data as well.
+        """
+        ranges: list[tuple[int, int]] = []
+        file = self._descriptor()
         while at < self.size:
             try:
-                begin = os.lseek(self._fd, at, os.SEEK_DATA)
+                begin = os.lseek(file.fd, at, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:  # no data behind `at`
-                    return
+                    break
                 raise
-            at = os.lseek(self._fd, begin, os.SEEK_HOLE)
-            yield begin, at
+            at = os.lseek(file.fd, begin, os.SEEK_HOLE)
+            ranges.append((begin, at))
+        return ranges
 
     def sync(self) -> None:
-        """Make what the file holds durable; blocks, and does nothing once the file is closed.
+        """Make what the file holds durable; blocks, and does nothing for one that was removed.
 
         A StoreError is final: the kernel may have dropped what it could not write, and a second
         call would succeed all the same.
         """
-        with self._fd_lock:
-            if self._fd < 0:
-                return
-            with _final_errors(self.path):
-                os.fdatasync(self._fd)
+        if self.removed:
+            return
+        with final_errors(self.path):
+            os.fdatasync(self._descriptor().fd)
+
+    def forget_cache(self, at: int) -> None:
+        """Have the next reads from byte `at` on come from the disk; blocks for a sync.
+
+        After a failed sync the kernel keeps the pages that it could not write, and calls them
+        clean; what is read of them would be lost with the next power cut.
+        """
+        self.sync()
+        with final_errors(self.path):
+            os.posix_fadvise(self._descriptor().fd, at, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """Let go of the file. Views of it that are still in use stay readable."""
-        with self._fd_lock:
-            os.close(self._fd)
-            self._fd = -1
-        self.view.release()
-        with contextlib.suppress(BufferError):  # a view is still in use, and unmaps when it goes
-            self._map.close()
+        """Let go of the file, once no other thread uses it; any later use is a ValueError."""
+        self._closed = True
+        self._open_files.let_go(self._holder)
 
     def remove(self) -> None:
-        """Delete the file and let go of it."""
+        """Delete the file."""
+        self.removed = True
         self.path.unlink()
         self.close()
 
+    def _descriptor(self) -> Descriptor:
+        if self._closed:  # or it would be opened again, and another process may own it by now
+            raise ValueError(f"{self.path} is closed")
+        return self._holder.descriptor or self._open_files.open(self._holder, self.path)
+
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. A StoreError is final."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with _final_errors(folder):
+    """Make the names in a folder durable. A StoreError is final.
+
+    XFS says yes to an fsync of a folder when it has shut itself down, as it does after an error of
+    its log, and the names are lost; reading the folder then fails.
+    """
+    with final_errors(folder):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
             os.fsync(fd)
-    finally:
-        os.close(fd)
+            os.listdir(fd)
+        finally:
+            os.close(fd)
 
 
 @contextlib.contextmanager
-def _final_errors(path: Path) -> Iterator[None]:
+def final_errors(path: Path) -> Iterator[None]:
+    """Say what an OSError means where something was to be made durable."""
     try:
         yield
     except OSError as error:
         raise StoreError(
             f"{path}: it could not be made durable ({error}); what was written since the last "
-            "flush may be lost. Stop this member and check its disk"
+            "flush may be lost. Check the disk"
         ) from error
 
 
 def _allocation_error(path: Path, size: int, error: OSError) -> StoreError:
-    if error.errno in _NO_ROOM:
+    if error.errno in NO_ROOM:
         return StoreFullError(
             f"{path}: no room for a segment of {size} bytes ({error.strerror}); nothing was "
             "written. Free space or enlarge the volume"

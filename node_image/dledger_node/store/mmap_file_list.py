@@ -16,26 +16,33 @@ from pathlib import Path
 from typing import Final, Self
 
 from dledger_formats import disk
-from dledger_node.errors import StoreDamagedError
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.mmap_file import MmapFile, sync_folder
+from dledger_node.store.open_files import OpenFiles
 
 SPARE_SUFFIX: Final = ".spare"
+ROOM_BYTES: Final = 64 << 20
+"""What is kept ready behind the end of the log: many appends fit while a segment is made."""
 _ZEROS: Final = bytes(1 << 20)
 
 
 class MmapFileList:
     """Segments in sequence. It knows where they lie, and not how far they are written."""
 
-    def __init__(self, folder: Path, file_size: int, files: list[MmapFile]) -> None:
+    def __init__(self, folder: Path, file_size: int, starts: list[int]) -> None:
         self.folder = folder
         self.file_size = file_size
-        self.files = files
+        self._open_files = OpenFiles()
+        self.files = [
+            MmapFile(folder / disk.file_name(start), start, file_size, self._open_files)
+            for start in starts
+        ]
         self._spares: deque[MmapFile] = deque()
         self._spare_numbers = itertools.count()
 
     @classmethod
     def load(cls, folder: Path, file_size: int) -> Self:
-        """Map what the folder holds; StoreDamagedError when it is not a sequence of whole segments.
+        """See what the folder holds; StoreDamagedError when it is not a sequence of whole segments.
 
         Changes nothing but to remove spare segments that a crash left.
         """
@@ -47,10 +54,10 @@ class MmapFileList:
             if following[1] != start + file_size:
                 raise StoreDamagedError(
                     f"{folder}: {path.name} is followed by {following[0].name}, and segments have "
-                    f"{file_size} bytes: a file is missing, or the segment size was changed"
+                    f"{file_size} bytes: a file is missing, or the segment size was changed",
+                    Damage.MISSING_SEGMENT,
                 )
-        files = [MmapFile(path, start) for path, start in zip(paths, starts, strict=True)]
-        return cls(folder, file_size, files)
+        return cls(folder, file_size, starts)
 
     @property
     def start(self) -> int:
@@ -73,10 +80,19 @@ class MmapFileList:
         """The files that hold positions from `start` to `end`, the latter not included."""
         return tuple(file for file in self.files if file.start < end and file.end > start)
 
-    def slice(self, start: int, end: int) -> memoryview:
-        """The bytes from `start` to `end`, which must lie in one file."""
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`, over the borders of files; fewer where the files end.
+
+        IndexError when no file holds `start`; StoreDamagedError when the disk cannot give them.
+        """
         file = self.file_at(start)
-        return file.view[start - file.start : end - file.start]
+        if end <= file.end:
+            return file.read(start - file.start, end - start)
+        parts = []
+        for file in self.files_between(start, end):
+            at = max(start - file.start, 0)
+            parts.append(file.read(at, min(end, file.end) - file.start - at))
+        return b"".join(parts)
 
     def reserve(self, pos: int, end: int) -> None:
         """Make sure that a log that ends at `pos` can be written up to `end`. StoreFullError."""
@@ -84,9 +100,14 @@ class MmapFileList:
             self._make_spare()
 
     def preallocate(self, pos: int) -> None:
-        """Have the next file ready once the one at `pos` is half full. StoreFullError."""
-        if not self._spares and self.end - pos < self.file_size // 2:
+        """Have room ready behind a log that ends at `pos`; blocks. StoreFullError."""
+        while self.room_is_short(pos):
             self._make_spare()
+
+    def room_is_short(self, pos: int) -> bool:
+        """Whether files should be made ready now: half of one, or a few small ones, are left."""
+        room_bytes = self._start_of_next(pos) + len(self._spares) * self.file_size - pos
+        return room_bytes < max(self.file_size // 2, min(ROOM_BYTES, 2 * self.file_size))
 
     def write(self, pos: int, data: bytes | memoryview) -> None:
         """Copy bytes to `pos`, over the borders of files; room must have been reserved."""
@@ -95,7 +116,7 @@ class MmapFileList:
             file = self.file_at(pos) if pos < self.end else self._add_file(pos)
             at = pos - file.start
             part = rest[: file.size - at]
-            file.view[at : at + len(part)] = part
+            file.write(at, part)
             rest = rest[len(part) :]
             pos += len(part)
 
@@ -117,6 +138,15 @@ class MmapFileList:
             file.sync()
         return used_end - pos
 
+    def take_before(self, pos: int) -> tuple[MmapFile, ...]:
+        """Take the files that end at `pos` or before it out of the list, but for the last file.
+
+        The list is a new one then: a thread that goes through the old one is not disturbed.
+        """
+        taken = tuple(file for file in self.files[:-1] if file.end <= pos)
+        self.files = self.files[len(taken) :]
+        return taken
+
     def sync(self, files: tuple[MmapFile, ...]) -> None:
         """Make these files durable, and their names; blocks."""
         for file in files:
@@ -125,6 +155,11 @@ class MmapFileList:
             sync_folder(self.folder)
             for file in files:
                 file.name_is_durable = True
+
+    def forget_cache(self, pos: int) -> None:
+        """Have reads from `pos` on come from the disk; blocks, since it syncs. StoreError."""
+        for file in self.files_between(pos, self.end):
+            file.forget_cache(max(0, pos - file.start))
 
     def close(self) -> None:
         """Let go of all files and remove the spares, or leave that to the next `load`."""
@@ -139,7 +174,8 @@ class MmapFileList:
 
     def _make_spare(self) -> None:
         name = f"{self.folder.name}-{next(self._spare_numbers)}{SPARE_SUFFIX}"
-        self._spares.append(MmapFile.create(self.folder.parent / name, self.file_size))
+        path = self.folder.parent / name
+        self._spares.append(MmapFile.create(path, self.file_size, self._open_files))
 
     def _add_file(self, pos: int) -> MmapFile:
         start = self._start_of_next(pos)
@@ -149,15 +185,25 @@ class MmapFileList:
         return file
 
 
+def make_folders(folder: Path) -> None:
+    """Make a store's folders where they are missing, durably."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):
+        (folder / name).mkdir(exist_ok=True)
+    sync_folder(folder)
+    sync_folder(folder.parent)
+
+
 def _start_of(path: Path, file_size: int) -> int:
     try:
         start = disk.start_offset(path.name)
     except ValueError as error:
-        raise StoreDamagedError(f"{path}: {error}; move it away") from None
+        raise StoreDamagedError(f"{path}: {error}; move it away", Damage.UNKNOWN_FORMAT) from None
     size = path.stat().st_size
     if size != file_size:
         raise StoreDamagedError(
-            f"{path} has {size} bytes; segments have {file_size}. Was the segment size changed?"
+            f"{path} has {size} bytes; segments have {file_size}. Was the segment size changed?",
+            Damage.UNKNOWN_FORMAT,
         )
     return start
 
@@ -172,7 +218,7 @@ def _used_end(file: MmapFile, at: int) -> int:
     """Position behind the last byte that is not zero, or that of byte `at` when all are."""
     used = at
     for start, end in _chunks(file, at):
-        chunk = bytes(file.view[start:end])
+        chunk = file.read(start, end - start)
         if chunk != _ZEROS[: end - start]:
             used = start + len(chunk.rstrip(b"\0"))
     return file.start + used
@@ -181,4 +227,4 @@ def _used_end(file: MmapFile, at: int) -> int:
 def _zero(file: MmapFile, start: int, end: int) -> None:
     for at in range(start, end, len(_ZEROS)):
         stop = min(end, at + len(_ZEROS))
-        file.view[at:stop] = _ZEROS[: stop - at]
+        file.write(at, _ZEROS[: stop - at])

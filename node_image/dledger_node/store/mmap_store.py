@@ -6,8 +6,8 @@ Three kinds of threads meet here, without a lock on the way of an append:
     a worker thread     blocks on the disk: flush, save_checkpoint, preallocate
     any thread          reads; it sees entries up to `end_index`, which moves last
 
-An append is a copy into mapped memory. It is durable once a flush that began later has returned:
-then `flushed` moves `durable_index`, which is all that may be acknowledged.
+An append is a write that the kernel keeps in memory. It is durable once a flush that began later
+has returned: then `flushed` moves `durable_index`, which is all that may be acknowledged.
 """
 
 import contextlib
@@ -19,25 +19,19 @@ from pathlib import Path
 from typing import Literal, Self
 
 from dledger_formats import disk
-from dledger_formats.disk import (
-    ENTRY_HEADER_SIZE,
-    INDEX_UNIT,
-    INDEX_UNIT_SIZE,
-    Buffer,
-    EntryHeader,
-    IndexUnit,
-)
+from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer, EntryHeader, IndexUnit
 from dledger_formats.status import SegmentFile
-from dledger_node.errors import StoreError, StoreFullError
+from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.store import ballast, recovery, segment_files
 from dledger_node.store import checkpoint as checkpoint_file
-from dledger_node.store import recovery, segment_files
 from dledger_node.store.block import Block, check_block
 from dledger_node.store.checkpoint import Checkpoint
 from dledger_node.store.lock import FolderLock
 from dledger_node.store.log_files import LogFiles
+from dledger_node.store.log_front import LogFront
 from dledger_node.store.log_writer import LogWriter
-from dledger_node.store.mmap_file import MmapFile, sync_folder
-from dledger_node.store.mmap_file_list import MmapFileList
+from dledger_node.store.mmap_file import MmapFile
+from dledger_node.store.mmap_file_list import MmapFileList, make_folders
 from dledger_node.store.recovery import RecoveryReport
 
 
@@ -67,31 +61,46 @@ class MmapStore:
         log: LogWriter,
         checkpoint: Checkpoint | None,
         report: RecoveryReport,
+        verified_index: int,
     ) -> None:
         """Take over files that recovery left in order; use `open`."""
         self.durable_index = log.end_index
         self.committed_index = checkpoint.committed_index if checkpoint else -1
         self.recovery = report
+        self.damage: StoreDamagedError | None = None
+        """What a read has found; the member should stop serving, and have everything verified."""
         self._folder = folder
         self._lock = lock
+        self.front = LogFront(files, log, self._save_begin)
         self._files = files
         self._log = log
+        self._verified_index = verified_index
         self._flushed_pos = log.end_pos
         self._index_synced_pos = log.index_pos
         self._generation = 0
+        self._saved_begin_index = 0  # never goes back, or what was removed would be missed
         self._flush_error: StoreError | None = None
         self._checkpoint = checkpoint
         self._checkpoint_lock = threading.Lock()
+        self._preallocation_lock = threading.Lock()
 
     @classmethod
-    def open(cls, folder: Path, *, segment_size_bytes: int, index_segment_size_bytes: int) -> Self:
+    def open(
+        cls,
+        folder: Path,
+        *,
+        segment_size_bytes: int,
+        index_segment_size_bytes: int,
+        verify_all: bool = False,
+    ) -> Self:
         """Lock, load and recover a store; `folder` (store_base_dir/dledger-ID) is made if missing.
 
-        StoreInUseError; StoreDamagedError, with nothing changed; StoreFullError.
+        `verify_all` reads every entry; otherwise what was durable long ago is verified when it is
+        served. StoreInUseError; StoreDamagedError, with nothing changed; StoreFullError.
         """
         began = time.monotonic()
         with contextlib.ExitStack() as undo:
-            _make_folders(folder)
+            make_folders(folder)
             lock = FolderLock(folder)
             undo.callback(lock.close)
             data = MmapFileList.load(folder / disk.DATA_FOLDER, segment_size_bytes)
@@ -99,11 +108,15 @@ class MmapStore:
             index = MmapFileList.load(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
             undo.callback(index.close)
             files = LogFiles(data, index)
+            ballast.make(folder)
             checkpoint = checkpoint_file.load_checkpoint(folder)
-            found = recovery.examine(files, checkpoint)
+            found = recovery.examine(files, checkpoint, verify_all=verify_all)
             cut_bytes = recovery.repair(files, found)
             report = recovery.report(found, cut_bytes, time.monotonic() - began)
-            store = cls(folder, lock, files, LogWriter(files, found), checkpoint, report)
+            log = LogWriter(files, found)
+            store = cls(folder, lock, files, log, checkpoint, report, found.start.index)
+            if checkpoint is not None:
+                store.front.finish_removal(checkpoint.begin_index)
             store._save_checkpoint_if_room()
             undo.pop_all()
         return store
@@ -141,28 +154,37 @@ class MmapStore:
         return self._files.unit(index)
 
     def positions(self, first_index: int, last_index: int) -> list[int]:
-        """Where these entries begin in the data files. IndexError outside of the log."""
+        """Where entries begin in the data files. IndexError outside of the log."""
         self._check_range(first_index, last_index)
-        units = self._files.units(first_index, last_index)
-        return [pos for _, pos, _, _, _ in INDEX_UNIT.iter_unpack(units)]
+        return self._files.positions(first_index, last_index)
 
     def entry(self, index: int) -> tuple[EntryHeader, bytes]:
         """Read one entry with all its checksums. IndexError; StoreDamagedError."""
         self._check_range(index, index)
-        header, body = self._files.checked_entry(index, self.begin_index)
-        return header, bytes(body)
+        try:
+            return self._files.checked_entry(index, self.begin_index)
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
 
     def read_range(
         self, first_index: int, last_index: int, bytes_max: int
-    ) -> tuple[list[memoryview], int]:
-        """Stored bytes of whole entries, one view per segment, and the last index they hold.
+    ) -> tuple[list[bytes], int]:
+        """Stored bytes of whole entries, one run per segment, and the last index they hold.
 
-        At least one entry, then as many as `bytes_max` allows. Checksums are for the receiver to
-        verify. IndexError outside of the log; StoreDamagedError where the index is wrong.
+        At least one entry, then as many as `bytes_max` allows. What this process neither wrote nor
+        verified when it opened the log is verified here. IndexError outside of the log;
+        StoreDamagedError.
         """
         self._check_range(first_index, last_index)
-        last_index = self._files.last_within(first_index, last_index, bytes_max)
-        return self._files.views(first_index, last_index), last_index
+        try:
+            last_index = self._files.last_within(first_index, last_index, bytes_max)
+            if first_index < self._verified_index:
+                return self._files.checked_runs(first_index, last_index), last_index
+            return self._files.runs(first_index, last_index), last_index
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -201,13 +223,18 @@ class MmapStore:
         They are compared with this log where it holds the previous entry; where it does not, the
         core refuses the push. RemoteProtocolError. `data` must not change any more.
         """
+        try:
+            link = self._log.link(previous_index, previous_term)
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
         return check_block(
             data,
             first_index=previous_index + 1,
             last_index=last_index,
             term=term,
             segment_size=self._files.data.file_size,
-            link=self._log.link(previous_index, previous_term),
+            link=link,
         )
 
     def reserve_block(self, block: Block) -> None:
@@ -245,9 +272,7 @@ class MmapStore:
             self._flushed_pos = min(self._flushed_pos, self._log.end_pos)
             self._index_synced_pos = min(self._index_synced_pos, self._log.index_pos)
             if self._checkpoint is not None and self._checkpoint.end_index > self.durable_index:
-                self._save(
-                    Checkpoint(end_index=self.durable_index, committed_index=self.committed_index)
-                )
+                self._save(self._checkpoint_at(self.durable_index, self.committed_index))
             self._log.cut_files()
 
     # -- durability --------------------------------------------------------------------------------
@@ -290,25 +315,30 @@ class MmapStore:
         """
         with self._checkpoint_lock:
             end_index = self.durable_index
-            checkpoint = Checkpoint(
-                end_index=end_index,
-                committed_index=min(max(committed_index, self.committed_index), end_index),
-            )
+            committed_index = min(max(committed_index, self.committed_index), end_index)
+            checkpoint = self._checkpoint_at(end_index, committed_index)
             if checkpoint == self._checkpoint:
                 return
-            index_pos = (end_index + 1) * INDEX_UNIT_SIZE
-            index = self._files.index
+            index, index_pos = self._files.index, (end_index + 1) * INDEX_UNIT_SIZE
             index.sync(index.files_between(self._index_synced_pos, index_pos))
             self._index_synced_pos = index_pos
             self._save(checkpoint)
 
+    @property
+    def room_is_short(self) -> bool:
+        """Whether `preallocate` is due."""
+        data, index = self._files.data, self._files.index
+        return data.room_is_short(self._log.end_pos) or index.room_is_short(self._log.index_pos)
+
     def preallocate(self) -> None:
-        """Have the next segments ready when these are half full; blocks. StoreFullError.
+        """Have the next segments ready before these are full; blocks. StoreFullError.
 
         Without it they are made when they are needed, on the loop's thread.
         """
-        self._files.data.preallocate(self._log.end_pos)
-        self._files.index.preallocate(self._log.index_pos)
+        with self._preallocation_lock:
+            ballast.make(self._folder)
+            self._files.data.preallocate(self._log.end_pos)
+            self._files.index.preallocate(self._log.index_pos)
 
     def close(self) -> None:
         """Flush, save the checkpoint if there is room for it, and let go of the files."""
@@ -351,15 +381,20 @@ class MmapStore:
         with contextlib.suppress(StoreFullError):
             self.save_checkpoint(self.committed_index)
 
+    def _save_begin(self, first_index: int) -> None:
+        if first_index > self.committed_index + 1:
+            raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
+        with self._checkpoint_lock:
+            self._saved_begin_index = max(self._saved_begin_index, first_index)
+            self._save(self._checkpoint_at(self.durable_index, self.committed_index))
+
+    def _checkpoint_at(self, end_index: int, committed_index: int) -> Checkpoint:
+        begin_index = max(self.begin_index, self._saved_begin_index)
+        return Checkpoint(
+            end_index=end_index, committed_index=committed_index, begin_index=begin_index
+        )
+
     def _save(self, checkpoint: Checkpoint) -> None:
         checkpoint_file.save_checkpoint(self._folder, checkpoint)
         self._checkpoint = checkpoint
         self.committed_index = checkpoint.committed_index
-
-
-def _make_folders(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):
-        (folder / name).mkdir(exist_ok=True)
-    sync_folder(folder)
-    sync_folder(folder.parent)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from dledger_node.errors import StoreDamagedError
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.mmap_file import sync_folder
 
 FILE_BYTES_MAX: Final = 4096
@@ -21,22 +21,27 @@ _CHECKSUM: Final = "#crc32="
 _SEPARATOR: Final = re.compile(r"\s*[=:]\s*")
 
 
-def read_properties(path: Path, keys: tuple[str, ...]) -> dict[str, str] | None:
-    """Read a file that must hold exactly these keys; None when there is no such file.
+def read_properties(
+    path: Path, keys: tuple[str, ...], *, optional: tuple[str, ...] = ()
+) -> dict[str, str] | None:
+    """Read a file that must hold these keys, and may hold the optional ones; None for no file.
 
     StoreDamagedError when it cannot be trusted.
     """
     try:
         with path.open("rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
+        values = _parse(raw)
     except FileNotFoundError:
         return None
-    try:
-        values = _parse(raw)
+    except OSError as error:
+        raise StoreDamagedError(f"{path} cannot be read: {error}", Damage.UNREADABLE) from error
     except ValueError as error:
-        raise StoreDamagedError(f"{path}: {error}") from None
-    if sorted(values) != sorted(keys):
-        raise StoreDamagedError(f"{path} holds {sorted(values)}, where {sorted(keys)} belong")
+        raise StoreDamagedError(f"{path}: {error}", Damage.HARD_STATE) from None
+    if not set(keys) <= set(values) <= {*keys, *optional}:
+        raise StoreDamagedError(
+            f"{path} holds {sorted(values)}, where {sorted(keys)} belong", Damage.HARD_STATE
+        )
     return values
 
 
@@ -83,4 +88,6 @@ def parse_number(path: Path, values: Mapping[str, str], key: str, smallest: int)
         number = int(text)
         if number >= smallest and str(number) == text:
             return number
-    raise StoreDamagedError(f"{path}: {key} is {text!r}; a number from {smallest} on is expected")
+    raise StoreDamagedError(
+        f"{path}: {key} is {text!r}; a number from {smallest} on is expected", Damage.HARD_STATE
+    )

@@ -1,7 +1,8 @@
 """From the files on disk to a known good end.
 
-1. `examine` reads and changes nothing. It trusts whole segments below the checkpoint (their entries
-   are checked when they are read), and verifies every record from the checkpoint's segment on.
+1. `examine` reads and changes nothing. What the checkpoint calls durable was flushed, so no crash
+   can have torn it: it is not read again, but for its last `MARGIN_BYTES`, and its entries are
+   checked when they are served. From there on every record is verified.
 2. Where it stops is judged: behind the checkpoint's durable end a crash may have torn what was not
    flushed, and it is cut. Before that end nothing can be torn: StoreDamagedError, and the files
    stay as they are.
@@ -9,18 +10,31 @@
    durable, so that everything that is served is on disk.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from dledger_formats import disk
-from dledger_formats.disk import INDEX_UNIT_SIZE, DamagedRecordError, EntryScan
-from dledger_node.errors import StoreDamagedError
+from dledger_formats.disk import (
+    ENTRY_HEADER_SIZE,
+    INDEX_UNIT_SIZE,
+    DamagedRecordError,
+    EntryHeader,
+    EntryScan,
+)
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.checkpoint import Checkpoint
 from dledger_node.store.log_files import LogFiles, place
 from dledger_node.store.mmap_file import MmapFile
 
-SCAN_ENTRIES_MAX: Final = 8192  # bounds the memory that a scan takes
+SCAN_ENTRIES_MAX: Final = 8192  # bounds the memory that a scan takes, with the next
+WINDOW_BYTES: Final = 1 << 20
+_TOO_SHORT: Final = ("short_header", "short_body")
+MARGIN_BYTES: Final = 4 << 20
+"""How much of what was durable is verified all the same: that checkpoint and log belong together,
+and that a disk did not lie about its last flush.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +83,24 @@ class Examined:
     term_runs: list[tuple[int, int]]
 
 
-def examine(files: LogFiles, checkpoint: Checkpoint | None) -> Examined:
-    """Find the end of the log. StoreDamagedError when something is missing that was durable."""
-    beginning = _beginning(files)
-    try:
-        start = _checkpointed_start(files, checkpoint, beginning)
-        runs = list(files.term_runs(beginning.index, start.index - 1))
-    except (StoreDamagedError, IndexError):  # the index or a sealed segment is wrong: read all
+def examine(
+    files: LogFiles, checkpoint: Checkpoint | None, *, verify_all: bool = False
+) -> Examined:
+    """Find the end of the log. StoreDamagedError when something is missing that was durable.
+
+    `verify_all` reads every entry, as is due once damage was found.
+    """
+    beginning = _beginning(files, checkpoint)
+    start: Cursor | None = None
+    runs: list[tuple[int, int]] = []
+    if not verify_all:
+        # When the index or a sealed segment is wrong, everything is read.
+        with contextlib.suppress(StoreDamagedError, IndexError):
+            start = _checkpointed_start(files, checkpoint, beginning)
+            runs = list(files.term_runs(beginning.index, start.index - 1))
+    if start is None:
         start, runs = beginning, []
+    files.data.forget_cache(start.pos)
     walk = _Walk(files, start, runs)
     bad_units = 0
     for index, units in walk:
@@ -127,88 +151,127 @@ class _Walk:
         self.stop_pos = self.end.pos
         while self.stop_pos < self._data.end:
             file = self._data.file_at(self.stop_pos)
-            at = self.stop_pos - file.start
             first_index = self.end.index
-            scan = self._take(file, at)
+            scan = self._take(file, self.stop_pos - file.start)
             if self.end.index > first_index:
                 self.stop_pos = self.end.pos
                 yield first_index, scan.units
-            elif _is_blank(file, at):
+            elif _is_blank(file, self.stop_pos - file.start):
                 self.stop_pos = file.end
             else:
-                nothing = not any(file.view[at : at + disk.ENTRY_HEADER_SIZE])
+                nothing = not any(file.read(self.stop_pos - file.start, ENTRY_HEADER_SIZE))
                 self.stop_reason = "" if nothing else str(scan.damage)
                 return
 
     def _take(self, file: MmapFile, at: int) -> EntryScan:
+        """Take what is sound in a window of the file that holds the next entry as a whole."""
+        size = WINDOW_BYTES
+        while True:
+            window = memoryview(file.read(at, size))
+            scan = self._take_from(window, file.start + at)
+            whole = at + len(window) == file.size
+            if scan.end or whole or scan.damage is None or scan.damage.reason not in _TOO_SHORT:
+                return scan
+            size *= 2
+
+    def _take_from(self, window: memoryview, pos: int) -> EntryScan:
         term = self.end.term
-        scan = self._scan(file, at, term)
-        if scan.damage and scan.damage.reason == "bad_term" and scan.end == at:
-            later_term = disk.unpack_header(file.view, at).term
+        scan = self._scan(window, pos, term)
+        if scan.damage and scan.damage.reason == "bad_term" and scan.end == 0:
+            later_term = disk.unpack_header(window, 0).term
             if later_term > term:
                 term = later_term
-                scan = self._scan(file, at, term)
-        if scan.end > at:
+                scan = self._scan(window, pos, term)
+        if scan.end:
             if not self.term_runs or self.term_runs[-1][1] != term:
                 self.term_runs.append((self.end.index, term))
             self.end = Cursor(
-                pos=file.start + scan.end,
-                index=scan.next_index,
-                term=term,
-                chain_crc=scan.chain_crc,
+                pos=pos + scan.end, index=scan.next_index, term=term, chain_crc=scan.chain_crc
             )
         return scan
 
-    def _scan(self, file: MmapFile, at: int, term: int) -> EntryScan:
+    def _scan(self, window: memoryview, pos: int, term: int) -> EntryScan:
         return disk.scan_entries(
-            file.view,
-            at,
-            file.size,
+            window,
+            0,
+            len(window),
             index=self.end.index,
             term=term,
-            pos=file.start + at,
+            pos=pos,
             chain_crc=self.end.chain_crc,
             count_max=SCAN_ENTRIES_MAX,
         )
 
 
-def _beginning(files: LogFiles) -> Cursor:
+def _beginning(files: LogFiles, checkpoint: Checkpoint | None) -> Cursor:
     """Before the first entry that the data files hold."""
-    pos = files.data.start
-    if pos == 0:
+    first = files.data.files[0] if files.data.files else None
+    if first is None or first.start == 0:
         return Cursor(pos=0, index=0, term=0, chain_crc=0)
-    file = files.data.files[0]
+    header = _first_entry(first)
+    known_begin = checkpoint.begin_index if checkpoint else None
+    if known_begin is not None and header.index > known_begin:
+        raise StoreDamagedError(
+            f"{first.path} begins with entry {header.index}, and the log began with entry "
+            f"{known_begin}: the segments before it are gone",
+            Damage.MISSING_SEGMENT,
+            known_begin,
+        )
+    return Cursor(pos=first.start, index=header.index, term=header.term, chain_crc=None)
+
+
+def _first_entry(file: MmapFile) -> EntryHeader:
+    """The sound entry with which a segment begins; StoreDamagedError."""
+    raw = file.read(0, ENTRY_HEADER_SIZE)
     try:
-        header = disk.check_entry(file.view, 0, file.size)
+        size = disk.unpack_header(raw, 0).size
+        return disk.check_entry(file.read(0, max(size, ENTRY_HEADER_SIZE)), 0, file.size)
     except DamagedRecordError as error:
-        raise StoreDamagedError(f"{file.path}: the first entry: {error}") from None
-    return Cursor(pos=pos, index=header.index, term=header.term, chain_crc=None)
+        raise StoreDamagedError(
+            f"{file.path}: the first entry: {error}", Damage.BAD_ENTRY
+        ) from None
 
 
 def _checkpointed_start(
     files: LogFiles, checkpoint: Checkpoint | None, beginning: Cursor
 ) -> Cursor:
-    """The start of the segment that holds the checkpoint's durable end, if all before it fit.
+    """A place a margin before the checkpoint's durable end, if all before it fits.
 
     StoreDamagedError or IndexError when the index does not fit the data.
     """
     if checkpoint is None or checkpoint.end_index < beginning.index:
         return beginning
-    files.header(checkpoint.end_index)
-    end_file = files.data.file_at(files.pos(checkpoint.end_index))
-    start = beginning
-    for file in files.data.files_between(files.data.start + 1, end_file.end):
-        if file.start == files.data.start:
-            continue
-        first = disk.unpack_header(file.view, 0)
-        files.header(first.index)
-        if files.pos(first.index) != file.start:
-            raise StoreDamagedError(f"{file.path} does not begin with entry {first.index}")
-        before = files.header(first.index - 1)
-        start = Cursor(
-            pos=file.start, index=first.index, term=before.term, chain_crc=before.chain_crc
+    last_index = checkpoint.end_index
+    files.header(last_index)
+    for file in files.data.files_between(files.data.start + 1, files.end_pos(last_index)):
+        if file.start != files.data.start:
+            _check_border(files, file)
+    first_index = files.first_from(
+        files.end_pos(last_index) - MARGIN_BYTES, beginning.index, last_index
+    )
+    if first_index == beginning.index:
+        return beginning
+    before = files.header(first_index - 1)
+    files.header(first_index)
+    pos, end_pos = files.pos(first_index), files.end_pos(first_index - 1)
+    if pos not in (end_pos, files.data.file_at(pos).start):
+        raise StoreDamagedError(
+            f"{place(files.data, pos)}: entry {first_index} does not follow the one before",
+            Damage.WRONG_INDEX,
+            first_index,
         )
-    return start
+    return Cursor(pos=pos, index=first_index, term=before.term, chain_crc=before.chain_crc)
+
+
+def _check_border(files: LogFiles, file: MmapFile) -> None:
+    """Whether a segment begins with the entry that the index names, and follows the one before."""
+    first = disk.unpack_header(file.read(0, ENTRY_HEADER_SIZE), 0)
+    files.header(first.index)
+    files.header(first.index - 1)
+    if files.pos(first.index) != file.start:
+        raise StoreDamagedError(
+            f"{file.path} does not begin with entry {first.index}", Damage.WRONG_INDEX
+        )
 
 
 def _judge(files: LogFiles, checkpoint: Checkpoint | None, walk: _Walk) -> None:
@@ -224,7 +287,9 @@ def _judge(files: LogFiles, checkpoint: Checkpoint | None, walk: _Walk) -> None:
         raise StoreDamagedError(
             f"{place(files.data, walk.stop_pos)}: entry {index} is missing or damaged "
             f"({walk.stop_reason or 'nothing is there'}), and {why}. Nothing was changed. The "
-            "other members have the entry: replace this member"
+            "other members have the entry",
+            Damage.BAD_ENTRY if walk.stop_reason else Damage.MISSING_ENTRIES,
+            index,
         )
 
 
@@ -241,7 +306,8 @@ def _more_is_sound(files: LogFiles, walk: _Walk) -> bool:
     try:
         header = files.header(walk.end.index + 1)
         file = data.file_at(files.pos(walk.end.index + 1))
-        disk.check_entry(file.view, files.pos(walk.end.index + 1) - file.start, file.size)
+        raw = file.read(files.pos(walk.end.index + 1) - file.start, header.size)
+        disk.check_entry(raw, 0, len(raw))
     except (StoreDamagedError, DamagedRecordError, IndexError):
         return False
     return header.term >= walk.end.term
@@ -267,7 +333,7 @@ def _is_blank(file: MmapFile, at: int) -> bool:
     left = file.size - at
     if left < disk.BLANK_SIZE_MIN:
         return False
-    magic, size = disk.BLANK_HEADER.unpack_from(file.view, at)
+    magic, size = disk.BLANK_HEADER.unpack(file.read(at, disk.BLANK_SIZE_MIN))
     return bool(magic == disk.BLANK and size == left)
 
 

@@ -8,6 +8,7 @@ from dledger_formats.disk import INDEX_UNIT_SIZE
 from dledger_formats.status import SegmentFile
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.mmap_file import MmapFile
+from dledger_node.store.retention import SealedSegment
 
 
 def data_files(files: LogFiles, begin_index: int, limit_index: int) -> list[SegmentFile]:
@@ -28,8 +29,22 @@ def index_files(files: LogFiles, begin_index: int, limit_index: int) -> list[Seg
     ]
 
 
+def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[SealedSegment]:
+    """The data files but for the last, oldest first; none of an empty log."""
+    if end_index < begin_index:
+        return []
+    return [
+        SealedSegment(
+            last_index=files.first_from(file.end, begin_index, end_index) - 1,
+            size_bytes=file.size,
+            modified_s=file.path.stat().st_mtime,
+        )
+        for file in files.data.files_between(files.data.start, files.end_pos(end_index))[:-1]
+    ]
+
+
 def read_file(folder: Path, name: str, start: int, end: int) -> bytes:
-    """Bytes of a segment, read past the mapping: that would stop every thread while the disk works.
+    """Bytes of a segment, by its name, in any thread.
 
     FileNotFoundError for a name that is no segment's, or one that was removed meanwhile.
     """

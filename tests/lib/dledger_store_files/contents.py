@@ -13,9 +13,10 @@ def flush(store: MmapStore) -> None:
     store.flushed(target)
 
 
-def bodies_of(store: MmapStore) -> list[bytes]:
-    """Every body, with all checksums verified."""
-    return [store.entry(index)[1] for index in range(store.begin_index, store.end_index + 1)]
+def bodies_of(store: MmapStore, first_index: int | None = None) -> list[bytes]:
+    """Every body from an entry on, or from the first, with all checksums verified."""
+    begin_index = store.begin_index if first_index is None else first_index
+    return [store.entry(index)[1] for index in range(begin_index, store.end_index + 1)]
 
 
 def entry_or_none(store: MmapStore, index: int) -> bytes | None:

@@ -1,0 +1,215 @@
+"""How fast one member's store is, by itself, against the bare machine in the same run.
+
+    make bench                          or, for one part:
+    python bench/store.py --only append flush open memory --log-mib 1024
+
+append   batches of 1 KiB bodies, against the least that such a log needs: CRC-32 of each body and a
+         copy into a mapped file. Both take turns, so that a busy machine slows both.
+flush    one append made durable, against a bare pwrite and fdatasync of as many bytes, in turns.
+open     a log that was closed in order, and one that was left by a crash, both warm.
+memory   anonymous memory of this process over a log of `--memory-mib`.
+
+The targets are those of the project: append at least 0.5 of raw from batches of 64 on, flush at
+most 1.3 times the bare one at the median, a log of 1 GiB open within 2 s, at most 64 MiB of memory.
+"""
+
+import argparse
+import mmap
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dledger_formats.checksum import crc32
+from dledger_node.store.mmap_store import MmapStore
+
+BODY = os.urandom(1024)
+STORED_BYTES = len(BODY) + 48
+RAW_FILE_BYTES = 64 << 20
+PARTS = ("append", "flush", "open", "memory")
+
+
+def main() -> None:
+    """Measure the parts asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--folder", help="where the logs are kept (a temporary folder)")
+    parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--log-mib", type=int, default=1024, help="the log that is opened")
+    parser.add_argument("--memory-mib", type=int, default=3072, help="the log that is written")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    print(f"{os.cpu_count()} cores, load {load:.1f}; bodies of {len(BODY)} bytes")
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        folder = Path(name)
+        if "append" in arguments.only:
+            for batch in (1, 64, 512):
+                append(folder, batch, arguments.rounds)
+        if "flush" in arguments.only:
+            flush(folder, arguments.rounds)
+        if "open" in arguments.only:
+            open_(folder, arguments.log_mib << 20)
+        if "memory" in arguments.only:
+            memory(folder, arguments.memory_mib << 20)
+
+
+def new_store(folder: Path, segment_bytes: int = 1 << 30) -> MmapStore:
+    """A store with nothing in it."""
+    shutil.rmtree(folder / "store", ignore_errors=True)
+    return opened(folder / "store", segment_bytes)
+
+
+def opened(at: Path, segment_bytes: int = 1 << 30) -> MmapStore:
+    """The store in a folder."""
+    return MmapStore.open(at, segment_size_bytes=segment_bytes, index_segment_size_bytes=160 << 20)
+
+
+def make_durable(store: MmapStore) -> None:
+    """Flush everything written."""
+    target = store.flush_target()
+    store.flush(target)
+    store.flushed(target)
+
+
+def timed(work: Callable[[], object]) -> float:
+    """How long it takes, in seconds."""
+    begin_s = time.perf_counter()
+    work()
+    return time.perf_counter() - begin_s
+
+
+def append(folder: Path, batch: int, rounds: int) -> None:
+    """Batches into the store and into a mapped file, in turns."""
+    store = new_store(folder)
+    bodies = [BODY] * batch
+    raw_path = folder / "raw"
+    with raw_path.open("w+b") as file:
+        os.posix_fallocate(file.fileno(), 0, RAW_FILE_BYTES)
+        mapped = memoryview(mmap.mmap(file.fileno(), RAW_FILE_BYTES))
+    at = 0
+
+    def raw() -> None:
+        nonlocal at
+        if at + batch * STORED_BYTES > RAW_FILE_BYTES:
+            at = 0
+        for body in bodies:
+            crc32(body)
+            mapped[at : at + len(body)] = body
+            at += STORED_BYTES
+
+    rounds = min(rounds, (900 << 20) // (batch * STORED_BYTES))
+    ours, raws = [], []
+    for number in range(rounds):
+        raws.append(timed(raw))
+        ours.append(timed(lambda: store.append_bodies(bodies, 1)))
+        if number * batch % 8192 < batch:  # as group commit does, or the kernel holds us back
+            make_durable(store)
+            store.preallocate()
+    store.close()
+    raw_path.unlink()
+    own_s, raw_s = statistics.median(ours), statistics.median(raws)
+    print(
+        f"append  batch {batch:4}: {own_s / batch * 1e9:7.0f} ns an entry, raw "
+        f"{raw_s / batch * 1e9:6.0f} ns: {raw_s / own_s:.2f} of raw"
+    )
+
+
+def flush(folder: Path, rounds: int) -> None:
+    """One durable append, and one bare durable write, in turns."""
+    store = new_store(folder)
+    store.append_bodies([BODY], 1)
+    make_durable(store)
+    fd = os.open(folder / "raw", os.O_RDWR | os.O_CREAT, 0o600)
+    os.posix_fallocate(fd, 0, RAW_FILE_BYTES)
+    os.fsync(fd)
+    data = os.urandom(STORED_BYTES)
+
+    def raw(number: int) -> None:
+        os.pwrite(fd, data, number * STORED_BYTES)
+        os.fdatasync(fd)
+
+    def own() -> None:
+        store.append_bodies([BODY], 1)
+        make_durable(store)
+
+    ours, raws = [], []
+    for number in range(rounds):
+        raws.append(timed(lambda number=number: raw(number)))  # type: ignore[misc]
+        ours.append(timed(own))
+    os.close(fd)
+    store.close()
+    (folder / "raw").unlink()
+    own_s, raw_s = statistics.median(ours), statistics.median(raws)
+    print(
+        f"flush   one append + fdatasync: p50 {own_s * 1e6:.0f} us, bare pwrite + fdatasync "
+        f"{raw_s * 1e6:.0f} us: {own_s / raw_s:.2f} times"
+    )
+
+
+def fill(store: MmapStore, log_bytes: int) -> None:
+    """Write a log of so many bytes, as a leader does."""
+    for _ in range(log_bytes // (256 * STORED_BYTES)):
+        store.append_bodies([BODY] * 256, 1)
+        if store.end_index % 8192 < 256:
+            make_durable(store)
+            store.save_checkpoint(store.durable_index)
+            store.preallocate()
+    make_durable(store)
+
+
+def open_(folder: Path, log_bytes: int) -> None:
+    """Open a log again: in order, after a crash, and without a checkpoint."""
+    store = new_store(folder)
+    fill(store, log_bytes)
+    at = folder / "store"
+    store.close()
+    say_opened("closed in order", at)
+    store = opened(at)
+    store.append_bodies([BODY] * 10_000, 1)
+    # As a crash leaves it: not closed, so the checkpoint says nothing of the last entries.
+    store._lock.close()
+    say_opened("left by a crash", at)
+    (at / "checkpoint").unlink()
+    say_opened("without a checkpoint, read from the disk as a whole", at)
+
+
+def say_opened(how: str, at: Path) -> None:
+    """Open it once and print how long that took."""
+    begin_s = time.perf_counter()
+    store = opened(at)
+    seconds = time.perf_counter() - begin_s
+    entries, verified = store.end_index + 1, store.recovery.verified_entries
+    store.close()
+    print(f"open    {entries} entries, {how}: {seconds:.2f} s, {verified} entries verified")
+
+
+def memory(folder: Path, log_bytes: int) -> None:
+    """Write a log over several segments and look at this process."""
+    before = anonymous_bytes()
+    store = new_store(folder, 1 << 30)
+    most = 0
+    written = 0
+    while written < log_bytes:
+        fill(store, 256 << 20)
+        written += 256 << 20
+        store.read_range(0, min(store.end_index, 4000), 1 << 20)
+        most = max(most, anonymous_bytes())
+    store.close()
+    print(
+        f"memory  over a log of {written >> 20} MiB: {most / 2**20:.0f} MiB anonymous, "
+        f"{(most - before) / 2**20:.0f} MiB more than before it"
+    )
+
+
+def anonymous_bytes() -> int:
+    """Resident memory of this process that no file backs."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    line = next(line for line in status if line.startswith("RssAnon:"))
+    return int(line.split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    main()

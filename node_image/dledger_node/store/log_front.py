@@ -1,0 +1,58 @@
+"""The beginning of the log: which segments lie there, and how they are removed.
+
+In this order, so that a crash between two steps costs nothing: the new beginning is made durable;
+the log forgets the entries; the files go, the oldest first. What a crash leaves of them is still
+the log's at the next start.
+"""
+
+from collections.abc import Callable, Sequence
+
+from dledger_formats.disk import INDEX_UNIT_SIZE
+from dledger_node.store import segment_files
+from dledger_node.store.log_files import LogFiles
+from dledger_node.store.log_writer import LogWriter
+from dledger_node.store.mmap_file import MmapFile, sync_folder
+from dledger_node.store.retention import SealedSegment
+
+
+class LogFront:
+    """Removes whole segments from the front; the caller answers for nobody needing them."""
+
+    def __init__(self, files: LogFiles, log: LogWriter, save_begin: Callable[[int], None]) -> None:
+        """`save_begin` makes durable that the log begins with an entry; it blocks."""
+        self._files = files
+        self._log = log
+        self.save_begin = save_begin
+
+    def sealed_segments(self) -> list[SealedSegment]:
+        """The data files but for the last, oldest first."""
+        return segment_files.sealed_segments(
+            self._files, self._log.begin_index, self._log.end_index
+        )
+
+    @property
+    def tail_bytes(self) -> int:
+        """How much of the last data file is written."""
+        return self._log.end_pos % self._files.data.file_size
+
+    def finish_removal(self, begin_index: int | None) -> None:
+        """Remove what a crash kept from being removed, by what `save_begin` had saved."""
+        if begin_index is not None and self._log.begin_index < begin_index <= self._log.end_index:
+            self.delete(self.forget_before(begin_index))
+
+    def forget_before(self, first_index: int) -> tuple[MmapFile, ...]:
+        """Forget all before an entry with which a segment begins, after `save_begin`.
+
+        Returns the files, for `delete`.
+        """
+        pos = self._files.pos(first_index)
+        self._log.remove_before(first_index)
+        index_pos = first_index * INDEX_UNIT_SIZE
+        return self._files.data.take_before(pos) + self._files.index.take_before(index_pos)
+
+    def delete(self, files: Sequence[MmapFile]) -> None:
+        """Delete files that `forget_before` has taken out; blocks."""
+        for file in files:
+            file.remove()
+        sync_folder(self._files.data.folder)
+        sync_folder(self._files.index.folder)

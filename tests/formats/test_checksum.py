@@ -1,0 +1,26 @@
+import random
+import subprocess
+import sys
+import zlib
+
+from dledger_formats.checksum import crc32
+
+
+def test_it_is_zlib_s_crc32() -> None:
+    choices = random.Random(1)
+    for size in (0, 1, 48, 1024, 70_000):
+        data = choices.randbytes(size)
+        assert crc32(data) == zlib.crc32(data)
+        assert crc32(memoryview(data), 7) == zlib.crc32(data, 7)
+
+
+def test_without_zlib_ng_the_standard_library_s_is_used() -> None:
+    script = (
+        "import sys; sys.modules['zlib_ng'] = None\n"
+        "import zlib; from dledger_formats.checksum import crc32; print(crc32 is zlib.crc32)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "True\n"

@@ -1,0 +1,197 @@
+"""What a member does when its volume fails it: it stays up, says why, and comes back by itself."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dledger_client.client import DLedgerClient
+from dledger_client.outcomes import Acknowledged
+from dledger_formats.status import StorageState
+from dledger_group.group import NodeGroup, wait_for
+from dledger_store_files.damage import flip
+
+SEGMENT_BYTES = 1 << 20
+EXT4_IOC_SHUTDOWN, EVERYTHING_FLUSHED = 0x8004587D, 0
+pytestmark = pytest.mark.storage
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems: needs root")
+
+
+async def append_all(group: NodeGroup, bodies: list[bytes]) -> None:
+    # A disk that is busy for 2 s makes an outcome unknown; it is sent again.
+    async with DLedgerClient(servers=group.servers, group="g", at_least_once=True) as client:
+        async for outcome in client.append_all(bodies):
+            assert isinstance(outcome, Acknowledged)
+
+
+def follower_of(group: NodeGroup) -> str:
+    master = group.master()
+    return next(member for member in group.running() if member != master)
+
+
+async def test_a_member_whose_log_is_damaged_stays_out_and_says_why(group: NodeGroup) -> None:
+    hurt = follower_of(group)
+    await append_all(group, [bytes(1000)] * 100)
+    group.wait_for_status(hurt, lambda view: view.durable_index >= 100, "has stored all")
+    group.stop(hurt)
+    data = group.store_folder(hurt) / "data"
+    flip(data, 50_000, segment_bytes=SEGMENT_BYTES)
+    before = (data / f"{0:020}").read_bytes()
+
+    group.start(hurt)
+    group.wait_for_status(hurt, lambda view: view.storage is StorageState.DAMAGED, "says so")
+
+    status = group.status(hurt)
+    assert not status.ready
+    assert f"{data}/{0:020}, byte " in status.reason
+    assert "bad_body_crc" in status.reason
+    code, text = group.get(hurt, "/readyz")
+    assert (code, text.decode().strip()) == (503, status.reason)
+    assert group.get(hurt, "/healthz")[0] == 200
+    assert b'dledger_node_storage{state="Damaged"} 1.0' in group.get(hurt, "/metrics")[1]
+    assert (data / f"{0:020}").read_bytes() == before
+    await append_all(group, [b"the group goes on"])
+
+
+async def test_a_member_whose_files_are_mended_comes_back_by_itself(group: NodeGroup) -> None:
+    hurt = follower_of(group)
+    await append_all(group, [bytes(1000)] * 100)
+    group.wait_for_status(hurt, lambda view: view.durable_index >= 100, "has stored all")
+    group.stop(hurt)
+    data = group.store_folder(hurt) / "data"
+    moved = group.folder / "moved"
+    (data / f"{0:020}").rename(moved)
+    group.start(hurt)
+    group.wait_for_status(hurt, lambda view: view.storage is StorageState.DAMAGED, "says so")
+
+    moved.rename(data / f"{0:020}")
+
+    group.wait_for_status(hurt, lambda view: view.ready, "serves again")
+    assert group.status(hurt).storage is StorageState.SOUND
+
+
+async def test_a_member_that_finds_damage_while_it_serves_stops_serving(group: NodeGroup) -> None:
+    """The leader is asked for a damaged entry: another one leads, and nobody reads a wrong byte."""
+    leader = group.master()
+    await append_all(group, [bytes([7]) * 1000] * 100)
+    flip(group.store_folder(leader) / "data", 50_000, segment_bytes=SEGMENT_BYTES)
+
+    with contextlib.suppress(Exception):
+        async with DLedgerClient(servers=group.servers, group="g") as client:
+            for index in range(1, 100):
+                assert (await client.get(index)).body == bytes([7]) * 1000
+
+    group.wait_for_status(leader, lambda view: view.storage is StorageState.DAMAGED, "says so")
+    assert group.master() != leader
+
+
+def run(*command: str) -> None:
+    """Run a command that must succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{' '.join(command)}: {done.stderr}")
+
+
+@pytest.fixture
+def group_with_a_small_volume(tmp_path: Path) -> Iterator[NodeGroup]:
+    """The member n0 has a volume of 8 MiB, and does not lead."""
+    at = tmp_path / "dledger-n0"
+    at.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(at))
+    try:
+        with NodeGroup(tmp_path) as group:
+            let_another_lead(group)
+            yield group
+    finally:
+        subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+def let_another_lead(group: NodeGroup) -> None:
+    while group.master() == "n0":
+        group.kill("n0")
+        group.master()
+        group.start("n0")
+        group.wait_until_up("n0")
+
+
+def fill_up(volume: Path) -> None:
+    """Leave not one block."""
+    with contextlib.suppress(OSError), (volume / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+@AS_ROOT
+async def test_a_member_on_a_full_volume_says_so_votes_and_comes_back(
+    group_with_a_small_volume: NodeGroup,
+) -> None:
+    group = group_with_a_small_volume
+    fill_up(group.store_folder("n0"))
+    await append_all(group, [bytes(10_000)] * 600)
+    group.wait_for_status(
+        "n0", lambda view: view.storage is StorageState.FULL and not view.ready, "says so"
+    )
+    term = group.status("n0").term
+
+    group.kill(group.master())
+
+    # The candidate leads by this vote, but nothing commits while only one of the two has room.
+    wait_for(lambda: group.status("n0").term > term, "n0 has saved a later term")
+    (group.store_folder("n0") / "filler").unlink()
+    group.wait_for_status("n0", lambda view: view.ready, "serves again")
+    assert group.status("n0").storage is StorageState.SOUND
+
+
+@pytest.fixture
+def group_with_a_disk(tmp_path: Path) -> Iterator[NodeGroup]:
+    """The member n0 has a disk of its own, with ext4 on it, and does not lead."""
+    if not shutil.which("mkfs.ext4") or not Path("/dev/loop-control").exists():
+        pytest.skip("needs mkfs.ext4 and loop devices")
+    at = tmp_path / "dledger-n0"
+    at.mkdir()
+    with (tmp_path / "disk").open("wb") as file:
+        file.truncate(32 << 20)
+    run("mkfs.ext4", "-qF", "-O", "^has_journal", str(tmp_path / "disk"))
+    plug_in(tmp_path)
+    try:
+        with NodeGroup(tmp_path) as group:
+            let_another_lead(group)
+            yield group
+    finally:
+        subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+def plug_in(folder: Path) -> None:
+    run("mount", "-o", "loop", str(folder / "disk"), str(folder / "dledger-n0"))
+    (folder / "dledger-n0" / "lost+found").rmdir()
+
+
+@AS_ROOT
+async def test_a_member_whose_disk_fails_says_so_and_comes_back_with_all_it_had(
+    group_with_a_disk: NodeGroup,
+) -> None:
+    group = group_with_a_disk
+    await append_all(group, [bytes(1000)] * 100)
+    at = group.store_folder("n0")
+    fd = os.open(at, os.O_RDONLY)
+    fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", EVERYTHING_FLUSHED))
+    os.close(fd)
+
+    await append_all(group, [bytes(1000)] * 100)
+
+    group.wait_for_status("n0", lambda view: view.storage is StorageState.FAILED, "says so")
+    assert "Input/output error" in group.status("n0").reason
+    run("umount", "-l", str(at))
+    # Copied, since another mount namespace may still hold the file system that was stopped.
+    shutil.copyfile(group.folder / "disk", group.folder / "copied")
+    (group.folder / "copied").rename(group.folder / "disk")
+    run("mount", "-o", "loop", str(group.folder / "disk"), str(at))
+    group.wait_for_status(
+        "n0", lambda view: view.ready and view.committed_index >= 200, "serves again"
+    )

@@ -1,0 +1,103 @@
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.status import StorageState
+from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
+from dledger_node.group_commit import GroupCommit
+from dledger_node.storage_watch import StorageWatch, state_of
+from dledger_node.store.mmap_store import MmapStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MmapStore]:
+    opened = MmapStore.open(tmp_path, segment_size_bytes=4096, index_segment_size_bytes=320)
+    yield opened
+    opened.close()
+
+
+async def becomes_true(look: Callable[[], bool]) -> None:
+    while not look():  # noqa: ASYNC110 - a clock is watched, and nothing tells of its hands
+        await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def group_commit(store: MmapStore) -> Iterator[GroupCommit]:
+    with ThreadPoolExecutor(2) as executor:
+        yield GroupCommit(store, executor, on_durable=lambda _: None, on_failed=lambda _: None)
+
+
+async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
+    store: MmapStore, group_commit: GroupCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = StorageWatch(store, group_commit, stall_s=0.02)
+    sync, goes_on = os.fdatasync, threading.Event()
+
+    def hanging(fd: int) -> None:
+        goes_on.wait()
+        sync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", hanging)
+    store.append_bodies([b"slow"], term=1)
+    assert not watch.look()
+    group_commit.start()
+    await asyncio.wait_for(becomes_true(watch.look), 20)
+    assert (watch.stalled, watch.state) == (True, StorageState.STALLED)
+    assert "has not finished a flush" in watch.trouble
+    assert not watch.look(), "it begins once"
+
+    goes_on.set()
+    await group_commit.drain()
+    watch.look()
+
+    assert (watch.stalled, watch.trouble, watch.state) == (False, "", StorageState.SOUND)
+    assert store.durable_index == 0
+
+
+def test_a_volume_without_room_is_full_until_segments_could_be_made(
+    store: MmapStore, group_commit: GroupCommit
+) -> None:
+    watch = StorageWatch(store, group_commit, stall_s=1)
+
+    def full() -> None:
+        raise StoreFullError("no room")
+
+    assert not watch.try_reserve(full)
+    watch.look_for_room()
+    assert watch.state is StorageState.FULL, "nothing was made ahead"
+    store.preallocate()
+    watch.look_for_room()
+    assert watch.state is StorageState.SOUND
+
+
+def test_damage_that_a_read_finds_is_kept(store: MmapStore, group_commit: GroupCommit) -> None:
+    watch = StorageWatch(store, group_commit, stall_s=1)
+    store.append_bodies([b"sound", b"hurt"], term=1)
+    store._files.data.files[0].write(48 + 5 + 48, b"HURT")
+    assert watch.damage is None
+
+    with pytest.raises(StoreDamagedError):
+        store.entry(1)
+
+    assert watch.damage is not None
+    assert (watch.damage.damage, watch.damage.index) == (Damage.BAD_ENTRY, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (StoreFullError("x"), StorageState.FULL),
+        (StoreDamagedError("x", Damage.UNREADABLE), StorageState.DAMAGED),
+        (StoreError("x"), StorageState.FAILED),
+        (OSError(errno.EROFS, "x"), StorageState.FAILED),
+        (ValueError("x"), StorageState.SOUND),
+    ],
+)
+def test_an_error_says_what_is_wrong_with_the_volume(error: Exception, state: StorageState) -> None:
+    assert state_of(error) is state

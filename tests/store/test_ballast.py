@@ -1,0 +1,69 @@
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dledger_node.errors import StoreError
+from dledger_node.raft.ready import HardState
+from dledger_node.store import ballast
+from dledger_node.store.hard_state import load_hard_state, save_hard_state
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems: needs root")
+
+
+@pytest.fixture
+def small_volume(tmp_path: Path) -> Iterator[Path]:
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], check=False
+    )
+    if done.returncode:
+        pytest.skip("tmpfs cannot be mounted")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def fill_up(volume: Path) -> None:
+    with contextlib.suppress(OSError), (volume / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+@AS_ROOT
+def test_term_and_vote_are_saved_on_a_volume_without_a_free_block(small_volume: Path) -> None:
+    save_hard_state(small_volume, HardState(term=1, vote_for="n0"))
+    assert ballast.make(small_volume)
+    fill_up(small_volume)
+
+    save_hard_state(small_volume, HardState(term=2, vote_for="n1"))
+
+    assert load_hard_state(small_volume) == HardState(term=2, vote_for="n1")
+
+
+@AS_ROOT
+def test_without_the_reserve_they_are_not_and_the_old_ones_stand(small_volume: Path) -> None:
+    """Or the test above would prove nothing."""
+    save_hard_state(small_volume, HardState(term=1, vote_for="n0"))
+    fill_up(small_volume)
+
+    with pytest.raises(StoreError, match="term 2 could not be saved"):
+        save_hard_state(small_volume, HardState(term=2, vote_for="n1"))
+
+    assert load_hard_state(small_volume) == HardState(term=1, vote_for="n0")
+
+
+@AS_ROOT
+def test_the_reserve_is_made_again_once_there_is_room(small_volume: Path) -> None:
+    ballast.make(small_volume)
+    fill_up(small_volume)
+    assert ballast.give_up(small_volume)
+    assert not ballast.give_up(small_volume)
+    assert ballast.make(small_volume)
+    ballast.give_up(small_volume)
+    fill_up(small_volume)
+
+    assert not ballast.make(small_volume)
+    (small_volume / "filler").unlink()
+    assert ballast.make(small_volume)

@@ -1,0 +1,146 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dledger_node.errors import StoreError
+from dledger_node.store.mmap_file import MmapFile
+from dledger_node.store.mmap_store import MmapStore
+from dledger_store_files.contents import bodies_of, flush
+
+OpenStore = Callable[..., MmapStore]
+Crashed = Callable[[MmapStore], Path]
+BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> MmapStore:
+    """Forty entries of eight terms, all committed, in more than three segments."""
+    opened = open_store()
+    for term in range(8):
+        opened.append_bodies(BODIES[term * 5 : term * 5 + 5], term)
+    flush(opened)
+    opened.save_checkpoint(39)
+    return opened
+
+
+def remove(store: MmapStore, segments: int) -> int:
+    """Remove so many segments; returns the first entry behind them."""
+    first_index = store.front.sealed_segments()[segments - 1].last_index + 1
+    store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(first_index))
+    return first_index
+
+
+def test_sealed_segments_are_those_before_the_last(store: MmapStore) -> None:
+    sealed = store.front.sealed_segments()
+    files = store.data_files(39)
+
+    assert len(sealed) == len(files) - 1 >= 3
+    assert [segment.last_index + 1 for segment in sealed] == [
+        file.first_index for file in files[1:]
+    ]
+    assert {segment.size_bytes for segment in sealed} == {4096}
+
+
+def test_an_empty_log_has_none(open_store: OpenStore) -> None:
+    assert open_store().front.sealed_segments() == []
+
+
+def test_a_log_goes_on_behind_what_was_removed(store: MmapStore, folder: Path) -> None:
+    begin_index = remove(store, 2)
+
+    assert store.begin_index == begin_index > 10
+    assert bodies_of(store) == BODIES[begin_index:]
+    assert store.term_runs()[0] == (begin_index, store.entry(begin_index)[0].term)
+    assert store.term_runs()[-1] == (35, 7)
+    assert len(list((folder / "data").iterdir())) == len(store.data_files(39))
+    assert min((folder / "index").iterdir()).name == f"{begin_index // 10 * 320:020}"
+    with pytest.raises(IndexError):
+        store.entry(begin_index - 1)
+    store.append_bodies([b"more"], term=8)
+    assert store.entry(40)[1] == b"more"
+
+
+def test_it_is_the_same_after_it_was_closed(store: MmapStore, open_store: OpenStore) -> None:
+    begin_index = remove(store, 2)
+    runs = store.term_runs()
+    store.close()
+
+    again = open_store()
+
+    assert (again.begin_index, again.end_index, again.term_runs()) == (begin_index, 39, runs)
+    assert bodies_of(again) == BODIES[begin_index:]
+
+
+@pytest.mark.parametrize("deleted", [0, 1, 2])
+def test_a_crash_on_the_way_ends_in_the_log_that_was_wanted(
+    store: MmapStore,
+    open_store: OpenStore,
+    crashed: Crashed,
+    monkeypatch: pytest.MonkeyPatch,
+    deleted: int,
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    left = [deleted]
+    unlink = MmapFile.remove
+
+    def remove_some(file: MmapFile) -> None:
+        if not left[0]:
+            raise Crash
+        left[0] -= 1
+        unlink(file)
+
+    first_index = store.front.sealed_segments()[1].last_index + 1
+    with monkeypatch.context() as patched:
+        patched.setattr(MmapFile, "remove", remove_some)
+        with pytest.raises(Crash):
+            remove(store, 2)
+
+    again = open_store(crashed(store))
+
+    assert again.begin_index == first_index
+    assert bodies_of(again) == BODIES[first_index:]
+    assert len(again.data_files(39)) == len(store.data_files(39))
+
+
+def test_what_is_not_committed_is_not_removed(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    flush(store)
+    store.save_checkpoint(3)
+
+    with pytest.raises(StoreError, match="are not committed"):
+        remove(store, 1)
+    assert bodies_of(store) == BODIES
+
+
+def test_a_truncation_that_comes_between_does_not_bring_the_beginning_back(
+    store: MmapStore, open_store: OpenStore, crashed: Crashed
+) -> None:
+    """Its checkpoint would say that the log begins where it did, and the next start would miss
+    segments.
+    """
+    store.append_bodies([b"x"] * 3, term=9)
+    flush(store)
+    store.save_checkpoint(39)
+    first_index = store.front.sealed_segments()[0].last_index + 1
+    store.front.save_begin(first_index)
+    store.truncate(41)
+    store.front.delete(store.front.forget_before(first_index))
+
+    assert open_store(crashed(store)).begin_index == first_index
+
+
+def test_a_flush_and_a_checkpoint_in_between_are_not_disturbed(store: MmapStore) -> None:
+    store.append_bodies(BODIES, term=9)
+    target = store.flush_target()
+    remove(store, 3)
+
+    store.flush(target)
+    store.flushed(target)
+    store.save_checkpoint(79)
+
+    assert (store.durable_index, store.committed_index) == (79, 79)
