@@ -82,9 +82,7 @@ class Group:
             met, f"{self.name}: {kind} is {status} ({reason or 'any reason'})", timeout_s
         )
 
-    def wait_for_words(
-        self, kind: str, words: str, timeout_s: float = 90.0
-    ) -> dict[str, Any]:
+    def wait_for_words(self, kind: str, words: str, timeout_s: float = 90.0) -> dict[str, Any]:
         """Wait until a condition's message has these words.
 
         A status tells what was known when it was written, so a cause that takes a second look to
