@@ -117,13 +117,18 @@ class MmapFile:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. A StoreError is final."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with _final_errors(folder):
+    """Make the names in a folder durable. A StoreError is final.
+
+    XFS says yes to an fsync of a folder when it has shut itself down, as it does after an error of
+    its log, and the names are lost; reading the folder then fails.
+    """
+    with _final_errors(folder):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
             os.fsync(fd)
-    finally:
-        os.close(fd)
+            os.listdir(fd)
+        finally:
+            os.close(fd)
 
 
 @contextlib.contextmanager
