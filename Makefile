@@ -43,7 +43,7 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not spark and not cluster
+FAST := not apiserver and not spark and not cluster and not powercut
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
@@ -53,6 +53,7 @@ test-fast: setup ## Every test that needs no cluster and no Spark (under a minut
 .PHONY: test
 test: setup check ## Every test: form, units, node groups, API server, Spark, and end to end
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
+	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut)
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
 	$(call stage,API server tests,$(PYTEST) -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)

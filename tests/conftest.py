@@ -11,3 +11,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=5,
         help="how often the end-to-end test deletes the leader's pod under load",
     )
+    parser.addoption(
+        "--power-cuts",
+        type=int,
+        default=100,
+        help="how often the power fails under a store, in all (-m powercut)",
+    )
