@@ -43,7 +43,7 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not spark and not cluster and not powercut
+FAST := not apiserver and not spark and not cluster and not powercut and not storefaults
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
@@ -54,6 +54,7 @@ test-fast: setup ## Every test that needs no cluster and no Spark (under a minut
 test: setup check ## Every test: form, units, node groups, API server, Spark, and end to end
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
 	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut)
+	$(call stage,store faults,$(PYTEST) -n $(WORKERS) -m storefaults)
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
 	$(call stage,API server tests,$(PYTEST) -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)

@@ -17,3 +17,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=100,
         help="how often the power fails under a store, in all (-m powercut)",
     )
+    parser.addoption(
+        "--kills",
+        type=int,
+        default=100,
+        help="how often a store's writer is killed, in all (-m storefaults)",
+    )
