@@ -23,3 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=100,
         help="how often a store's writer is killed, in all (-m storefaults)",
     )
+    parser.addoption(
+        "--crash-states",
+        type=int,
+        default=20_000,
+        help="how many states that a crash may leave are judged, in all (-m storefaults)",
+    )

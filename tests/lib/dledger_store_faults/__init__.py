@@ -7,5 +7,6 @@ to say; `python -m dledger_store_faults` runs as many as one likes.
     story       a member's writing, told line by line      power     file systems that lose power
     account     what the lines promise; the judge          kills     processes that end at once
     contents    bodies that follow from index and term     children  processes that tell a story
-    tally       what a run counted
+    tally       what a run counted                         crash     every state a crash may leave
+                                                           disk_model   which these are
 """

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dledger_store_faults import kills, power
+from dledger_store_faults import crash, kills, power
 from dledger_store_faults.contents import SCRATCH
 from dledger_store_faults.tally import Tally
 
@@ -13,12 +13,15 @@ from dledger_store_faults.tally import Tally
 def main() -> int:
     """Run one kind of fault and print its tally."""
     parser = argparse.ArgumentParser(prog="dledger_store_faults", description=__doc__)
-    parser.add_argument("kind", choices=["power-cuts", "kills", "boundary-kills"])
+    parser.add_argument("kind", choices=["power-cuts", "kills", "boundary-kills", "crash-states"])
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--file-system", choices=list(power.MKFS), default="ext4")
     parser.add_argument("--journal-flushed", action="store_true", help="for power cuts")
     parser.add_argument("--without-sync", action="store_true", help="the control of power cuts")
+    parser.add_argument(
+        "--deaf-to", choices=["files", "folders"], default="", help="the control of crash states"
+    )
     options = parser.parse_args()
     tally = _run(options)
     print(tally.to_json())
@@ -32,6 +35,8 @@ def _run(options: argparse.Namespace) -> Tally:
             options.file_system, flag, options.count, options.seed, synced=not options.without_sync
         )
     with tempfile.TemporaryDirectory(prefix="faults-", dir=SCRATCH) as name:
+        if options.kind == "crash-states":
+            return crash.judge_states(Path(name), options.count, options.seed, options.deaf_to)
         kill = kills.kill_at_random if options.kind == "kills" else kills.kill_at_boundaries
         return kill(Path(name) / "store", options.count, options.seed)
 

@@ -9,7 +9,7 @@ A story's lines, each told before or after what it names:
     committed INDEX          after a checkpoint
 """
 
-import copy
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,7 @@ class Account:
 
     def copy(self) -> "Account":
         """The account as it is now."""
-        return copy.deepcopy(self)
+        return dataclasses.replace(self, terms=list(self.terms))
 
     def hear(self, line: str) -> None:
         """Take one line of a story."""
@@ -85,7 +85,9 @@ class Account:
             tally.lost_unacknowledged += len(self.terms) - 1 - store.end_index
             tally.blame(self._broken_by_log(store))
             tally.blame(self._broken_by_hard_state(folder, store))
-            self._go_on_from(folder, store)
+            del self.terms[store.end_index + 1 :]
+            self.durable_index = len(self.terms) - 1
+            self.committed_index = store.committed_index
         finally:
             store.close()
 
@@ -101,7 +103,11 @@ class Account:
         if store.end_index >= len(self.terms):
             broken.append(f"entry {store.end_index} was never written")
         for index in range(store.begin_index, min(store.end_index + 1, len(self.terms))):
-            header, body = store.entry(index)
+            try:
+                header, body = store.entry(index)
+            except NodeError as error:
+                broken.append(f"entry {index} cannot be read: {error}")
+                break
             expected = (index, self.terms[index])
             if (header.index, header.term) != expected or body != body_of(*expected):
                 broken.append(f"entry {index}: {header}, where term {expected[1]} was written")
@@ -113,15 +119,10 @@ class Account:
             found = load_hard_state(folder, store.end_term)
         except NodeError as error:
             return [f"the term cannot be read: {error}"]
-        if found in (self.hard_state, self.coming_hard_state):
-            return []
-        return [f"{found}, where {self.hard_state} was saved"]
-
-    def _go_on_from(self, folder: Path, store: MmapStore) -> None:
-        del self.terms[store.end_index + 1 :]
-        self.durable_index = len(self.terms) - 1
-        self.committed_index = store.committed_index
-        self.hard_state = self.coming_hard_state = load_hard_state(folder)
+        if found not in (self.hard_state, self.coming_hard_state):
+            return [f"{found}, where {self.hard_state} was saved"]
+        self.hard_state = self.coming_hard_state = found
+        return []
 
 
 def _hard_state(words: list[str]) -> HardState:

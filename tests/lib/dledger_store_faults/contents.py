@@ -1,5 +1,6 @@
 """Bodies that follow from an entry's index and term, so that a reader knows what must be there."""
 
+import functools
 import hashlib
 from pathlib import Path
 
@@ -14,6 +15,7 @@ SCRATCH = str(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None
 """
 
 
+@functools.lru_cache(maxsize=4096)
 def body_of(index: int, term: int) -> bytes:
     """The body of this entry in every story; most are short."""
     digest = hashlib.blake2b(f"{index} {term}".encode()).digest()

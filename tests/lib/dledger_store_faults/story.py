@@ -30,13 +30,19 @@ class Story:
         tell: Tell,
         *,
         one_at_a_time: bool = False,
+        lazy: bool = False,
         between_steps: Callable[[], None] = lambda: None,
     ) -> None:
-        """`one_at_a_time` waits for each flush, so that the same seed gives the same calls."""
+        """`one_at_a_time` waits for each flush, so that the same seed gives the same calls.
+
+        `lazy` does so too, leaves appends unflushed for a while, and writes less.
+        """
         self._folder = folder
         self._choices = choices
         self._tell = tell
-        self._one_at_a_time = one_at_a_time
+        self._one_at_a_time = one_at_a_time or lazy
+        self._flush_probability = 0.4 if lazy else 1.0
+        self._batch_sizes = [1, 1, 2, 4] if lazy else [1, 1, 2, 3, 8, 20]
         self._between_steps = between_steps
         self._store = MmapStore.open(folder, **sizes)
         self._term = max(load_hard_state(folder).term, self._store.end_term, 0)
@@ -79,7 +85,7 @@ class Story:
             case 6 | 7 | 8:
                 await self._commit.drain()
             case _:
-                self._append(self._choices.choice([1, 1, 2, 3, 8, 20]))
+                self._append(self._choices.choice(self._batch_sizes))
         await asyncio.sleep(0)
 
     def _append(self, count: int) -> None:
@@ -87,7 +93,8 @@ class Story:
         bodies = [body_of(index, self._term) for index in range(first, first + count)]
         self._tell(f"write {first} {self._term} {count}")
         self._store.append_bodies(bodies, self._term)
-        self._commit.start()
+        if self._choices.random() < self._flush_probability:
+            self._commit.start()
 
     def _truncate(self) -> None:
         """As a follower whose leader says otherwise: never at or below what is committed."""
