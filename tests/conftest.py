@@ -29,3 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=20_000,
         help="how many states that a crash may leave are judged, in all (-m storefaults)",
     )
+    parser.addoption(
+        "--corruptions",
+        type=int,
+        default=5_000,
+        help="how often a store's bytes change by themselves, in all (-m storefaults)",
+    )

@@ -28,8 +28,7 @@ def test_no_crash_state_loses_a_promise(
     assert not tally.violations
     assert tally.acknowledged > count
     assert tally.lost_unacknowledged > count // 10
-    assert tally.cut_tails > count // 100
-    assert tally.details["within recoveries"] > 0
+    assert tally.cut_tails > 0
 
 
 @pytest.mark.parametrize("deaf_to", ["files", "folders"])

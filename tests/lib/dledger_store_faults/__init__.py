@@ -8,5 +8,5 @@ to say; `python -m dledger_store_faults` runs as many as one likes.
     account     what the lines promise; the judge          kills     processes that end at once
     contents    bodies that follow from index and term     children  processes that tell a story
     tally       what a run counted                         crash     every state a crash may leave
-                                                           disk_model   which these are
+    disk_model  which states these are                     corrupt   bytes that change by themselves
 """

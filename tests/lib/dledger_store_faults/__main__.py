@@ -5,15 +5,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dledger_store_faults import crash, kills, power
+from dledger_store_faults import corrupt, crash, kills, power
 from dledger_store_faults.contents import SCRATCH
 from dledger_store_faults.tally import Tally
+
+KINDS = ["power-cuts", "kills", "boundary-kills", "crash-states", "corruptions"]
 
 
 def main() -> int:
     """Run one kind of fault and print its tally."""
     parser = argparse.ArgumentParser(prog="dledger_store_faults", description=__doc__)
-    parser.add_argument("kind", choices=["power-cuts", "kills", "boundary-kills", "crash-states"])
+    parser.add_argument(
+        "kind", choices=["power-cuts", "kills", "boundary-kills", "crash-states", "corruptions"]
+    )
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--file-system", choices=list(power.MKFS), default="ext4")
@@ -35,6 +39,8 @@ def _run(options: argparse.Namespace) -> Tally:
             options.file_system, flag, options.count, options.seed, synced=not options.without_sync
         )
     with tempfile.TemporaryDirectory(prefix="faults-", dir=SCRATCH) as name:
+        if options.kind == "corruptions":
+            return corrupt.judge_corruptions(Path(name), options.count, options.seed)
         if options.kind == "crash-states":
             return crash.judge_states(Path(name), options.count, options.seed, options.deaf_to)
         kill = kills.kill_at_random if options.kind == "kills" else kills.kill_at_boundaries

@@ -71,6 +71,12 @@ class Account:
         for line in lines:
             self.hear(line)
 
+    def found(self, end_index: int, committed_index: int) -> None:
+        """Go on from what an opened store holds: all of it is promised."""
+        del self.terms[end_index + 1 :]
+        self.durable_index = len(self.terms) - 1
+        self.committed_index = committed_index
+
     def judge(self, folder: Path, tally: Tally) -> None:
         """Open what a fault left, count it, and go on from what was found."""
         tally.faults += 1
@@ -85,9 +91,7 @@ class Account:
             tally.lost_unacknowledged += len(self.terms) - 1 - store.end_index
             tally.blame(self._broken_by_log(store))
             tally.blame(self._broken_by_hard_state(folder, store))
-            del self.terms[store.end_index + 1 :]
-            self.durable_index = len(self.terms) - 1
-            self.committed_index = store.committed_index
+            self.found(store.end_index, store.committed_index)
         finally:
             store.close()
 

@@ -31,7 +31,7 @@ from dledger_store_faults.story import Story
 from dledger_store_faults.tally import Tally
 
 FIRST_STEPS_MAX = 10
-STEPS = 16
+STEPS = 9
 STATES_OF_A_MOMENT = 24
 STATES_WITHIN_A_RECOVERY = 4
 SUBSETS_OF = 3
@@ -68,19 +68,25 @@ def judge_states(top: Path, count: int, seed: int, deaf_to: str = "") -> Tally:
 def record(
     folder: Path, sizes: dict[str, int], choices: random.Random, deaf_to: str = ""
 ) -> list[Moment]:
-    """The moments of a story's second life; the first gives it a log to begin with."""
+    """The moments of a story's second life, of its end by a kill, and of its third.
+
+    The first life gives it a log to begin with. A kill loses nothing, and makes nothing durable.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     account = Account(sizes)
-    first_steps = choices.randrange(FIRST_STEPS_MAX)
-    Story(folder, sizes, choices, account.hear, lazy=True).live(first_steps)
+    Story(folder, sizes, choices, account.hear, lazy=True).live(choices.randrange(FIRST_STEPS_MAX))
     account.durable_index = len(account.terms) - 1  # the store was closed
     moments: list[Moment] = []
     recorder = Recorder(folder, lambda disk: moments.append(Moment(disk, account.copy())), deaf_to)
     with recorder.recording():
-        story = Story(
-            folder, sizes, choices, account.hear, lazy=True, between_steps=recorder.observe
-        )
-        story.live(STEPS)
+        for killed in (True, False):
+            story = Story(
+                folder, sizes, choices, account.hear, lazy=True, between_steps=recorder.observe
+            )
+            # What an open store serves must be there after the next crash.
+            account.found(story.end_index, story.committed_index)
+            recorder.observe(promised=True)
+            story.live(STEPS, killed=killed)
     return moments
 
 
@@ -106,20 +112,23 @@ def judge_recovery(
     top: Path, image: Image, account: Account, choices: random.Random, tally: Tally, count: int
 ) -> None:
     """Judge what a second crash, while the store recovers from a first, may leave."""
-    states: list[DiskState] = []
+    moments: list[Moment] = []
     write_image(top / "recovering", image)
-    with Recorder(top / "recovering", states.append).recording():
+    recorder = Recorder(
+        top / "recovering", lambda disk: moments.append(Moment(disk, account.copy()))
+    )
+    with recorder.recording():
         try:
             store = MmapStore.open(top / "recovering", **account.sizes)
         except NodeError:
             return  # judged already
     store.close()
-    seen: set[bytes] = set()
-    for state in states:
-        for again in itertools.islice(images(state, choices), STATES_WITHIN_A_RECOVERY):
+    for moment in moments:
+        seen: set[bytes] = set()
+        for again in itertools.islice(images(moment.disk, choices), STATES_WITHIN_A_RECOVERY):
             if tally.faults < count and is_new(again, seen):
                 write_image(top / "image", again)
-                account.copy().judge(top / "image", tally)
+                moment.account.copy().judge(top / "image", tally)
                 tally.count("within recoveries")
 
 

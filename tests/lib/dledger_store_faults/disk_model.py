@@ -82,10 +82,13 @@ class Recorder:
             for name, call in real.items():
                 setattr(os, name, call)
 
-    def observe(self) -> None:
-        """Take in what was written and created since, as one more moment."""
+    def observe(self, *, promised: bool = False) -> None:
+        """Take in what was written and created since, as one more moment.
+
+        `promised` makes it one even where the disk is as it was: a promise was given meanwhile.
+        """
         with self._lock:
-            if self._look():
+            if self._look() or promised:
                 self._tell()
 
     def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:

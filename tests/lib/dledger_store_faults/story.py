@@ -4,6 +4,9 @@ The store and the group commit are the node's own; the order of the work is that
 """
 
 import asyncio
+import contextlib
+import gc
+import os
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -49,14 +52,29 @@ class Story:
         self._flusher, self._helper = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self._failed: BaseException | None = None
 
-    def live(self, steps: int) -> None:
-        """Write for so many steps, then close the store."""
+    @property
+    def end_index(self) -> int:
+        """The last entry of the store as it is now."""
+        return self._store.end_index
+
+    @property
+    def committed_index(self) -> int:
+        """As the store's checkpoint says."""
+        return self._store.committed_index
+
+    def live(self, steps: int, *, killed: bool = False) -> None:
+        """Write for so many steps, then close the store, or let go of it as a killed process."""
         try:
             asyncio.run(self._live(steps))
-            self._store.close()
+            if not killed:
+                self._store.close()
         finally:
             self._flusher.shutdown()
             self._helper.shutdown()
+            if killed:
+                del self._store, self._commit
+                gc.collect()  # a mapping has a descriptor of its own, and closes it when it goes
+                _close_all_under(self._folder)
 
     async def _live(self, steps: int) -> None:
         self._commit = GroupCommit(
@@ -128,3 +146,11 @@ class Story:
 
     def _on_failed(self, error: BaseException) -> None:
         self._failed = error
+
+
+def _close_all_under(folder: Path) -> None:
+    """Close every file of a folder, as the kernel does for a process that ends."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):
+            if Path(os.readlink(f"/proc/self/fd/{fd}")).is_relative_to(folder):
+                os.close(fd)
