@@ -41,10 +41,14 @@ class NodeGroup:
 
     def __enter__(self) -> Self:
         """Start every member, and wait until each answers."""
-        for member in self.peers:
-            self.start(member)
-        for member in self.peers:
-            self.wait_until_up(member)
+        try:
+            for member in self.peers:
+                self.start(member)
+            for member in self.peers:
+                self.wait_until_up(member)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(
