@@ -103,3 +103,33 @@ def test_a_folder_is_not_called_durable_by_a_file_system_that_has_shut_down(
     answer = in_a_namespace("-c", SHUT_DOWN_WITHIN_THE_SYNC, file_system)
 
     assert answer.startswith("refused:")
+
+
+SHUT_DOWN_WITHIN_THE_FLUSH = """
+import os, sys
+from dledger_node.errors import StoreError
+from dledger_node.store.mmap_store import MmapStore
+from dledger_store_faults import power
+
+with power.mounted_image(sys.argv[1]) as at:
+    store = MmapStore.open(at / "store", segment_size_bytes=4096, index_segment_size_bytes=320)
+    store.append_bodies([b"acknowledged?"], term=1)
+    os.fdatasync = lambda fd: power.shut_down(at, power.NOTHING_FLUSHED)
+    try:
+        store.flush(store.flush_target())
+    except StoreError as error:
+        print("refused:", error)
+    else:
+        print("believed")
+    try:
+        store.close()
+    except StoreError:
+        pass
+"""
+
+
+def test_a_flush_that_is_overtaken_by_a_shut_down_is_not_believed(file_system: str) -> None:
+    """Ext4 may say yes to it, and read zeros after the next mount."""
+    answer = in_a_namespace("-c", SHUT_DOWN_WITHIN_THE_FLUSH, file_system)
+
+    assert answer.startswith("refused:")

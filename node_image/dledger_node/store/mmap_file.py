@@ -100,6 +100,7 @@ class MmapFile:
                 return
             with _final_errors(self.path):
                 os.fdatasync(self._fd)
+                _check_that_the_file_system_lives(self._fd)
 
     def close(self) -> None:
         """Let go of the file. Views of it that are still in use stay readable."""
@@ -129,6 +130,16 @@ def sync_folder(folder: Path) -> None:
             os.listdir(fd)
         finally:
             os.close(fd)
+
+
+def _check_that_the_file_system_lives(fd: int) -> None:
+    """OSError when the file system of an open file has shut itself down.
+
+    On ext4 an fdatasync that was under way then may say yes: the data is written, but the extent
+    that was allocated ahead of it stays marked as unwritten, and reads as zeros after a mount.
+    Opening a file fails from then on.
+    """
+    os.close(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY))
 
 
 @contextlib.contextmanager
