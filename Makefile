@@ -43,7 +43,8 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not local and not storage and not spark and not cluster and not simulation and not interop and not fuzz
+FAST := not apiserver and not local and not storage and not powercut and not storefaults and not spark and not cluster \
+  and not simulation and not interop and not fuzz
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
@@ -55,6 +56,8 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
 	$(call stage,simulator tests,$(PYTEST) -n $(WORKERS) -m simulation)
 	$(call stage,hostile bytes,$(PYTEST) -m fuzz)
+	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut)
+	$(call stage,store faults,$(PYTEST) -n $(WORKERS) -m storefaults)
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
 	$(call stage,local group tests,$(PYTEST) -m local)
 	$(call stage,storage fault tests,$(PYTEST) -m storage)

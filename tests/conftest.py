@@ -18,3 +18,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many hostile inputs the decoders get, all together",
     )
     parser.addoption("--fuzz-seed", type=int, default=1, help="begins their sequence")
+    parser.addoption(
+        "--power-cuts",
+        type=int,
+        default=100,
+        help="how often the power fails under a store, in all (-m powercut)",
+    )
+    parser.addoption(
+        "--kills",
+        type=int,
+        default=100,
+        help="how often a store's writer is killed, in all (-m storefaults)",
+    )
+    parser.addoption(
+        "--crash-states",
+        type=int,
+        default=20_000,
+        help="how many states that a crash may leave are judged, in all (-m storefaults)",
+    )
+    parser.addoption(
+        "--corruptions",
+        type=int,
+        default=5_000,
+        help="how often a store's bytes change by themselves, in all (-m storefaults)",
+    )

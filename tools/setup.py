@@ -34,6 +34,9 @@ def missing_packages() -> list[str]:
         missing.append(f"python{sys.version_info.major}.{sys.version_info.minor}-venv")
     if java_version() < JAVA_VERSION_MIN:
         missing.append(f"openjdk-{JAVA_VERSION_MIN}-jre-headless")
+    # Only root can mount, so only root's power cuts on XFS miss it.
+    if os.geteuid() == 0 and shutil.which("mkfs.xfs") is None:
+        missing.append("xfsprogs")
     return missing
 
 

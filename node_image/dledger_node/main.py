@@ -23,6 +23,7 @@ from dledger_node.remoting.connection import Connection
 from dledger_node.server import DLedgerServer
 from dledger_node.store.hard_state import load_hard_state, save_hard_state
 from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store_command import command as store_command
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +31,19 @@ HAND_OVER_TIMEOUT_S: Final = 3.0
 DRAIN_TIMEOUT_S: Final = 2.0
 EXIT_SETTINGS: Final = 2
 EXIT_FATAL: Final = 1
+USAGE: Final = (
+    "dledger-node                         run one member; settings are DLEDGER_* variables\n"
+    "dledger-node store COMMAND FOLDER    look at a member's files (store --help)"
+)
 
 
 def main() -> int:
-    """Run one member; the settings are the environment's."""
+    """Run one member, with the environment's settings; or `dledger-node store …` on its files."""
+    if sys.argv[1:2] == ["store"]:
+        return store_command.main(sys.argv[2:])
+    if sys.argv[1:]:
+        print(USAGE, file=sys.stderr)  # noqa: T201 - logging is not set up yet
+        return EXIT_SETTINGS
     try:
         settings = NodeSettings.from_environment(os.environ)
     except SettingsError as error:

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import subprocess
 import sys
@@ -30,6 +31,21 @@ def test_term_and_vote_are_read_back(memory_path: Path, term: int, vote_for: str
     assert load_hard_state(memory_path) == state
 
 
+@pytest.mark.parametrize("name", ["currterm", "checkpoint"])
+def test_a_file_that_was_cut_short_is_never_believed(tmp_path: Path, name: str) -> None:
+    """Half of a number is a number, and the checksum behind it is gone with the other half."""
+    saved = HardState(term=417, vote_for="n2")
+    save_hard_state(tmp_path, saved)
+    save_checkpoint(tmp_path, Checkpoint(end_index=4711, committed_index=4321))
+    raw = (tmp_path / name).read_bytes()
+    for length in range(len(raw)):
+        (tmp_path / name).write_bytes(raw[:length])
+        with contextlib.suppress(StoreDamagedError):
+            assert load_hard_state(tmp_path) == saved
+        found = load_checkpoint(tmp_path)
+        assert found is None or (found.end_index, found.committed_index) == (4711, 4321)
+
+
 def test_java_reads_what_is_written(tmp_path: Path) -> None:
     """Its Properties take the two lines and pass over the comment."""
     save_hard_state(tmp_path, NEW)
@@ -44,7 +60,7 @@ def test_java_reads_what_is_written(tmp_path: Path) -> None:
     [
         "voteLeader=n0\ncurrTerm=7\n",
         "currTerm=7\r\nvoteLeader=n0\r\n",
-        "# a comment\n\ncurrTerm : 7\nvoteLeader = n0",
+        "# a comment\n\ncurrTerm : 7\nvoteLeader = n0\n",
     ],
 )
 def test_every_form_that_java_reads_is_read(tmp_path: Path, text: str) -> None:

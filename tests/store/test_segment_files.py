@@ -1,3 +1,4 @@
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,20 @@ def test_spare_segments_do_not_outlive_the_store(open_store: OpenStore, folder: 
     store.close()
 
     assert not list(folder.glob("*.spare"))
+
+
+def test_a_store_that_is_closed_twice_closes_nobody_elses_files(
+    open_store: OpenStore, folder: Path
+) -> None:
+    closed = open_store()
+    closed.close()
+    other = open_store(folder.with_name("other"))
+    other.append_bodies(BODIES, term=1)
+    with contextlib.suppress(ValueError):
+        closed.close()
+
+    other.flush(other.flush_target())
+    assert other.entry(0)[1] == BODIES[0]
 
 
 def test_reserving_writes_nothing(open_store: OpenStore) -> None:

@@ -233,6 +233,8 @@ class _Connection(asyncio.Protocol):
 
     def _write(self, message: Message) -> None:
         assert self._transport is not None
+        if self._transport.is_closing():  # uvloop raises then; the link hears of it later
+            return
         if isinstance(message, AppendRequest):
             self._write_push(message)
         else:
@@ -250,6 +252,8 @@ class _Connection(asyncio.Protocol):
             entries, last_index = found
             piece = dataclasses.replace(push, last_index=last_index)
             self._transport.writelines(native.encode(piece, entries))
+            if self._transport.is_closing():  # that was the write that found it broken
+                return
             if last_index >= push.last_index:
                 return
             push = dataclasses.replace(

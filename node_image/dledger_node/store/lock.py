@@ -30,5 +30,7 @@ class FolderLock:
         os.pwrite(self._fd, f"process {os.getpid()}\n".encode(), 0)
 
     def close(self) -> None:
-        """Give the lock back."""
-        os.close(self._fd)
+        """Give the lock back; once, since the number of its file may be another's afterwards."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -82,7 +82,8 @@ class MmapFile:
         """
         size = min(size, self.size - at)
         try:
-            data = os.pread(self._descriptor().fd, size, at)
+            file = self._descriptor()
+            data = os.pread(file.fd, size, at)
         except OSError as error:
             raise StoreDamagedError(
                 f"{self.path}, byte {at}: {size} bytes cannot be read: {error}", Damage.UNREADABLE
@@ -112,7 +113,8 @@ class MmapFile:
         if self.path.stat().st_blocks * 512 >= self.size:
             return
         try:
-            os.posix_fallocate(self._descriptor().fd, 0, self.size)
+            file = self._descriptor()
+            os.posix_fallocate(file.fd, 0, self.size)
         except OSError as error:
             raise _allocation_error(self.path, self.size, error) from error
 
@@ -143,7 +145,9 @@ class MmapFile:
         if self.removed:
             return
         with final_errors(self.path):
-            os.fdatasync(self._descriptor().fd)
+            file = self._descriptor()
+            os.fdatasync(file.fd)
+            _check_that_the_file_system_lives(file.fd)
 
     def forget_cache(self, at: int) -> None:
         """Have the next reads from byte `at` on come from the disk; blocks for a sync.
@@ -153,7 +157,8 @@ class MmapFile:
         """
         self.sync()
         with final_errors(self.path):
-            os.posix_fadvise(self._descriptor().fd, at, 0, os.POSIX_FADV_DONTNEED)
+            file = self._descriptor()
+            os.posix_fadvise(file.fd, at, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         """Let go of the file, once no other thread uses it; any later use is a ValueError."""
@@ -167,6 +172,9 @@ class MmapFile:
         self.close()
 
     def _descriptor(self) -> Descriptor:
+        """The open file. Its number is good while this object is held and not a moment longer: then
+        another thread may close it, and the number is another file's.
+        """
         if self._closed:  # or it would be opened again, and another process may own it by now
             raise ValueError(f"{self.path} is closed")
         return self._holder.descriptor or self._open_files.open(self._holder, self.path)
@@ -185,6 +193,16 @@ def sync_folder(folder: Path) -> None:
             os.listdir(fd)
         finally:
             os.close(fd)
+
+
+def _check_that_the_file_system_lives(fd: int) -> None:
+    """OSError when the file system of an open file has shut itself down.
+
+    On ext4 an fdatasync that was under way then may say yes: the data is written, but the extent
+    that was allocated ahead of it stays marked as unwritten, and reads as zeros after a mount.
+    Opening a file fails from then on.
+    """
+    os.close(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY))
 
 
 @contextlib.contextmanager

@@ -64,6 +64,9 @@ def write_properties(path: Path, values: Mapping[str, object]) -> None:
 def _parse(raw: bytes) -> dict[str, str]:
     if len(raw) > FILE_BYTES_MAX:
         raise ValueError(f"it has more than {FILE_BYTES_MAX} bytes")
+    # Without the last line its checksum is gone too, and half of a number is a number.
+    if raw and not raw.endswith(b"\n"):
+        raise ValueError("it ends within a line, so it was cut short")
     text = raw.decode("ascii")
     body, mark, checksum = text.rpartition(_CHECKSUM)
     if mark and checksum != f"{zlib.crc32(body.encode()):08x}\n":

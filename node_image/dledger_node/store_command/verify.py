@@ -1,0 +1,298 @@
+"""Everything that can be said of a store without changing it."""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dledger_formats import disk
+from dledger_node.errors import StoreDamagedError
+from dledger_node.raft.ready import HardState
+from dledger_node.store import checkpoint as checkpoint_file
+from dledger_node.store import hard_state as hard_state_file
+from dledger_node.store import lock as lock_file
+from dledger_node.store.checkpoint import Checkpoint
+from dledger_node.store.hard_state import load_hard_state
+from dledger_node.store_command.findings import Finding, Findings, Kind, Severity
+from dledger_node.store_command.index_check import IndexCheck
+from dledger_node.store_command.log_folder import PAGE_BYTES, LogFolder, Segment, list_folder
+from dledger_node.store_command.walk import (
+    MISSING_SEGMENT,
+    UNREADABLE,
+    Batch,
+    Cursor,
+    LogWalk,
+    Stop,
+    beginning,
+    go_on,
+)
+
+TAIL_WINDOW_BYTES: Final = 8 << 20
+
+
+class Verdict(enum.StrEnum):
+    """What a node would do with the store."""
+
+    SOUND = "sound"
+    """Open it as it is."""
+    REPAIRABLE = "repairable"
+    """Open it and mend what a crash left."""
+    DAMAGED = "damaged"
+    """Refuse it, or refuse to serve some of its entries."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a folder holds."""
+
+    folder: Path
+    data: LogFolder
+    index: LogFolder
+    findings: Findings = field(default_factory=Findings)
+    runs: list[tuple[int, int, int]] = field(default_factory=list)
+    """First index, last index and term of sound entries that follow one another."""
+    uncovered: int = 0
+    """Entries without a body CRC."""
+    tail_bytes: int = 0
+    """Bytes in use behind the last sound entry."""
+    checkpoint: Checkpoint | None = None
+    hard_state: HardState | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the worst finding."""
+        match self.findings.severity:
+            case Severity.NOTE:
+                return Verdict.SOUND
+            case Severity.REPAIRABLE:
+                return Verdict.REPAIRABLE
+            case _:
+                return Verdict.DAMAGED
+
+    @property
+    def entries(self) -> int:
+        """How many are sound."""
+        return sum(last - first + 1 for first, last, _ in self.runs)
+
+    @property
+    def begin_index(self) -> int:
+        """The first sound entry; -1 for none."""
+        return self.runs[0][0] if self.runs else -1
+
+    @property
+    def end_index(self) -> int:
+        """The last sound entry; -1 for none."""
+        return self.runs[-1][1] if self.runs else -1
+
+    @property
+    def end_term(self) -> int:
+        """Term of the last sound entry; -1 for none."""
+        return self.runs[-1][2] if self.runs else -1
+
+    def to_json(self) -> dict[str, Any]:
+        """The last line that `-o json` writes."""
+        return {
+            "folder": str(self.folder),
+            "verdict": self.verdict.value,
+            "findings": {kind.value: n for kind, n in sorted(self.findings.counts.items())},
+            "entries": self.entries,
+            "beginIndex": self.begin_index,
+            "endIndex": self.end_index,
+            "runs": [
+                {"firstIndex": first, "lastIndex": last, "term": term}
+                for first, last, term in self.runs
+            ],
+            "term": self.hard_state.term if self.hard_state else None,
+            "voteFor": self.hard_state.vote_for if self.hard_state else None,
+            "durableIndex": self.checkpoint.end_index if self.checkpoint else None,
+            "committedIndex": self.checkpoint.committed_index if self.checkpoint else None,
+            "dataSegments": len(self.data.segments),
+            "segmentBytes": self.data.segment_size,
+            "indexSegments": len(self.index.segments),
+            "indexSegmentBytes": self.index.segment_size,
+            "uncoveredEntries": self.uncovered,
+            "tailBytes": self.tail_bytes,
+        }
+
+
+def verify(folder: Path, on_progress: Callable[[int], object] = lambda pos: None) -> Report:
+    """Read a store and judge all of it; `on_progress` hears how many bytes of data are behind.
+
+    Changes nothing. OSError when the folder cannot be read at all.
+    """
+    data, index = list_folder(folder / disk.DATA_FOLDER), list_folder(folder / disk.INDEX_FOLDER)
+    report = Report(folder, data, index)
+    _check_names(report)
+    _load_checkpoint(report)
+    _walk(report, on_progress)
+    _load_hard_state(report)
+    if report.uncovered:
+        report.findings.add(
+            Finding(
+                kind=Kind.NOT_COVERED,
+                file=f"{disk.DATA_FOLDER}/",
+                detail=f"{report.uncovered} entries have no checksum of their body; damage to "
+                "one of them cannot be seen here, only by comparing members",
+            )
+        )
+    return report
+
+
+def lock_holder(folder: Path) -> int | None:
+    """The process that has the store open; read from the kernel's list, so no lock is taken."""
+    try:
+        found = (folder / lock_file.FILE_NAME).stat()
+        locks = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    for words in map(str.split, locks):
+        if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(found.st_ino):
+            return int(words[4])
+    return None
+
+
+def _check_names(report: Report) -> None:
+    add = report.findings.add
+    for log in (report.data, report.index):
+        for name, why in log.strange:
+            file = f"{log.folder.name}/{name}"
+            add(Finding(kind=Kind.STRANGE_FILE, file=file, detail=f"{why}; move it away"))
+    for before, after in report.data.gaps():
+        detail = f"{after.path.name} follows {before.path.name}; what lies between is gone"
+        add(Finding(kind=Kind.MISSING_SEGMENT, file=after.label, detail=detail))
+    for path in sorted(report.folder.glob("*.spare")):
+        detail = "made ahead by a process that was killed, or is running"
+        add(Finding(kind=Kind.LEFT_BEHIND, file=path.name, detail=detail))
+    holder = lock_holder(report.folder)
+    if holder is not None:
+        detail = f"process {holder} has the store open: its last entries may be on their way"
+        add(Finding(kind=Kind.IN_USE, file=lock_file.FILE_NAME, detail=detail))
+
+
+def _load_checkpoint(report: Report) -> None:
+    report.checkpoint = checkpoint_file.load_checkpoint(report.folder)
+    name = checkpoint_file.FILE_NAME
+    if report.checkpoint is None and (report.folder / name).exists():
+        detail = "it cannot be read; a node goes on as if it were missing, and verifies everything"
+        report.findings.add(Finding(kind=Kind.DAMAGED_CHECKPOINT, file=name, detail=detail))
+
+
+def _load_hard_state(report: Report) -> None:
+    name = hard_state_file.FILE_NAME
+    try:
+        report.hard_state = load_hard_state(report.folder, report.end_term)
+    except StoreDamagedError as error:
+        finding = Finding(kind=Kind.DAMAGED_HARD_STATE, file=name, detail=str(error))
+        report.findings.add(finding)
+
+
+def _walk(report: Report, on_progress: Callable[[int], object]) -> None:
+    """Take every sound entry, and say of each stop what it means."""
+    index_check = IndexCheck(report.index, report.findings)
+    origin = report.data.segments[0].start if report.data.segments else 0
+    start = beginning(report.data)
+    if isinstance(start, Stop):
+        cursor = go_on(report.data, report.index, start)
+        _judge_stop(report, start, start.pos, cursor)
+        next_index = 0
+    else:
+        cursor, next_index = start, 0
+    while cursor is not None:
+        walk = LogWalk(report.data, cursor)
+        for batch in walk:
+            _count(report, batch)
+            index_check.compare(batch)
+            on_progress(walk.end.pos - origin)
+        stop, next_index = walk.stop, walk.end.index
+        torn = report.checkpoint is not None and stop.index > report.checkpoint.end_index
+        cursor = None if torn else go_on(report.data, report.index, stop)
+        _judge_stop(report, stop, walk.end.pos, cursor)
+    index_check.finish(next_index - 1)
+    on_progress(report.data.bytes_total)
+
+
+def _count(report: Report, batch: Batch) -> None:
+    last = report.runs[-1] if report.runs else None
+    if last is not None and (last[1], last[2]) == (batch.first_index - 1, batch.term):
+        report.runs[-1] = (last[0], batch.last_index, batch.term)
+    else:
+        report.runs.append((batch.first_index, batch.last_index, batch.term))
+    at = 0
+    while at < len(batch.data):
+        header = disk.unpack_header(batch.data, at)
+        report.uncovered += header.body_crc == 0 and header.body_size > 0
+        at += header.size
+
+
+def _judge_stop(report: Report, stop: Stop, end_pos: int, following: Cursor | None) -> None:
+    """A torn tail, the orderly end, or damage, by the rules of recovery.
+
+    `end_pos` is where the last sound entry ends: a blank may lie between it and the stop.
+    """
+    durable_index = report.checkpoint.end_index if report.checkpoint is not None else -1
+    segment = report.data.segment_at(stop.pos)
+    label = segment.label if segment is not None else f"{disk.DATA_FOLDER}/"
+    byte = stop.pos - segment.start if segment is not None else None
+    if following is None and stop.index > durable_index:
+        report.tail_bytes = _used_bytes(report.data, end_pos)
+        if report.tail_bytes:
+            why = f"{stop.reason}: {stop.detail}" if stop.reason else "zeros, and then more bytes"
+            detail = (
+                f"{report.tail_bytes} bytes behind entry {stop.index - 1} are no sound entries "
+                f"({why}); a crash leaves this, and a node that starts cuts it"
+            )
+            report.findings.add(
+                Finding(kind=Kind.TORN_TAIL, file=label, byte=byte, first_index=stop.index,
+                        detail=detail)
+            )  # fmt: skip
+        return
+    last = following.index - 1 if following is not None else durable_index
+    if following is None and not stop.reason:
+        kind, why = Kind.LOST_TAIL, "nothing is there"
+    elif stop.reason == UNREADABLE:
+        kind, why = Kind.UNREADABLE, stop.detail
+    else:
+        kind, why = Kind.DAMAGED_ENTRIES, f"{stop.reason}: {stop.detail}".removesuffix(": ")
+    if stop.reason == MISSING_SEGMENT:
+        why = "their segment is missing"
+    if not stop.reason and following is not None:
+        why = "zeros, where an entry should be"
+    report.findings.add(
+        Finding(
+            kind=kind,
+            file=label,
+            byte=byte,
+            first_index=max(stop.index, 0),
+            last_index=max(last, stop.index, 0),
+            detail=f"{why}; {_proof(report, following)}. The other members have these entries: "
+            "replace this member",
+        )
+    )
+
+
+def _proof(report: Report, following: Cursor | None) -> str:
+    if following is not None:
+        return f"entry {following.index} behind it is sound"
+    assert report.checkpoint is not None
+    return f"the checkpoint says that entries up to {report.checkpoint.end_index} were durable"
+
+
+def _used_bytes(data: LogFolder, pos: int) -> int:
+    """Bytes from here to the last one that is not zero."""
+    used_end = pos
+    for segment in data.segments:
+        if segment.end > pos:
+            used_end = max(used_end, _used_end(segment, max(0, pos - segment.start)))
+    return used_end - pos
+
+
+def _used_end(segment: Segment, at: int) -> int:
+    used = at
+    while at < segment.size:
+        raw = segment.read(at, TAIL_WINDOW_BYTES)
+        left = raw.rstrip(b"\0")
+        if left:
+            used = at + len(left)
+        at += max(len(raw), PAGE_BYTES)
+    return segment.start + used

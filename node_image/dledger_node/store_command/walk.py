@@ -1,0 +1,174 @@
+"""Entries of a log that may be damaged: batch after batch, and on behind what is damaged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from dledger_formats import disk
+from dledger_formats.disk import INDEX_UNIT_SIZE, DamagedRecordError, EntryScan
+from dledger_node.store_command.log_folder import LogFolder, Segment
+
+WINDOW_BYTES: Final = 2 * disk.ENTRY_SIZE_MAX
+INDEX_WINDOW_BYTES: Final = 1 << 20
+SCAN_ENTRIES_MAX: Final = 8192
+MISSING_SEGMENT: Final = "missing_segment"
+UNREADABLE: Final = "unreadable"
+
+
+class Cursor(NamedTuple):
+    """A place between two entries, and what the next one must fit to."""
+
+    pos: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    term: int
+    chain_crc: int | None
+
+
+class Batch(NamedTuple):
+    """Sound entries of one term that follow one another in one segment."""
+
+    first_index: int
+    term: int
+    pos: int
+    data: memoryview
+    units: bytes
+    """What the index files should say of them."""
+
+    @property
+    def last_index(self) -> int:
+        """The last entry."""
+        return self.first_index + len(self.units) // INDEX_UNIT_SIZE - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a walk took no further entry."""
+
+    pos: int
+    index: int
+    reason: str
+    """Empty where nothing is written, or the data files end."""
+    detail: str
+
+
+class LogWalk:
+    """Sound entries from a place on; iterating gives batches, and `stop` says why it ended."""
+
+    def __init__(self, data: LogFolder, start: Cursor) -> None:
+        self._data = data
+        self.end = start
+        self.stop = Stop(start.pos, start.index, "", "")
+
+    def __iter__(self) -> Iterator[Batch]:
+        pos = self.end.pos
+        while True:
+            segment = self._data.segment_at(pos)
+            if segment is None:
+                gap = self._data.next_segment(pos) is not None
+                self.stop = Stop(pos, self.end.index, MISSING_SEGMENT if gap else "", "")
+                return
+            at, limit = pos - segment.start, segment.size
+            view = memoryview(segment.read(at, WINDOW_BYTES))
+            scan, term = self._scan(view, pos)
+            if scan.end:
+                batch = Batch(self.end.index, term, pos, view[: scan.end], scan.units)
+                pos += scan.end
+                self.end = Cursor(pos, scan.next_index, term, scan.chain_crc)
+                yield batch
+            elif _is_blank(view, limit - at):
+                pos = segment.end
+            else:
+                self.stop = self._stop(view, segment, at, scan)
+                return
+
+    def _scan(self, view: memoryview, pos: int) -> tuple[EntryScan, int]:
+        """Take entries of the present term, or of a later one where that begins."""
+        scan = self._scan_term(view, pos, self.end.term)
+        if scan.end or scan.damage is None or scan.damage.reason != "bad_term":
+            return scan, self.end.term
+        term = disk.unpack_header(view, 0).term
+        if term <= self.end.term:
+            return scan, self.end.term
+        return self._scan_term(view, pos, term), term
+
+    def _scan_term(self, view: memoryview, pos: int, term: int) -> EntryScan:
+        return disk.scan_entries(
+            view,
+            0,
+            len(view),
+            index=self.end.index,
+            term=term,
+            pos=pos,
+            chain_crc=self.end.chain_crc,
+            count_max=SCAN_ENTRIES_MAX,
+        )
+
+    def _stop(self, view: memoryview, segment: Segment, at: int, scan: EntryScan) -> Stop:
+        pos = segment.start + at
+        expected = min(WINDOW_BYTES, segment.size - at)
+        cut_short = scan.damage is None or scan.damage.reason.startswith("short")
+        if len(view) < expected and cut_short:
+            detail = f"the disk gives an error at byte {at + len(view)}"
+            return Stop(pos, self.end.index, UNREADABLE, detail)
+        if not any(view[: disk.ENTRY_HEADER_SIZE]):
+            return Stop(pos, self.end.index, "", "")
+        assert scan.damage is not None
+        return Stop(pos, self.end.index, scan.damage.reason, _detail(scan.damage))
+
+
+def beginning(data: LogFolder) -> Cursor | Stop | None:
+    """Before the first entry; a Stop where it should be and is not; None without segments."""
+    if not data.segments:
+        return None
+    first = data.segments[0]
+    if first.start == 0:
+        return Cursor(0, 0, 0, 0)
+    view = memoryview(first.read(0, WINDOW_BYTES))
+    try:
+        header = disk.check_entry(view, 0, len(view))
+    except DamagedRecordError as error:
+        return Stop(first.start, -1, error.reason, _detail(error))
+    return Cursor(first.start, header.index, header.term, None)
+
+
+def go_on(data: LogFolder, index: LogFolder, stop: Stop) -> Cursor | None:
+    """The next sound entry behind a stop, as far as the index files lead to one."""
+    for unit in stored_units(index, stop.index + 1):
+        segment = data.segment_at(unit.pos)
+        if unit.pos < stop.pos or segment is None or not 0 < unit.size <= disk.ENTRY_SIZE_MAX:
+            continue
+        view = memoryview(segment.read(unit.pos - segment.start, unit.size))
+        try:
+            header = disk.check_entry(view, 0, len(view))
+        except DamagedRecordError:
+            continue
+        if (header.index, header.pos, header.term) == (unit.index, unit.pos, unit.term):
+            return Cursor(unit.pos, unit.index, unit.term, None)
+    return None
+
+
+def stored_units(index: LogFolder, first_index: int) -> Iterator[disk.IndexUnit]:
+    """Units that name their own place, from this entry's on."""
+    for segment in index.segments:
+        at = max(0, first_index * INDEX_UNIT_SIZE - segment.start)
+        while at < segment.size:
+            raw = segment.read(at, INDEX_WINDOW_BYTES)
+            if any(raw):
+                for offset in range(0, len(raw) - INDEX_UNIT_SIZE + 1, INDEX_UNIT_SIZE):
+                    unit = disk.unpack_index_unit(raw, offset)
+                    if unit.size and unit.index == (segment.start + at + offset) // INDEX_UNIT_SIZE:
+                        yield unit
+            at += max(len(raw), INDEX_WINDOW_BYTES)
+
+
+def _is_blank(view: memoryview, left: int) -> bool:
+    """Whether a blank record reaches from here to the end of the segment."""
+    if left < disk.BLANK_SIZE_MIN or len(view) < disk.BLANK_SIZE_MIN:
+        return False
+    magic, size = disk.BLANK_HEADER.unpack_from(view, 0)
+    return bool(magic == disk.BLANK and size == left)
+
+
+def _detail(damage: DamagedRecordError) -> str:
+    """The part of the message behind the reason, without the byte, which counts from the window."""
+    return str(damage).partition(": ")[2].replace(" at byte 0", "")

@@ -1,0 +1,51 @@
+"""`python -m dledger_store_faults KIND --count N --seed S`: one line of JSON, 1 for violations."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from dledger_store_faults import corrupt, crash, kills, power
+from dledger_store_faults.contents import SCRATCH
+from dledger_store_faults.tally import Tally
+
+KINDS = ["power-cuts", "kills", "boundary-kills", "crash-states", "corruptions"]
+
+
+def main() -> int:
+    """Run one kind of fault and print its tally."""
+    parser = argparse.ArgumentParser(prog="dledger_store_faults", description=__doc__)
+    parser.add_argument(
+        "kind", choices=["power-cuts", "kills", "boundary-kills", "crash-states", "corruptions"]
+    )
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--file-system", choices=list(power.MKFS), default="ext4")
+    parser.add_argument("--journal-flushed", action="store_true", help="for power cuts")
+    parser.add_argument("--without-sync", action="store_true", help="the control of power cuts")
+    parser.add_argument(
+        "--deaf-to", choices=["files", "folders"], default="", help="the control of crash states"
+    )
+    options = parser.parse_args()
+    tally = _run(options)
+    print(tally.to_json())
+    return 1 if tally.violations_total else 0
+
+
+def _run(options: argparse.Namespace) -> Tally:
+    if options.kind == "power-cuts":
+        flag = power.JOURNAL_FLUSHED if options.journal_flushed else power.NOTHING_FLUSHED
+        return power.cut_power(
+            options.file_system, flag, options.count, options.seed, synced=not options.without_sync
+        )
+    with tempfile.TemporaryDirectory(prefix="faults-", dir=SCRATCH) as name:
+        if options.kind == "corruptions":
+            return corrupt.judge_corruptions(Path(name), options.count, options.seed)
+        if options.kind == "crash-states":
+            return crash.judge_states(Path(name), options.count, options.seed, options.deaf_to)
+        kill = kills.kill_at_random if options.kind == "kills" else kills.kill_at_boundaries
+        return kill(Path(name) / "store", options.count, options.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""What a story has promised, and whether a folder keeps it.
+
+A story's lines, each told before or after what it names:
+
+    write FIRST TERM COUNT   before entries are copied into the log
+    durable INDEX            after a flush: from here on they may be acknowledged
+    cut? FIRST               before a truncation         cut FIRST          after it
+    vote? TERM MEMBER        before a vote is saved      vote TERM MEMBER   after it
+    committed INDEX          after a checkpoint
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dledger_node.errors import NodeError
+from dledger_node.raft.ready import HardState
+from dledger_node.store.hard_state import load_hard_state
+from dledger_node.store.mmap_store import MmapStore
+from dledger_store_faults.contents import body_of
+from dledger_store_faults.tally import Tally
+
+NOBODY = "-"
+_NO_VOTE = HardState(term=0, vote_for=None)
+
+
+@dataclass(slots=True)
+class Account:
+    """Promises of one store; a judgement starts a new account with what was found."""
+
+    sizes: dict[str, int]
+    terms: list[int] = field(default_factory=list)
+    """Of each entry of the longest log that may be found; a prefix of it is."""
+    durable_index: int = -1
+    """The shortest."""
+    committed_index: int = -1
+    hard_state: HardState = _NO_VOTE
+    coming_hard_state: HardState = _NO_VOTE
+    """The same, or the one that is being saved."""
+
+    def copy(self) -> "Account":
+        """The account as it is now."""
+        return dataclasses.replace(self, terms=list(self.terms))
+
+    def hear(self, line: str) -> None:
+        """Take one line of a story."""
+        verb, *words = line.split()
+        match verb:
+            case "write":
+                first, term, count = map(int, words)
+                del self.terms[first:]
+                self.terms += [term] * count
+            case "durable":
+                self.durable_index = max(self.durable_index, int(words[0]))
+            case "cut?":
+                self.durable_index = min(self.durable_index, int(words[0]) - 1)
+            case "cut":
+                del self.terms[int(words[0]) :]
+            case "vote?":
+                self.coming_hard_state = _hard_state(words)
+            case "vote":
+                self.hard_state = self.coming_hard_state = _hard_state(words)
+            case "committed":
+                self.committed_index = max(self.committed_index, int(words[0]))
+            case _:
+                raise ValueError(line)
+
+    def hear_all(self, lines: Iterable[str]) -> None:
+        """Take many lines."""
+        for line in lines:
+            self.hear(line)
+
+    def found(self, end_index: int, committed_index: int) -> None:
+        """Go on from what an opened store holds: all of it is promised."""
+        del self.terms[end_index + 1 :]
+        self.durable_index = len(self.terms) - 1
+        self.committed_index = committed_index
+
+    def judge(self, folder: Path, tally: Tally) -> None:
+        """Open what a fault left, count it, and go on from what was found."""
+        tally.faults += 1
+        tally.acknowledged += self.durable_index + 1
+        try:
+            store = MmapStore.open(folder, **self.sizes)
+        except (NodeError, OSError) as error:
+            tally.blame([f"it does not open: {error!r}"])
+            return
+        try:
+            tally.cut_tails += store.recovery.cut_bytes > 0
+            tally.lost_unacknowledged += len(self.terms) - 1 - store.end_index
+            tally.blame(self._broken_by_log(store))
+            tally.blame(self._broken_by_hard_state(folder, store))
+            self.found(store.end_index, store.committed_index)
+        finally:
+            store.close()
+
+    def _broken_by_log(self, store: MmapStore) -> list[str]:
+        broken = []
+        if store.end_index < self.durable_index:
+            broken.append(
+                f"entries {store.end_index + 1} to {self.durable_index} were acknowledged and are "
+                f"lost ({store.recovery})"
+            )
+        if store.committed_index < self.committed_index:
+            broken.append(f"committed {self.committed_index}, found {store.committed_index}")
+        if store.end_index >= len(self.terms):
+            broken.append(f"entry {store.end_index} was never written")
+        for index in range(store.begin_index, min(store.end_index + 1, len(self.terms))):
+            try:
+                header, body = store.entry(index)
+            except NodeError as error:
+                broken.append(f"entry {index} cannot be read: {error}")
+                break
+            expected = (index, self.terms[index])
+            if (header.index, header.term) != expected or body != body_of(*expected):
+                broken.append(f"entry {index}: {header}, where term {expected[1]} was written")
+                break
+        return broken
+
+    def _broken_by_hard_state(self, folder: Path, store: MmapStore) -> list[str]:
+        try:
+            found = load_hard_state(folder, store.end_term)
+        except NodeError as error:
+            return [f"the term cannot be read: {error}"]
+        if found not in (self.hard_state, self.coming_hard_state):
+            return [f"{found}, where {self.hard_state} was saved"]
+        self.hard_state = self.coming_hard_state = found
+        return []
+
+
+def _hard_state(words: list[str]) -> HardState:
+    term, vote_for = words
+    return HardState(term=int(term), vote_for=None if vote_for == NOBODY else vote_for)

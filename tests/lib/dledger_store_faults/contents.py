@@ -1,0 +1,25 @@
+"""Bodies that follow from an entry's index and term, so that a reader knows what must be there."""
+
+import functools
+import hashlib
+from pathlib import Path
+
+SMALL_SEGMENTS = {"segment_size_bytes": 4096, "index_segment_size_bytes": 320}
+"""A few entries cross many borders."""
+LARGER_SEGMENTS = {"segment_size_bytes": 65536, "index_segment_size_bytes": 3200}
+BODY_BYTES_MAX = 1500
+
+_SHARED_MEMORY = Path("/dev/shm")
+SCRATCH = str(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None
+"""Where runs keep their files: in memory, so that a sync of the machine's disk costs them nothing.
+"""
+
+
+@functools.lru_cache(maxsize=4096)
+def body_of(index: int, term: int) -> bytes:
+    """The body of this entry in every story; most are short."""
+    digest = hashlib.blake2b(f"{index} {term}".encode()).digest()
+    kind = digest[0] % 8
+    limit = BODY_BYTES_MAX if kind == 0 else 300 if kind < 4 else 40
+    size = int.from_bytes(digest[1:3], "big") % limit
+    return (digest * (size // len(digest) + 1))[:size]

@@ -1,0 +1,29 @@
+"""A link whose connection has just gone."""
+
+import asyncio
+from typing import Any, cast
+
+import uvloop
+
+from dledger_node.raft.messages import HeartBeatRequest
+from dledger_node.remoting.peer_link import _Connection
+
+MESSAGE = HeartBeatRequest(sender="n0", receiver="n1", term=1, committed_index=-1, round=1)
+
+
+def test_a_message_on_a_connection_that_was_just_cut_is_lost_and_nothing_more() -> None:
+    """Before the link hears of it; under uvloop, as the node runs, which raises then."""
+
+    async def send_behind_the_cut() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        _, connection = await loop.create_connection(
+            lambda: _Connection(cast("Any", None), "n1"), "127.0.0.1", port
+        )
+        connection.close()
+        await connection.lost
+        server.close()
+        connection.send(MESSAGE)
+
+    uvloop.run(send_behind_the_cut())

@@ -1,0 +1,204 @@
+"""One bad block under one of three real members: nobody is misled, and the group goes on.
+
+As in the study of Ganesan and others (FAST 2017): every kind of file, a block flipped or zeroed.
+"""
+
+import contextlib
+import http.client
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dledger_client.client import DLedgerClient
+from dledger_client.errors import ClientError
+from dledger_client.members import Timing
+from dledger_client.outcomes import Acknowledged
+from dledger_formats import disk
+from dledger_group.group import NodeGroup, wait_for
+from dledger_node.errors import NodeError
+from dledger_node.store.hard_state import load_hard_state
+from dledger_node.store.mmap_store import MmapStore
+
+pytestmark = pytest.mark.storefaults
+
+WAIT_S = 60.0
+SIZES = {"segment_size_bytes": 16384, "index_segment_size_bytes": 3200}
+BLOCK_BYTES = 512
+BODIES = [random.Random(number).randbytes(number * 37 % 900) for number in range(150)]
+MORE = [b"more %d" % number for number in range(20)]
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[NodeGroup]:
+    """Three members with segments so small that the log has several."""
+    with NodeGroup(tmp_path, **SIZES) as running:
+        yield running
+
+
+def client_of(group: NodeGroup) -> DLedgerClient:
+    """One that goes on until it succeeds, as far as the group ever does."""
+    timing = Timing(deadline_s=WAIT_S)
+    return DLedgerClient(servers=group.servers, group="g", at_least_once=True, timing=timing)
+
+
+async def append_all(group: NodeGroup, bodies: list[bytes]) -> dict[int, bytes]:
+    """Append, every one to be acknowledged; returns the bodies by index."""
+    stored = {}
+    async with client_of(group) as client:
+        async for outcome in client.append_all(bodies):
+            assert isinstance(outcome, Acknowledged), outcome
+            stored[outcome.index] = bodies[outcome.number]
+    return stored
+
+
+def wait_until_all_have(group: NodeGroup, index: int) -> None:
+    def all_have() -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return all(group.status(m).durable_index >= index for m in group.running())
+        return False
+
+    wait_for(all_have, f"every member has entry {index}", WAIT_S)
+
+
+def block_of(folder: Path, kind: str) -> tuple[Path, int, int]:
+    """A file of this kind, and a block of it that is in use: path, start, end."""
+    match kind:
+        case "first segment" | "last segment":
+            paths = sorted((folder / "data").iterdir())
+            path = paths[0 if kind == "first segment" else -1]
+            content = path.read_bytes().rstrip(b"\0")
+            at = len(content) // 2 // BLOCK_BYTES * BLOCK_BYTES
+            return path, at, min(len(content), at + BLOCK_BYTES)
+        case "index":
+            return min((folder / "index").iterdir()), BLOCK_BYTES, 2 * BLOCK_BYTES
+        case _:
+            path = folder / kind
+            return path, 0, path.stat().st_size
+
+
+def damage(folder: Path, kind: str, fault: str) -> None:
+    path, start, end = block_of(folder, kind)
+    with path.open("r+b") as file:
+        file.seek(start)
+        block = file.read(end - start)
+        file.seek(start)
+        file.write(bytes(len(block)) if fault == "zero" else bytes(b ^ 0x10 for b in block))
+
+
+def wrong_entries(folder: Path, truth: dict[int, bytes]) -> list[int]:
+    """Entries that a store would serve with other bytes than were appended."""
+    store = MmapStore.open(folder, **SIZES)
+    try:
+        wrong = []
+        for index in range(store.begin_index, store.end_index + 1):
+            try:
+                header, body = store.entry(index)
+            except NodeError:
+                continue
+            # A body that was appended twice is in the log twice, and known at one place.
+            if header.magic == disk.NORMAL and body != truth.get(index, body):
+                wrong.append(index)
+        return wrong
+    finally:
+        store.close()
+
+
+def holds(folder: Path, truth: dict[int, bytes]) -> bool:
+    """Whether a stopped member's store has every entry, sound."""
+    store = MmapStore.open(folder, **SIZES)
+    try:
+        return all(store.entry(index)[1] == body for index, body in truth.items())
+    finally:
+        store.close()
+
+
+def answers_or_has_ended(group: NodeGroup, member: str) -> str:
+    """What becomes of a member that was started: `answers` or `ended`."""
+
+    def outcome() -> str | None:
+        if not Path(f"/proc/{group.process_id(member)}").exists() or _is_zombie(group, member):
+            return "ended"
+        try:
+            group.status(member)
+        except (OSError, http.client.HTTPException):
+            return None
+        return "answers"
+
+    return wait_for(outcome, f"{member} answers or ends", WAIT_S)
+
+
+def _is_zombie(group: NodeGroup, member: str) -> bool:
+    status = Path(f"/proc/{group.process_id(member)}/stat").read_text()
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize("fault", ["flip", "zero"])
+@pytest.mark.parametrize(
+    "kind", ["first segment", "last segment", "index", "checkpoint", "currterm"]
+)
+async def test_a_member_that_starts_on_a_bad_block_misleads_nobody(
+    group: NodeGroup, kind: str, fault: str
+) -> None:
+    truth = await append_all(group, BODIES)
+    wait_until_all_have(group, max(truth))
+    victim = next(member for member in group.running() if member != group.master())
+    folder = group.store_folder(victim)
+    assert group.stop(victim) == 0
+    term = load_hard_state(folder).term
+    damage(folder, kind, fault)
+
+    group.start(victim)
+    outcome = answers_or_has_ended(group, victim)
+    truth |= await append_all(group, MORE)
+
+    if outcome == "ended":
+        assert group.wait_for_exit(victim) != 0
+        assert kind in {"first segment", "last segment", "currterm"}
+        assert str(folder) in group.log(victim)
+        shutil.rmtree(folder)  # what the error asks for: replace this member
+        group.start(victim)
+        group.wait_until_up(victim)
+    else:
+        assert group.status(victim).term >= term
+    wait_until_all_have(group, max(truth))
+    for member in group.running():
+        assert group.stop(member) == 0
+        assert wrong_entries(group.store_folder(member), truth) == []
+    for member in set(group.peers) - {victim}:
+        assert holds(group.store_folder(member), truth)
+
+
+@pytest.mark.parametrize("fault", ["flip", "zero"])
+async def test_a_block_that_goes_bad_under_the_leader_reaches_nobody(
+    group: NodeGroup, fault: str
+) -> None:
+    """Neither a client that reads it nor a member that must be given everything anew."""
+    truth = await append_all(group, BODIES)
+    wait_until_all_have(group, max(truth))
+    leader = group.master()
+    emptied, other = sorted(set(group.running()) - {leader})
+    damage(group.store_folder(leader), "first segment", fault)
+    group.kill(emptied)
+    shutil.rmtree(group.store_folder(emptied))
+    group.start(emptied)
+    group.wait_until_up(emptied)
+
+    truth |= await append_all(group, MORE)
+
+    refused = 0
+    async with client_of(group) as client:
+        for index, body in truth.items():
+            try:
+                entry = await client.get(index)
+            except ClientError:
+                refused += 1
+            else:
+                assert entry.body == body, index
+    assert refused < len(truth)
+    for member in list(group.running()):
+        group.kill(member)
+    assert holds(group.store_folder(other), truth)
+    assert wrong_entries(group.store_folder(emptied), truth) == []

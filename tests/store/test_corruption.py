@@ -1,0 +1,42 @@
+"""Bytes that change by themselves: refused, or harmless; never served, never gone without a word.
+
+How it is done is `dledger_store_faults.corrupt`. For more of them: `pytest -m storefaults
+--corruptions 200000`.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from dledger_store_faults import corrupt
+
+pytestmark = pytest.mark.storefaults
+
+PARTS = 2
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("seed", range(PARTS))
+def test_no_corruption_is_believed(
+    request: pytest.FixtureRequest, memory_path: Path, seed: int
+) -> None:
+    """An exception without a type of our own ends the test too."""
+    count = request.config.getoption("--corruptions") // PARTS
+
+    tally = corrupt.judge_corruptions(memory_path, count, seed)
+
+    assert tally.faults == count
+    assert not tally.violations
+    for outcome in ("refused", "read refused", "term refused", "cut", "unharmed"):
+        assert tally.details[outcome] > 0
+
+
+def test_a_store_that_trusts_its_checksums_too_little_or_too_much_is_found_out(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: checksums that always fit let corruption through."""
+    monkeypatch.setattr("dledger_formats.disk.zlib.crc32", lambda *_: 0)
+
+    tally = corrupt.judge_corruptions(memory_path, 300, 1)
+
+    assert any("is served as" in violation for violation in tally.violations)

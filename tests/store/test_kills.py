@@ -1,0 +1,40 @@
+"""Writers that are killed at any moment, and right before and after each call that syncs or names.
+
+How it is done is `dledger_store_faults.kills`. For more of them: `pytest -m storefaults --kills
+2000`.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dledger_store_faults.tally import Tally
+
+pytestmark = pytest.mark.storefaults
+
+
+def run(kind: str, count: int) -> Tally:
+    """In a process of its own, which has no threads and so can fork."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "dledger_store_faults", kind, "--count", str(count)],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    return Tally.from_json(done.stdout)
+
+
+@pytest.mark.parametrize("kind", ["kills", "boundary-kills"])
+def test_a_killed_writer_loses_nothing_acknowledged(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    count = request.config.getoption("--kills") // 2
+
+    tally = run(kind, count)
+
+    assert tally.faults == count
+    assert not tally.violations
+    assert tally.acknowledged > count
+    assert tally.details.get("not reached", 0) <= count // 10

@@ -1,0 +1,135 @@
+"""Power cuts for real: what was acknowledged, and every vote, is there when the power is back.
+
+How it is done is `dledger_store_faults.power`. For more of them:
+`pytest -m powercut --power-cuts 3000`.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dledger_store_faults import power
+from dledger_store_faults.tally import Tally
+
+pytestmark = pytest.mark.powercut
+
+IN_A_NAMESPACE = ["unshare", "--mount", "--propagation", "private"]
+FLAGS = {"nothing": [], "journal": ["--journal-flushed"]}
+
+
+@pytest.fixture(scope="module", params=list(power.MKFS))
+def file_system(request: pytest.FixtureRequest) -> str:
+    """One that this machine can make, mount and stop."""
+    name: str = request.param
+    missing = power.missing_for(name)
+    if missing:
+        pytest.skip(f"no power cuts on {name}: {missing}")
+    return name
+
+
+def in_a_namespace(*command: str) -> str:
+    """Run Python where mounts are nobody else's; returns what it wrote."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [*IN_A_NAMESPACE, sys.executable, *command],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    return done.stdout
+
+
+def cut_power(file_system: str, *options: str) -> Tally:
+    kind = ["-m", "dledger_store_faults", "power-cuts"]
+    return Tally.from_json(in_a_namespace(*kind, "--file-system", file_system, *options))
+
+
+@pytest.mark.parametrize("flushed", list(FLAGS))
+def test_nothing_acknowledged_and_no_vote_is_lost(
+    request: pytest.FixtureRequest, file_system: str, flushed: str
+) -> None:
+    count = request.config.getoption("--power-cuts") // 4
+
+    tally = cut_power(file_system, "--count", str(count), *FLAGS[flushed])
+
+    assert tally.faults == count
+    assert not tally.violations
+    assert tally.acknowledged > 100
+    assert tally.lost_unacknowledged > 0
+
+
+def test_the_same_cuts_lose_what_nobody_synced(file_system: str) -> None:
+    """Without this the test above could not fail."""
+    tally = cut_power(file_system, "--count", "5", "--without-sync")
+
+    assert any("were acknowledged and are lost" in violation for violation in tally.violations)
+    assert any("was saved" in violation for violation in tally.violations)
+
+
+SHUT_DOWN_WITHIN_THE_SYNC = """
+import os, sys
+from pathlib import Path
+from dledger_node.errors import StoreError
+from dledger_node.store.mmap_file import sync_folder
+from dledger_store_faults import power
+
+with power.mounted_image(sys.argv[1]) as at:
+    folder = at / "folder"
+    folder.mkdir()
+    (folder / "before").write_bytes(b"x")
+    sync_folder(folder)
+    (folder / "before").rename(folder / "after")
+    fsync = os.fsync
+
+    def fsync_too_late(fd):
+        power.shut_down(at, power.NOTHING_FLUSHED)
+        return fsync(fd)
+
+    os.fsync = fsync_too_late
+    try:
+        sync_folder(folder)
+    except StoreError as error:
+        print("refused:", error)
+    else:
+        print("believed")
+"""
+
+
+def test_a_folder_is_not_called_durable_by_a_file_system_that_has_shut_down(
+    file_system: str,
+) -> None:
+    """XFS answers the fsync of a folder with success then."""
+    answer = in_a_namespace("-c", SHUT_DOWN_WITHIN_THE_SYNC, file_system)
+
+    assert answer.startswith("refused:")
+
+
+SHUT_DOWN_WITHIN_THE_FLUSH = """
+import os, sys
+from dledger_node.errors import StoreError
+from dledger_node.store.mmap_store import MmapStore
+from dledger_store_faults import power
+
+with power.mounted_image(sys.argv[1]) as at:
+    store = MmapStore.open(at / "store", segment_size_bytes=4096, index_segment_size_bytes=320)
+    store.append_bodies([b"acknowledged?"], term=1)
+    os.fdatasync = lambda fd: power.shut_down(at, power.NOTHING_FLUSHED)
+    try:
+        store.flush(store.flush_target())
+    except StoreError as error:
+        print("refused:", error)
+    else:
+        print("believed")
+    try:
+        store.close()
+    except StoreError:
+        pass
+"""
+
+
+def test_a_flush_that_is_overtaken_by_a_shut_down_is_not_believed(file_system: str) -> None:
+    """Ext4 may say yes to it, and read zeros after the next mount."""
+    answer = in_a_namespace("-c", SHUT_DOWN_WITHIN_THE_FLUSH, file_system)
+
+    assert answer.startswith("refused:")

@@ -1,0 +1,281 @@
+"""`dledger-node store`: what it says of sound, torn and damaged folders, and what it changes."""
+
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger_formats import disk
+from dledger_node.raft.ready import HardState
+from dledger_node.store.hard_state import save_hard_state
+from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store_command import command
+from dledger_node.store_command.command import ExitCode
+from dledger_node.store_command.log_folder import Segment
+from dledger_store_files.contents import bodies_of, files_under, flush
+from dledger_store_files.damage import flip, poke
+
+GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
+OpenStore = Callable[..., MmapStore]
+BODIES = [bytes([number + 1]) * (number * 37 % 700) for number in range(40)]
+
+
+class Command:
+    """Runs `dledger-node store`, and keeps what it wrote."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.lines: list[dict[str, Any]] = []
+        self.error = ""
+
+    def __call__(self, name: str, folder: Path, *options: str) -> int:
+        code = command.main([name, "-o", "json", *options, str(folder)])
+        written = self._capsys.readouterr()
+        self.lines = [json.loads(line) for line in written.out.splitlines()]
+        self.error = written.err
+        return code
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return self.lines[-1]
+
+    def finding(self, kind: str) -> dict[str, Any]:
+        [found] = [line for line in self.lines if line.get("finding") == kind]
+        return found
+
+
+@pytest.fixture
+def store_command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+@pytest.fixture
+def written(open_store: OpenStore, folder: Path) -> Path:
+    """The folder of a member that stopped in order."""
+    store = open_store()
+    store.append_bodies(BODIES[:30], term=1)
+    store.append_bodies(BODIES[30:], term=3)
+    flush(store)
+    store.save_checkpoint(35)
+    store.close()
+    save_hard_state(folder, HardState(term=4, vote_for="n2"))
+    return folder
+
+
+def pos_of(folder: Path, index: int) -> int:
+    raw = b"".join(path.read_bytes() for path in sorted((folder / "index").iterdir()))
+    return disk.unpack_index_unit(raw, index * 32).pos
+
+
+def test_a_sound_store_is_described(store_command: Command, written: Path) -> None:
+    before = files_under(written)
+
+    assert store_command("verify", written) == ExitCode.OK
+    assert store_command.lines == [store_command.summary]
+    summary = store_command.summary
+    assert summary["verdict"] == "sound"
+    assert summary["runs"] == [
+        {"firstIndex": 0, "lastIndex": 29, "term": 1},
+        {"firstIndex": 30, "lastIndex": 39, "term": 3},
+    ]
+    assert (summary["term"], summary["voteFor"]) == (4, "n2")
+    assert (summary["durableIndex"], summary["committedIndex"]) == (39, 35)
+    assert files_under(written) == before
+
+
+@pytest.mark.parametrize("version", ["0.3.1.2", "0.4.0"])
+def test_java_s_stores_are_sound_and_not_covered(
+    store_command: Command, tmp_path: Path, version: str
+) -> None:
+    with tarfile.open(GOLDEN / f"store-{version}.tar.xz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    for member in ("n0", "n1", "n2"):
+        folder = tmp_path / f"store-{version}" / f"dledger-{member}"
+
+        assert store_command("verify", folder) == ExitCode.OK
+        assert store_command.finding("not_covered")["severity"] == "note"
+        assert (store_command.summary["entries"], store_command.summary["endIndex"]) == (300, 299)
+        assert store_command("dump", folder, "--first", "148", "--last", "151") == ExitCode.OK
+        assert [(line["index"], line["term"]) for line in store_command.lines] == [
+            (148, 1), (149, 1), (150, 2), (151, 2),
+        ]  # fmt: skip
+
+
+def test_an_empty_store_is_sound(
+    store_command: Command, open_store: OpenStore, folder: Path
+) -> None:
+    open_store().close()
+
+    assert store_command("verify", folder) == ExitCode.OK
+    assert store_command.summary["entries"] == 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "reason"),
+    [(3, "bad_magic"), (7, "bad_size"), (15, "bad_chain_crc"), (31, "bad_chain_crc"),
+     (38, "bad_chain_crc"), (41, "bad_body_crc"), (60, "bad_body_crc")],
+)  # fmt: skip
+def test_damage_is_named_and_what_lies_behind_it_is_found(
+    store_command: Command, written: Path, offset: int, reason: str
+) -> None:
+    pos = pos_of(written, 7)
+    flip(written / "data", pos + offset)
+
+    assert store_command("verify", written) == ExitCode.DAMAGED
+    finding = store_command.finding("damaged_entries")
+    assert (finding["firstIndex"], finding["lastIndex"]) == (7, 7)
+    assert (finding["file"], finding["byte"]) == ("data/" + disk.file_name(0), pos)
+    assert finding["detail"].startswith(reason)
+    assert store_command.summary["entries"] == 39
+
+
+def test_a_zeroed_block_is_damage_although_java_reads_it_as_the_end(
+    store_command: Command, written: Path
+) -> None:
+    poke(written / "data", 4096, bytes(2048))
+    first, last = (
+        next(i for i in range(40) if pos_of(written, i) >= pos) for pos in (4096, 4096 + 2048)
+    )
+    (written / "checkpoint").unlink()
+
+    assert store_command("verify", written) == ExitCode.DAMAGED
+    finding = store_command.finding("damaged_entries")
+    assert (finding["firstIndex"], finding["lastIndex"]) == (first, last - 1)
+
+
+def test_a_missing_segment_is_damage(store_command: Command, written: Path) -> None:
+    (written / "data" / disk.file_name(4096)).unlink()
+
+    assert store_command("verify", written) == ExitCode.DAMAGED
+    assert store_command.finding("missing_segment")["file"] == "data/" + disk.file_name(8192)
+    assert store_command.finding("damaged_entries")["detail"].startswith("their segment is missing")
+
+
+def test_durable_entries_that_are_gone_are_damage(store_command: Command, written: Path) -> None:
+    last = max((written / "data").iterdir())
+    last.write_bytes(bytes(last.stat().st_size))
+    for path in (written / "index").iterdir():
+        path.unlink()
+
+    assert store_command("verify", written) == ExitCode.DAMAGED
+    assert store_command.finding("lost_tail")["lastIndex"] == 39
+
+
+def test_a_sector_that_cannot_be_read_is_damage(
+    store_command: Command, written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = pos_of(written, 7)
+    read = Segment.read
+
+    def read_until_the_bad_sector(segment: Segment, at: int, size: int) -> bytes:
+        where = segment.start + at
+        if segment.path.parent.name == "data" and where <= bad + 40 < where + size:
+            return read(segment, at, bad + 40 - where)
+        return read(segment, at, size)
+
+    monkeypatch.setattr(Segment, "read", read_until_the_bad_sector)
+
+    assert store_command("verify", written) == ExitCode.DAMAGED
+    assert store_command.finding("unreadable")["firstIndex"] == 7
+    assert store_command.summary["entries"] == 39
+
+
+def test_wrong_index_units_are_repairable(store_command: Command, written: Path) -> None:
+    for index in (35, 36, 38):
+        flip(written / "index", index * 32 + 11, segment_bytes=320)
+
+    assert store_command("verify", written) == ExitCode.REPAIRABLE
+    found = [line for line in store_command.lines if line.get("finding") == "wrong_index_units"]
+    assert [(line["firstIndex"], line["lastIndex"]) for line in found] == [(35, 36), (38, 38)]
+    assert store_command("repair-tail", written, "--yes") == ExitCode.OK
+
+
+def test_a_damaged_term_file_is_damage(store_command: Command, written: Path) -> None:
+    path = written / "currterm"
+    path.write_text(path.read_text().replace("currTerm=4", "currTerm=5"))
+
+    assert store_command("verify", written) == ExitCode.DAMAGED
+    assert "checksum" in store_command.finding("damaged_hard_state")["detail"]
+
+
+def test_a_folder_without_a_store_is_a_mistake(store_command: Command, tmp_path: Path) -> None:
+    assert store_command("verify", tmp_path) == ExitCode.USAGE
+    assert "no member's folder" in store_command.error
+
+
+@pytest.fixture
+def torn(open_store: OpenStore, crashed: Callable[[MmapStore], Path]) -> Path:
+    """Twenty durable entries, twenty more of which the last is torn."""
+    store = open_store()
+    save_hard_state(store._folder, HardState(term=1, vote_for=None))
+    store.append_bodies(BODIES[:20], term=1)
+    flush(store)
+    store.save_checkpoint(10)
+    store.append_bodies(BODIES[20:], term=1)
+    at = crashed(store)
+    flip(at / "data", pos_of(at, 39) + 50)
+    return at
+
+
+def test_a_torn_tail_is_repairable_and_stays_until_told(store_command: Command, torn: Path) -> None:
+    before = files_under(torn)
+
+    assert store_command("verify", torn) == ExitCode.REPAIRABLE
+    assert store_command("repair-tail", torn) == ExitCode.REPAIRABLE
+    finding = store_command.finding("torn_tail")
+    assert finding["firstIndex"] == 39
+    assert store_command.summary["tailBytes"] == 48 + len(BODIES[39])
+    assert files_under(torn) == before
+
+
+def test_a_torn_tail_is_cut_when_told(
+    store_command: Command, torn: Path, open_store: OpenStore
+) -> None:
+    assert store_command("repair-tail", torn, "--yes") == ExitCode.OK
+    assert store_command.summary["verdict"] == "sound"
+    assert bodies_of(open_store(torn)) == BODIES[:39]
+
+
+def test_a_damaged_store_is_not_repaired(store_command: Command, written: Path) -> None:
+    flip(written / "data", pos_of(written, 7) + 50)
+    before = files_under(written)
+
+    assert store_command("repair-tail", written, "--yes") == ExitCode.DAMAGED
+    assert files_under(written) == before
+
+
+def test_a_store_in_use_is_read_and_not_repaired(
+    store_command: Command, open_store: OpenStore, folder: Path
+) -> None:
+    open_store().append_bodies([b"alive"], term=0)
+
+    assert store_command("verify", folder) == ExitCode.OK
+    assert store_command.finding("in_use")["severity"] == "note"
+    assert store_command("repair-tail", folder, "--yes") == ExitCode.FAILED
+    assert "stop that one first" in store_command.error
+
+
+def test_the_program_writes_text_for_people(torn: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dledger_node", "store", "verify", str(torn)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == ExitCode.REPAIRABLE
+    assert "entries:    0 to 38 of term 1" in done.stdout
+    assert "torn_tail" in done.stdout
+    assert done.stdout.endswith("repairable\n")
+
+
+def test_unknown_arguments_start_no_node() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dledger_node", "stroe"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == ExitCode.USAGE
+    assert "dledger-node store" in done.stderr
