@@ -279,7 +279,10 @@ def _lowest(low: int, high: int) -> int:
 
 
 def _stop_clock(member: Any) -> None:
-    """Set all that is a time to the same moment: how long ago something was is not explored."""
+    """Set all that is a time to the same moment, and all that only counts to nothing: neither how
+    long ago something was is explored, nor how often.
+    """
+    member.refusals.clear()
     member.now_ticks = 0
     member.election_deadline = LONG_TICKS
     for one in (member.part, *getattr(member.part, "progress", {}).values()):
