@@ -1,6 +1,7 @@
 """`dledger group local`: real members, started, killed and stopped."""
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -142,10 +143,10 @@ def test_a_second_group_is_refused_the_folder_even_when_only_members_are_left(
 def test_a_member_that_cannot_stay_up_ends_the_group_with_its_last_words(tmp_path: Path) -> None:
     with LocalGroupProcess(tmp_path, 1) as group:
         group.event("leader")
-    (tmp_path / "dledger-n0" / "currterm").write_text("damaged")
-
-    code, err = LocalGroupProcess(tmp_path, 1).finish()
+    with (tmp_path / "dledger-n0" / "lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, err = LocalGroupProcess(tmp_path, 1).finish()
 
     assert (code, err.count("\n")) == (1, 1)
     assert "n0 ended 3 times right after its start" in err
-    assert "currterm" in err
+    assert "is in use by" in err

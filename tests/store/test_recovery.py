@@ -182,6 +182,19 @@ def test_what_was_durable_is_not_read_again_but_for_a_margin(
 
 
 @pytest.mark.usefixtures("small_margin")
+def test_a_lost_index_file_of_entries_that_are_not_read_again_is_made_anew(
+    open_store: OpenStore, crashed: Crashed
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    store.close()
+    at = crashed(store)
+    min((at / "index").iterdir()).unlink()
+
+    assert bodies_of(open_store(at)) == BODIES
+
+
+@pytest.mark.usefixtures("small_margin")
 def test_everything_is_read_on_demand(open_store: OpenStore, crashed: Crashed) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)

@@ -242,6 +242,7 @@ def _checkpointed_start(
     if checkpoint is None or checkpoint.end_index < beginning.index:
         return beginning
     last_index = checkpoint.end_index
+    files.header(beginning.index)  # the first index files may be gone
     files.header(last_index)
     for file in files.data.files_between(files.data.start + 1, files.end_pos(last_index)):
         if file.start != files.data.start:
