@@ -43,8 +43,7 @@ def test_garbage_behind_the_durable_end_is_cut(
     store.append_bodies(BODIES[20:], term=1)
     at = crashed(store)
     start = end + choices.randrange(2000)
-    length = choices.randrange(1, 300)
-    length = min(length, 4096 - start % 4096)
+    length = min(choices.randrange(1, 300), 4096 - start % 4096)
     poke(at / "data", start, choices.randbytes(length))
 
     again = open_store(at)
