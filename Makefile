@@ -60,11 +60,11 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 	$(call stage,store faults,$(PYTEST) -n $(WORKERS) -m storefaults)
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
 	$(call stage,local group tests,$(PYTEST) -m local)
-	$(call stage,storage fault tests,$(PYTEST) -m storage)
+	$(call stage,storage fault tests,$(PYTEST) -n $(WORKERS) -m storage)
 	$(call stage,API server tests,$(PYTEST) -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)
 	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: what needs it is skipped")
-	$(call stage,Java DLedger tests,$(PYTEST) -m interop)
+	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m interop)
 	$(call stage,end-to-end tests,$(PYTEST) -m cluster)
 
 # $(call sim,OPTIONS): what does not differ between the simulator's commands.

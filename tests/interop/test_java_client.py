@@ -92,7 +92,6 @@ def test_the_java_client_follows_a_new_leader(java: str, tmp_path: Path) -> None
         assert read_back(group, list(stored)) == list(stored.values())
 
 
-@pytest.mark.xfail(reason="the node does not take LEADERSHIP_TRANSFER from the wire yet")
 def test_the_java_client_has_the_leadership_handed_over(
     java: str, python_group: NodeGroup, tmp_path: Path
 ) -> None:
