@@ -24,8 +24,9 @@ class RaftConfig:
     lease_ticks: int = 0
     """For so long after a heartbeat round that a quorum answered, the leader answers reads without
     asking. 0: it always asks. Safe only while no member's clock runs faster than the leader's by
-    more than election_ticks / lease_ticks; and members then keep to a leader for election_ticks
-    even when its connections are refused, so that a failover takes as long.
+    more than election_ticks / lease_ticks, and only if the core hears of every tick, also of those
+    that passed while its process stood still. Members then keep to a leader for election_ticks even
+    when its connections are refused, so that a failover takes as long.
     """
     preferred_leader_ids: tuple[str, ...] = ()
     """Members that ought to lead, the most wanted first (DLedger's `preferredLeaderIds`)."""
