@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dledger_node.errors import StoreError
 from dledger_node.store.mmap_store import MmapStore
 
 SEGMENT_BYTES = 4096
@@ -59,5 +60,5 @@ def open_store(folder: Path) -> Iterator[Callable[..., MmapStore]]:
 
     yield open_
     for store in opened:
-        with contextlib.suppress(ValueError, OSError):  # closed by the test
+        with contextlib.suppress(ValueError, OSError, StoreError):  # closed by the test
             store.close()

@@ -1,12 +1,9 @@
-"""Processes killed at any moment, disks that fill up, machines that lose power: for real."""
+"""Processes killed at any moment, disks that fill up: for real. Power cuts: `test_power_cuts`."""
 
 import contextlib
-import fcntl
 import os
 import random
-import shutil
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -175,107 +172,3 @@ def test_a_limit_on_file_sizes_is_a_full_store(tmp_path: Path) -> None:
     assert done.stdout.startswith("-1 ")
     assert "no room for a segment of 8192 bytes" in done.stdout
     assert not list((tmp_path / "store").glob("*.spare"))
-
-
-EXT4_IOC_SHUTDOWN = 0x8004587D
-NOTHING_FLUSHED, JOURNAL_FLUSHED = 2, 1
-
-
-@pytest.fixture
-def ext4_image(tmp_path: Path) -> Path:
-    """An image with a file system that can be stopped as if the power failed."""
-    if not shutil.which("mkfs.ext4") or not Path("/dev/loop-control").exists():
-        pytest.skip("needs mkfs.ext4 and loop devices")
-    image = tmp_path / "image"
-    with image.open("wb") as file:
-        file.truncate(24 << 20)
-    subprocess.run(["mkfs.ext4", "-qF", str(image)], check=True)
-    return image
-
-
-@contextlib.contextmanager
-def mounted(image: Path) -> Iterator[Path]:
-    at = image.with_name("mounted")
-    at.mkdir(exist_ok=True)
-    mount("-o", "loop", str(image), str(at))
-    try:
-        yield at
-    finally:
-        subprocess.run(["umount", str(at)], check=True)
-
-
-def cut_power(at: Path, how: int) -> None:
-    """Stop the file system; what was not flushed is gone."""
-    fd = os.open(at, os.O_RDONLY)
-    try:
-        fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", how))
-    finally:
-        os.close(fd)
-
-
-def plug_in_again(image: Path) -> Path:
-    """Copy a disk, since another mount namespace may still hold the file system that was cut."""
-    copied = image.with_name(f"{image.name}+")
-    shutil.copyfile(image, copied)
-    image.unlink()
-    return copied
-
-
-def close_after_power_cut(store: MmapStore) -> None:
-    """Give back what the process holds; the disk takes nothing any more."""
-    with contextlib.suppress(Exception):
-        store.close()
-
-
-@AS_ROOT
-@pytest.mark.parametrize("how", [NOTHING_FLUSHED, JOURNAL_FLUSHED])
-def test_a_power_cut_loses_nothing_that_was_flushed(ext4_image: Path, how: int) -> None:
-    """Also the proof that fdatasync writes what was copied into a mapping."""
-    choices = random.Random(how)
-    durable_bodies: list[bytes] = []
-    lost_unflushed = 0
-    for term in range(8):
-        with mounted(ext4_image) as at:
-            store = MmapStore.open(at / "store", **SIZES)
-            bodies = [store.entry(index)[1] for index in range(store.end_index + 1)]
-            assert bodies[: len(durable_bodies)] == durable_bodies
-            for _ in range(choices.randrange(1, 30)):
-                batch = [choices.randbytes(choices.randrange(1500)) for _ in range(4)]
-                store.append_bodies(batch, term)
-                bodies += batch
-                match choices.randrange(8):
-                    case 0 | 1 | 2:
-                        target = store.flush_target()
-                        store.flush(target)
-                        store.flushed(target)
-                        durable_bodies = list(bodies)
-                    case 3:
-                        store.save_checkpoint(len(durable_bodies) - 10)
-                    case 4:
-                        store.preallocate()
-            lost_unflushed += len(bodies) - len(durable_bodies)
-            cut_power(at, how)
-            close_after_power_cut(store)
-        ext4_image = plug_in_again(ext4_image)
-
-    assert len(durable_bodies) > 100
-    assert lost_unflushed > 10
-
-
-@AS_ROOT
-def test_the_power_cut_of_this_test_loses_what_was_not_flushed(ext4_image: Path) -> None:
-    """Without this the test above could not fail."""
-    with mounted(ext4_image) as at:
-        store = MmapStore.open(at / "store", **SIZES)
-        store.append_bodies([b"flushed"], term=1)
-        target = store.flush_target()
-        store.flush(target)
-        store.append_bodies([b"lost"], term=1)
-        cut_power(at, NOTHING_FLUSHED)
-        close_after_power_cut(store)
-    with mounted(plug_in_again(ext4_image)) as at:
-        store = MmapStore.open(at / "store", **SIZES)
-        found = [store.entry(index)[1] for index in range(store.end_index + 1)]
-        store.close()
-
-    assert found == [b"flushed"]
