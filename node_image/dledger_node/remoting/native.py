@@ -73,7 +73,7 @@ class Kind(NamedTuple):
 KINDS: Final[dict[int, Kind]] = {
     1: Kind(
         VoteRequest,
-        struct.Struct(">qqq?"),
+        struct.Struct(">qqqB"),
         ("term", "ledger_end_index", "ledger_end_term", "take_leadership"),
     ),
     2: Kind(VoteResponse, struct.Struct(">qqB"), ("term", "requested_term", "result")),
@@ -102,6 +102,7 @@ KINDS: Final[dict[int, Kind]] = {
     64: Kind(HeldByAllNotice, struct.Struct(">qq"), ("term", "index")),
 }  # fmt: skip
 _KIND_OF: Final = {kind.message: number for number, kind in KINDS.items()}
+_FLAGS: Final = (False, True)
 _RESULTS: Final[dict[type[Message], tuple[Any, ...]]] = {
     VoteResponse: tuple(VoteResult),
     PreVoteResponse: tuple(VoteResult),
@@ -143,6 +144,8 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
     try:
         if "result" in named:
             named["result"] = _RESULTS[kind.message][named["result"]]
+        if "take_leadership" in named:
+            named["take_leadership"] = _FLAGS[named["take_leadership"]]
         if named.get("probe") == NO_PROBE:
             named["probe"] = None
         return kind.message(sender=sender, receiver=receiver, **named)
