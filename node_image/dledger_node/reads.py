@@ -89,13 +89,19 @@ class Reads:
         return requests.GetEntriesResponse(group=self._group, entries=entries)
 
     def _refuse(self, index: int) -> DLedgerResponseCode | None:
-        if not self._core.master:
+        """Why a read is refused; None when it is not.
+
+        A leader serves what it knows to be committed also before its own first entry is, which no
+        group can commit whose volumes are full. What comes after, it does not know yet.
+        """
+        core = self._core
+        if core.leader_id != core.config.self_id:
             return DLedgerResponseCode.NOT_LEADER
-        if 0 <= index < self._core.ledger_begin_index:
+        if 0 <= index < core.ledger_begin_index:
             return DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
-        if not 0 <= index <= self._core.committed_index:
+        if index < 0 or (core.master and index > core.committed_index):
             return DLedgerResponseCode.INDEX_OUT_OF_RANGE
-        return None
+        return None if index <= core.committed_index else DLedgerResponseCode.NOT_LEADER
 
     def _refused(self, code: DLedgerResponseCode) -> requests.GetEntriesResponse:
         return requests.GetEntriesResponse(

@@ -26,6 +26,7 @@ from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
+from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import AppendRequest, HeldByAllNotice, Message
 from dledger_node.raft.ready import (
@@ -313,6 +314,8 @@ class DLedgerServer:
         if isinstance(message, HeldByAllNotice):
             self._upkeep.heard(message)
             return
+        if isinstance(message, messages.TakeLeadershipRequest) and not self._watch.may_stand:
+            return  # as at a tick
         if isinstance(message, AppendRequest):
             assert isinstance(message.entries, memoryview)
             block = self._store.check_block(

@@ -61,6 +61,7 @@ class StorageUpkeep:
 
     async def run(self) -> None:
         """Go on until cancelled; what breaks the store is told to `fail`."""
+        self._watch.look_for_room()
         while True:
             await asyncio.sleep(INTERVAL_S)
             try:

@@ -67,8 +67,12 @@ class StorageWatch:
         return True
 
     def look_for_room(self) -> None:
-        """Take note once segments could be made ahead again, though nobody appends meanwhile."""
+        """Take note once segments could be made ahead again, though nobody appends meanwhile; and
+        when there is no room even for a leader's first entry, before this member stands.
+        """
         self.full = self.full and self._store.room_is_short
+        if not self.full:
+            self.try_reserve(lambda: self._store.reserve([0]))
 
     @property
     def may_stand(self) -> bool:
