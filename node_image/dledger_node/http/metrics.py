@@ -1,5 +1,6 @@
 """The node's metrics, read from the server when Prometheus asks and at no other time."""
 
+import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -8,7 +9,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dledger_formats.status import FlushDiskType, NodeStatus, Role, StorageState
+from dledger_formats.status import NodeStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,52 +85,53 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "dledger_node_ready", "1 while this member serves its role.", value=float(status.ready)
         )
-        role = GaugeMetricFamily(
-            "dledger_node_role", "1 for this member's role, 0 for the others.", labels=["role"]
-        )
-        for each in Role:
-            role.add_metric([each.value], float(status.role is each))
-        yield role
-        flush = GaugeMetricFamily(
-            "dledger_node_flush_disk_type",
+        yield _state("role", "1 for this member's role, 0 for the others.", "role", status.role)
+        yield _state(
+            "flush_disk_type",
             "1 for when an append counts as held: SyncFlush on disk, AsyncFlush in memory.",
-            labels=["type"],
+            "type",
+            status.flush_disk_type,
         )
-        for kind in FlushDiskType:
-            flush.add_metric([kind.value], float(status.flush_disk_type is kind))
-        yield flush
-        closed = CounterMetricFamily(
-            "dledger_node_connections_closed",
+        yield _counts(
+            "connections_closed",
             "Connections that this member refused or closed, by the limit that they exceeded.",
-            labels=["reason"],
+            "reason",
+            counters.connections_closed,
         )
-        for reason, count in counters.connections_closed.items():
-            closed.add_metric([reason], count)
-        yield closed
-        storage = GaugeMetricFamily(
-            "dledger_node_storage",
+        yield _state(
+            "storage",
             "1 for the state of this member's volume, 0 for the others.",
-            labels=["state"],
+            "state",
+            status.storage,
         )
-        for state in StorageState:
-            storage.add_metric([state.value], float(status.storage is state))
-        yield storage
-        dropped = CounterMetricFamily(
-            "dledger_node_messages_dropped",
+        yield _counts(
+            "messages_dropped",
             "Messages to a peer that were not sent.",
-            labels=["peer"],
+            "peer",
+            counters.messages_dropped,
         )
-        for peer_id, count in counters.messages_dropped.items():
-            dropped.add_metric([peer_id], count)
-        yield dropped
-        refused = CounterMetricFamily(
-            "dledger_node_messages_refused",
+        yield _counts(
+            "messages_refused",
             "Messages of peers that were not obeyed.",
-            labels=["cause"],
+            "cause",
+            counters.messages_refused,
         )
-        for cause, count in counters.messages_refused.items():
-            refused.add_metric([cause], count)
-        yield refused
+
+
+def _state(name: str, text: str, label: str, present: enum.Enum) -> Metric:
+    """A gauge for each value that this one could have; 1 for the one that it has."""
+    family = GaugeMetricFamily(f"dledger_node_{name}", text, labels=[label])
+    for each in type(present):
+        family.add_metric([each.value], float(each is present))
+    return family
+
+
+def _counts(name: str, text: str, label: str, counted: Mapping[str, int]) -> Metric:
+    """A counter for each key."""
+    family = CounterMetricFamily(f"dledger_node_{name}", text, labels=[label])
+    for key, count in counted.items():
+        family.add_metric([key], count)
+    return family
 
 
 def registry(source: Source) -> CollectorRegistry:

@@ -116,38 +116,37 @@ def reject(member: MemberState, request: Request, index: int) -> None:
     _say_what_is_here(member, request, index)
 
 
+def refuse_expired(member: MemberState, request: CompareRequest | AppendRequest) -> None:
+    """Tell a deposed leader that there is a newer term."""
+    _refuse(member, request, PushResult.EXPIRED_TERM)
+
+
 def _say_what_is_here(member: MemberState, request: Request, index: int) -> None:
     conflict_term, conflict_index = -1, -1
     if member.log.begin_index <= index <= member.log.end_index:
         conflict_term = member.log.term_at(index)
         conflict_index = member.log.first_index_of_term_at(index)
+    _refuse(member, request, PushResult.INCONSISTENT_STATE, conflict_term, conflict_index)
+
+
+def _refuse(
+    member: MemberState,
+    request: Request,
+    result: PushResult,
+    conflict_term: int = -1,
+    conflict_index: int = -1,
+) -> None:
     member.send(
         PushResponse(
             sender=member.self_id,
             receiver=request.sender,
             term=member.term,
             requested_term=request.term,
-            result=PushResult.INCONSISTENT_STATE,
+            result=result,
             match_index=-1,
             ledger_end_index=member.log.end_index,
             conflict_term=conflict_term,
             conflict_index=conflict_index,
-            probe=_probe_of(request),
-        )
-    )
-
-
-def refuse_expired(member: MemberState, request: CompareRequest | AppendRequest) -> None:
-    """Tell a deposed leader that there is a newer term."""
-    member.send(
-        PushResponse(
-            sender=member.self_id,
-            receiver=request.sender,
-            term=member.term,
-            requested_term=request.term,
-            result=PushResult.EXPIRED_TERM,
-            match_index=-1,
-            ledger_end_index=member.log.end_index,
             probe=_probe_of(request),
         )
     )
