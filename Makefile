@@ -11,6 +11,8 @@ WORKERS ?= $(shell nproc)
 # local: three nodes on this machine. current: whatever kubectl points to.
 CLUSTER ?= local
 export CLUSTER
+# Tests start hundreds of processes; each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # $(call stage,NAME,COMMAND): runs the command and says how long it took.
 define stage
@@ -43,17 +45,18 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
-FAST := not apiserver and not local and not storage and not powercut and not storefaults and not spark and not cluster \
+FAST := not apiserver and not group and not local and not storage and not powercut and not storefaults and not spark and not cluster \
   and not simulation and not interop and not fuzz
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
-test-fast: setup ## Every test that needs no cluster, no Spark and no campaign (under a minute)
-	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
+test-fast: setup ## Every test that needs no cluster, no Spark, no killed members and no campaign (under a minute)
+	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)")
 
 .PHONY: test
 test: setup check ## Every test: form, units, node groups, API server, Spark, and end to end
-	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m "$(FAST)")
+	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)")
+	$(call stage,node group tests,$(PYTEST) -n $(WORKERS) -m group)
 	$(call stage,simulator tests,$(PYTEST) -n $(WORKERS) -m simulation)
 	$(call stage,hostile bytes,$(PYTEST) -m fuzz)
 	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut)

@@ -23,7 +23,6 @@ from dledger_node.remoting.connection import Connection
 from dledger_node.server import DLedgerServer
 from dledger_node.store.hard_state import load_hard_state, save_hard_state
 from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store_command import command as store_command
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +36,17 @@ USAGE: Final = (
 )
 
 
+def _store_command(arguments: list[str]) -> int:
+    # A member that starts after a failover need not wait for what it never uses.
+    from dledger_node.store_command import command
+
+    return command.main(arguments)
+
+
 def main() -> int:
     """Run one member, with the environment's settings; or `dledger-node store …` on its files."""
     if sys.argv[1:2] == ["store"]:
-        return store_command.main(sys.argv[2:])
+        return _store_command(sys.argv[2:])
     if sys.argv[1:]:
         print(USAGE, file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return EXIT_SETTINGS

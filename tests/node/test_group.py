@@ -44,14 +44,14 @@ def wait_for_equal_logs(group: NodeGroup) -> None:
     wait_for(equal, "every member has committed the same entries")
 
 
-async def test_what_is_appended_is_read_back_at_its_index(group: NodeGroup) -> None:
-    group.master()
+async def test_what_is_appended_is_read_back_at_its_index(steady_group: NodeGroup) -> None:
+    steady_group.master()
 
-    stored = await append_all(group, BODIES)
+    stored = await append_all(steady_group, BODIES)
 
     assert len(stored) == len(BODIES)
     assert sorted(stored) == list(range(min(stored), min(stored) + len(BODIES)))
-    assert await read_back(group, min(stored), max(stored)) == stored
+    assert await read_back(steady_group, min(stored), max(stored)) == stored
 
 
 async def test_a_term_begins_with_an_empty_entry(group: NodeGroup) -> None:
@@ -62,12 +62,14 @@ async def test_a_term_begins_with_an_empty_entry(group: NodeGroup) -> None:
     assert (status.ledger_begin_index, status.committed_index) == (0, 0)
 
 
-async def test_one_master_and_the_others_follow_it(group: NodeGroup) -> None:
-    master = group.master()
-    for member in group.running():
-        group.wait_for_status(member, lambda view: view.leader_id == master, "follows the master")
+async def test_one_master_and_the_others_follow_it(steady_group: NodeGroup) -> None:
+    master = steady_group.master()
+    for member in steady_group.running():
+        steady_group.wait_for_status(
+            member, lambda view: view.leader_id == master, "follows the master"
+        )
 
-    views = {member: group.status(member) for member in group.running()}
+    views = {member: steady_group.status(member) for member in steady_group.running()}
 
     assert [member for member, view in views.items() if view.master] == [master]
     assert {view.role for member, view in views.items() if member != master} == {Role.FOLLOWER}
@@ -76,14 +78,16 @@ async def test_one_master_and_the_others_follow_it(group: NodeGroup) -> None:
     assert all(view.ready for view in views.values())
 
 
-async def test_followers_hold_the_leaders_bytes(group: NodeGroup) -> None:
-    master = group.master()
-    await append_all(group, BODIES)
-    wait_for_equal_logs(group)
+async def test_followers_hold_the_leaders_bytes(steady_group: NodeGroup) -> None:
+    master = steady_group.master()
+    await append_all(steady_group, BODIES)
+    wait_for_equal_logs(steady_group)
 
-    first = group.manifest(master).data[0]
+    first = steady_group.manifest(master).data[0]
     headers = {"Range": f"bytes=0-{first.readable_bytes - 1}"}
-    logs = {group.get(m, f"/segments/data/{first.name}", headers) for m in group.running()}
+    logs = {
+        steady_group.get(m, f"/segments/data/{first.name}", headers) for m in steady_group.running()
+    }
 
     assert len(logs) == 1
     assert {(status, len(body)) for status, body in logs} == {(206, first.readable_bytes)}
@@ -205,6 +209,7 @@ async def test_a_member_asked_to_stop_ends_in_order_and_is_replaced(group: NodeG
     assert group.master() != leader
 
 
+@pytest.mark.group
 async def test_a_group_of_one_acknowledges_by_itself(tmp_path: Path) -> None:
     with NodeGroup(tmp_path, members=1) as group:
         group.master()
@@ -214,6 +219,7 @@ async def test_a_group_of_one_acknowledges_by_itself(tmp_path: Path) -> None:
         assert len(stored) == len(BODIES)
 
 
+@pytest.mark.group
 async def test_asynchronous_flush_is_named_and_flushes_all_the_same(tmp_path: Path) -> None:
     with NodeGroup(tmp_path, flush_disk_type=FlushDiskType.ASYNC_FLUSH) as group:
         master = group.master()
@@ -228,9 +234,11 @@ async def test_asynchronous_flush_is_named_and_flushes_all_the_same(tmp_path: Pa
             )
 
 
-async def test_two_clients_share_the_log(group: NodeGroup) -> None:
-    group.master()
+async def test_two_clients_share_the_log(steady_group: NodeGroup) -> None:
+    steady_group.master()
 
-    halves = await asyncio.gather(append_all(group, BODIES), append_all(group, BODIES))
+    halves = await asyncio.gather(
+        append_all(steady_group, BODIES), append_all(steady_group, BODIES)
+    )
 
     assert not halves[0].keys() & halves[1].keys()

@@ -17,6 +17,8 @@ from dledger_node.store import mmap_file_list
 from dledger_node.store.mmap_file import MmapFile
 from dledger_node.store.mmap_store import MmapStore
 
+pytestmark = pytest.mark.storefaults
+
 SECTOR_BYTES = 512
 SIZES = {"segment_size_bytes": 4096, "index_segment_size_bytes": 1600}
 

@@ -1,9 +1,7 @@
-"""Processes killed at any moment, disks that fill up: for real. Power cuts: `test_power_cuts`."""
+"""Disks that fill up, for real. Killed processes: `test_kills`; power cuts: `test_power_cuts`."""
 
 import contextlib
 import os
-import random
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,63 +13,7 @@ from dledger_node.errors import StoreFullError
 from dledger_node.store.mmap_store import MmapStore
 
 OpenStore = Callable[..., MmapStore]
-SIZES = {"segment_size_bytes": 4096, "index_segment_size_bytes": 320}
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems: needs root")
-
-# After each flush the durable index and the term are printed, and before each truncation what it
-# lowers them to.
-WRITER = """
-import random, sys
-from pathlib import Path
-from dledger_node.store.mmap_store import MmapStore
-
-choices = random.Random(int(sys.argv[2]))
-store = MmapStore.open(Path(sys.argv[1]), segment_size_bytes=4096, index_segment_size_bytes=320)
-term = store.end_term + 1
-store.append_noop(term)
-while True:
-    first = max(store.committed_index + 1, store.end_index - choices.randrange(10))
-    if choices.random() < 0.05 and first <= store.end_index:
-        print(min(first - 1, store.durable_index), term, flush=True)
-        store.truncate(first)
-        term += 1
-    indexes = range(store.end_index + 1, store.end_index + choices.randrange(2, 9))
-    store.append_bodies([b"%d" % index * choices.randrange(200) for index in indexes], term)
-    if choices.random() < 0.3:
-        target = store.flush_target()
-        store.flush(target)
-        store.flushed(target)
-        print(store.durable_index, term, flush=True)
-    if choices.random() < 0.05:
-        store.save_checkpoint(store.durable_index - 12)
-    if choices.random() < 0.1:
-        store.preallocate()
-"""
-
-
-def test_a_writer_killed_at_any_moment_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
-    choices = random.Random(1)
-    folder = tmp_path / "store"
-    for seed in range(20):
-        with subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(folder), str(seed)], stdout=subprocess.PIPE
-        ) as writer:
-            assert writer.stdout is not None
-            lines = [writer.stdout.readline() for _ in range(choices.randrange(1, 40))]
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                writer.wait(choices.random() * 0.01)
-            writer.send_signal(signal.SIGKILL)
-            lines += [line for line in writer.stdout if line.endswith(b"\n")]
-        assert writer.returncode == -signal.SIGKILL
-        durable_index, term = map(int, lines[-1].split())
-        store = MmapStore.open(folder, **SIZES)
-        assert store.end_index >= durable_index
-        assert store.end_term >= term or store.end_index == durable_index
-        for index in range(store.end_index + 1):
-            header, body = store.entry(index)
-            assert header.index == index
-            assert body == b"%d" % index * (len(body) // len(str(index)))
-        store.close()
 
 
 def mount(*arguments: str) -> None:
