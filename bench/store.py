@@ -4,7 +4,8 @@
     python bench/store.py --only append flush open memory --log-mib 1024
 
 append   batches of 1 KiB bodies, against the least that such a log needs: CRC-32 of each body and a
-         copy into a mapped file. Both take turns, so that a busy machine slows both.
+         copy into a mapped file, each page once, as in a log. Both take turns, so that a busy
+         machine slows both.
 flush    one append made durable, against a bare pwrite and fdatasync of as many bytes, in turns.
 open     a log that was closed in order, and one that was left by a crash, both warm.
 memory   anonymous memory of this process over a log of `--memory-mib`.
@@ -28,7 +29,6 @@ from dledger_node.store.mmap_store import MmapStore
 
 BODY = os.urandom(1024)
 STORED_BYTES = len(BODY) + 48
-RAW_FILE_BYTES = 64 << 20
 PARTS = ("append", "flush", "open", "memory")
 
 
@@ -86,21 +86,20 @@ def append(folder: Path, batch: int, rounds: int) -> None:
     store = new_store(folder)
     bodies = [BODY] * batch
     raw_path = folder / "raw"
+    rounds = min(rounds, (900 << 20) // (batch * STORED_BYTES))
+    raw_bytes = rounds * batch * STORED_BYTES
     with raw_path.open("w+b") as file:
-        os.posix_fallocate(file.fileno(), 0, RAW_FILE_BYTES)
-        mapped = memoryview(mmap.mmap(file.fileno(), RAW_FILE_BYTES))
+        os.posix_fallocate(file.fileno(), 0, raw_bytes)
+        mapped = memoryview(mmap.mmap(file.fileno(), raw_bytes))
     at = 0
 
     def raw() -> None:
         nonlocal at
-        if at + batch * STORED_BYTES > RAW_FILE_BYTES:
-            at = 0
         for body in bodies:
             crc32(body)
             mapped[at : at + len(body)] = body
             at += STORED_BYTES
 
-    rounds = min(rounds, (900 << 20) // (batch * STORED_BYTES))
     ours, raws = [], []
     for number in range(rounds):
         raws.append(timed(raw))
@@ -123,7 +122,7 @@ def flush(folder: Path, rounds: int) -> None:
     store.append_bodies([BODY], 1)
     make_durable(store)
     fd = os.open(folder / "raw", os.O_RDWR | os.O_CREAT, 0o600)
-    os.posix_fallocate(fd, 0, RAW_FILE_BYTES)
+    os.posix_fallocate(fd, 0, rounds * STORED_BYTES)
     os.fsync(fd)
     data = os.urandom(STORED_BYTES)
 
