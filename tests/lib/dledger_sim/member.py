@@ -9,9 +9,10 @@ from collections import deque
 from typing import NamedTuple, Protocol
 
 from dledger_node.raft.config import RaftConfig
-from dledger_node.raft.core import Proposal, Raft, Refusal
+from dledger_node.raft.core import Raft
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.raft.ready import (
     ReadState,
     Ready,
