@@ -14,6 +14,7 @@ from dledger_node.raft import (
     entry_handler,
     entry_pusher,
     heartbeats,
+    joining,
     leader_elector,
     reads,
     steps,
@@ -25,6 +26,7 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import (
     Candidate,
     Follower,
+    Joining,
     Leader,
     MemberState,
     PreCandidate,
@@ -46,14 +48,16 @@ class Raft:
         log: LogTerms,
         *,
         committed_index: int,
+        incarnation: int,
         randint: Callable[[int, int], int],
     ) -> None:
-        """Begin as a follower. All of the arguments describe durable state.
+        """Begin as a follower. `hard_state`, `log` and `committed_index` are what is durable.
 
         The core keeps `log` and changes it. `committed_index` is any index up to which this log was
-        once committed and durable here, -1 if unknown. InvariantError when term or committed
-        entries were lost.
+        once committed and durable here, -1 if unknown. `incarnation` is a number that no earlier
+        start of this member had. InvariantError when term or committed entries were lost.
         """
+        has_peers = bool(config.peers)
         self._member = MemberState(
             config=config,
             randint=randint,
@@ -63,6 +67,8 @@ class Raft:
             committed_index=committed_index,
             durable_index=log.end_index,
             part=Follower(leader_id=None, verified_index=committed_index),
+            joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
+            alone=hard_state.alone or not has_peers,
         )
         self._saved_hard_state = hard_state
         self._told_committed_index = committed_index
@@ -79,6 +85,8 @@ class Raft:
         match member.part:
             case Leader() as leader:
                 self._tick_leader(leader)
+            case Follower() if member.joining is not None:
+                joining.tick(member, member.joining)
             case PreCandidate() | Candidate() | Follower():
                 if member.now_ticks >= member.election_deadline:
                     leader_elector.stand(member)
@@ -112,14 +120,14 @@ class Raft:
 
         No appends are taken until the transferee leads, or for election_ticks if it does not.
         """
-        member, lag_entries_max = self._member, self.config.transfer_lag_entries_max
+        member = self._member
         if not isinstance(member.part, Leader):
             return self._refuse(RefusalReason.NOT_LEADER)
         if member.part.transfer is not None:
             return self._refuse(RefusalReason.LEADER_TRANSFERRING)
         if transferee_id not in member.part.progress:
             return self._refuse(RefusalReason.UNKNOWN_MEMBER)
-        if transfer.lag_entries(member, member.part, transferee_id) > lag_entries_max:
+        if not transfer.has_nearly_all(member, member.part, transferee_id):
             return self._refuse(RefusalReason.FALL_BEHIND_TOO_MUCH)
         transfer.begin(member, member.part, transferee_id)
         return None
@@ -182,6 +190,8 @@ class Raft:
                 entry_pusher.link_restored(leader, peer_id)
             case (PreCandidate() | Candidate()) as part if peer_id in member.config.peers:
                 leader_elector.ask_for_vote(member, part, peer_id)
+            case Follower() if member.joining is not None and peer_id in member.config.peers:
+                joining.ask(member, member.joining, peer_id)
             case _:
                 pass
 
@@ -196,6 +206,8 @@ class Raft:
             reads.go_on(member, member.part)
             if member.part.push_due:
                 entry_pusher.send_due(member, member.part)
+        if member.joining is not None:
+            joining.go_on(member, member.joining)
         hard_state = self._unsaved_hard_state()
         if (
             hard_state is None
@@ -250,6 +262,12 @@ class Raft:
     def leader_id(self) -> str | None:
         """The leader of `term`, as far as this member knows."""
         return self._member.leader_id
+
+    @property
+    def joining(self) -> str:
+        """What this member waits for before it may vote, for people; empty on a voter."""
+        member = self._member
+        return joining.awaited(member, member.joining) if member.joining is not None else ""
 
     @property
     def master(self) -> bool:
@@ -346,9 +364,19 @@ class Raft:
 
     def _unsaved_hard_state(self) -> HardState | None:
         member, saved = self._member, self._saved_hard_state
-        if member.term == saved.term and member.vote_for == saved.vote_for:
+        if (
+            member.term == saved.term
+            and member.vote_for == saved.vote_for
+            and (member.joining is not None) == saved.joining
+            and member.alone == saved.alone
+        ):
             return None
-        return HardState(term=member.term, vote_for=member.vote_for)
+        return HardState(
+            term=member.term,
+            vote_for=member.vote_for,
+            joining=member.joining is not None,
+            alone=member.alone,
+        )
 
     def _check_recovered(self) -> None:
         member = self._member

@@ -26,7 +26,7 @@ class RefusalReason(enum.Enum):
     UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
     """The transferee is no other voter of the group."""
     FALL_BEHIND_TOO_MUCH = "FALL_BEHIND_TOO_MUCH"
-    """The transferee lags too far behind to take over in time."""
+    """The transferee lags too far behind to take over in time, or still joins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,6 +117,7 @@ class SimMember:
             self.disk.hard_state,
             self.disk.log_terms(),
             committed_index=self.committed_index,
+            incarnation=self.life,
             randint=self._randint,
         )
 
@@ -134,6 +135,12 @@ class SimMember:
         keep = self.conditions.keep
         self.disk.crash(keep, choices.seed(self._site_keeps))
         self._world.checker.died(self.member_id)
+
+    def lose_volume(self) -> None:
+        """End this life, and all that its disk held."""
+        self.die()
+        self.disk.lose()
+        self._world.checker.lost_volume(self.member_id)
 
     def propose(self, operation: Operation) -> None:
         """Let a client append."""
