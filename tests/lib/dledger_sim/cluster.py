@@ -91,8 +91,7 @@ class SimCluster(Events):
 
     def lose_volume(self, member_id: str, *, down_us: int) -> None:
         """Kill a member and empty its disk, unless another volume is lost already."""
-        disks = self._disks
-        others = [disk for name, disk in disks.items() if name != member_id]
+        others = [disk for name, disk in self._disks.items() if name != member_id]
         if len(others) < VOLUME_PEERS_MIN or any(disk.hard_state.joining for disk in others):
             return
         member = self.members[member_id]
@@ -302,9 +301,10 @@ class SimCluster(Events):
         durable = member.disk.finish_flush()
         if durable is not None:
             member.raft.persisted(*durable)
-            self.checker.worked(
-                member.member_id, member.raft.durable_index, member.raft.ledger_end_index
-            )
+            if member.saving is None:  # otherwise what the core has written waits for the save
+                self.checker.worked(
+                    member.member_id, member.raft.durable_index, member.raft.ledger_end_index
+                )
         self._work(member, f"flushed {durable}" if self.transcript else "")
 
     def _hard_state_saved(self, member: SimMember, life: int) -> None:
