@@ -13,9 +13,9 @@ and becomes a voter in one of two ways:
 
 Why the second is safe, given that no other volume was lost:
 
-- Votes: whoever got the earlier self's vote in a term had saved that term before it asked, and has
-  answered since. So these terms are at most the floor, and T + 1 is the first that this member can
-  vote in.
+- Votes: whoever got the earlier self's vote in a term had saved that term before it asked, and
+  whoever elected the earlier self before it answered; both have answered since. So these terms are
+  at most the floor, and T + 1 is the first that this member can vote in.
 - Terms below T: the leader of T was elected without this member, or by the earlier self while it
   still knew its promises. Either way it holds all that was committed before (quorum intersection).
 - Term T: what the earlier self confirmed to this leader lay at or below E when the leader said so.

@@ -56,8 +56,15 @@ class Checker:
         self._reigning.pop(member_id, None)
 
     def lost_volume(self, member_id: str) -> None:
-        """A member's disk is empty; what it had promised stays promised, but for its term."""
+        """A member's disk is empty; what it had promised to others stays promised.
+
+        A vote for itself is no such promise: without others it elects nobody, and they know its
+        term then.
+        """
         self._terms[member_id] = 0
+        for vote, candidate_id in list(self._votes.items()):
+            if vote[0] == candidate_id == member_id:
+                del self._votes[vote]
 
     def saved(self, member_id: str, hard_state: HardState) -> None:
         """Rules 2 and 3: a term never goes back, and a vote never changes within one. And 16."""
