@@ -81,6 +81,10 @@ class NodeStatus:
     followers: list[PeerStatus] = field(default_factory=list)
     """Filled on the leader alone."""
     storage: StorageState = StorageState.SOUND
+    joining: bool = False
+    """It came up without a log and without a memory, and does not vote yet; `reason` says what it
+    waits for.
+    """
     version: str
 
     def to_json(self) -> bytes:

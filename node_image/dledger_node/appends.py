@@ -12,7 +12,8 @@ from typing import Final
 from dledger_formats import frames, requests
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_node.pending import Batch, PendingAppends
-from dledger_node.raft.core import Raft, Refusal
+from dledger_node.raft.core import Raft
+from dledger_node.raft.proposals import Refusal
 from dledger_node.remoting.connection import Connection
 from dledger_node.remoting.service import AppendCall
 from dledger_node.store.mmap_store import MmapStore

@@ -16,7 +16,8 @@ from dledger_formats.leadership_transfer import (
     LeadershipTransferResponse,
 )
 from dledger_formats.requests import DLedgerResponseCode
-from dledger_node.raft.core import Raft, Refusal, RefusalReason
+from dledger_node.raft.core import Raft
+from dledger_node.raft.proposals import Refusal, RefusalReason
 
 logger = logging.getLogger(__name__)
 

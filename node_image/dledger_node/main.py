@@ -21,7 +21,7 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.remoting.connection import Connection
 from dledger_node.server import DLedgerServer
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
+from dledger_node.store.hard_state import begin_hard_state, save_hard_state
 from dledger_node.store.mmap_store import MmapStore
 
 logger = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
     )
     logger.info("opened %s: %s", folder, store.recovery)
     try:
-        return store, load_hard_state(folder, store.end_term)
+        return store, begin_hard_state(folder, store.end_term)
     except BaseException:
         store.close()
         raise
@@ -154,6 +154,7 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
         hard_state,
         LogTerms(store.begin_index, store.term_runs(), store.end_index),
         committed_index=store.committed_index,
+        incarnation=chance.getrandbits(63),
         randint=chance.randint,
     )
     return DLedgerServer(

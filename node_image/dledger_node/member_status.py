@@ -62,6 +62,7 @@ def node_status(
             for peer_id, match_index in sorted(core.match_indexes().items())
         ],
         storage=store.state,
+        joining=bool(core.joining),
         version=version,
     )
 
@@ -70,6 +71,8 @@ def not_ready_reason(core: Raft, store: StoreView) -> str:
     """Why this member does not serve its role; empty when it does."""
     if store.trouble:
         return store.trouble
+    if core.joining:
+        return f"joining: {core.joining}"
     if core.contradiction:
         return f"will not obey: {core.contradiction}"
     if core.master:

@@ -26,6 +26,7 @@ from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
+from dledger_node.news import News
 from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import AppendRequest, HeldByAllNotice, Message
@@ -123,8 +124,8 @@ class DLedgerServer:
         self._reads = Reads(core, store, group=settings.group, drive=self._drive)
         self._follows = Follows(core, store, group=settings.group)
         self.follow = self._follows.take
-        self._leader_told = self._leader_now()
-        self._leader_changed = asyncio.Event()
+        self._news = News(core)
+        self.leader_changed = self._news.leader_changed
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -218,7 +219,7 @@ class DLedgerServer:
         self._leadership.settle()
         self._follows.settle()
         self._group_commit.start()
-        self._tell_leader_change()
+        self._news.settle()
 
     def _do(self, ready: Ready) -> None:
         """Do one batch of work, in the order that `Ready` demands."""
@@ -250,18 +251,6 @@ class DLedgerServer:
 
     def _durable(self, target: FlushTarget) -> None:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
-
-    def _tell_leader_change(self) -> None:
-        leader = self._leader_now()
-        if leader != self._leader_told:
-            logger.info("leader: %s", self.leader_view())
-            self._leader_told = leader
-            self._leader_changed.set()
-            self._leader_changed = asyncio.Event()
-
-    def _leader_now(self) -> tuple[int, str | None, bool]:
-        """All that the token of `leader_view` depends on; asked after every input."""
-        return self._core.term, self._core.leader_id, self._core.master
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
         return not self._watch.nearly_full and self._watch.try_reserve(
@@ -363,10 +352,6 @@ class DLedgerServer:
     def leader_view(self) -> LeaderView:
         """Who leads."""
         return member_status.leader_view(self._core)
-
-    async def leader_changed(self) -> None:
-        """Return once `leader_view` has another token than at the call."""
-        await self._leader_changed.wait()
 
     def manifest(self) -> Manifest:
         """Every file, readable up to the committed index."""

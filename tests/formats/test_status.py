@@ -80,6 +80,7 @@ def test_the_keys_of_a_status_are_those_that_users_know() -> None:
         "group": "orders",
         "selfId": "n0",
         "storage": "Sound",
+        "joining": False,
         "role": "LEADER",
         "term": 3,
         "leaderId": "n0",

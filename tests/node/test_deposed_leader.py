@@ -53,6 +53,7 @@ def make_server(folder: Path) -> tuple[DLedgerServer, Raft]:
         HardState(term=0, vote_for=None),
         LogTerms(),
         committed_index=-1,
+        incarnation=1,
         randint=lambda low, _: low,
     )
     server = DLedgerServer(

@@ -3,8 +3,8 @@
 import pytest
 
 from dledger_node.raft.config import RaftConfig
-from dledger_node.raft.core import Refusal, RefusalReason
 from dledger_node.raft.messages import HeartBeatRequest, VoteRequest, VoteResponse
+from dledger_node.raft.proposals import Refusal, RefusalReason
 from dledger_node.raft.ready import ReadState
 from dledger_sim.driver import (
     ELECTION_TICKS,

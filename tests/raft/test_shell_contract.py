@@ -2,9 +2,10 @@
 
 import pytest
 
-from dledger_node.raft.core import Proposal, Raft, Refusal, RefusalReason
+from dledger_node.raft.core import Raft
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.messages import PushResponse
+from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason
 from dledger_node.raft.ready import Ready, WriteProposal
 from dledger_sim.driver import (
     ELECTION_TICKS,

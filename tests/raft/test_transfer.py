@@ -1,8 +1,8 @@
 """Handing the leadership over. Rules: Raft dissertation, 3.10; DLedger's preferred leaders."""
 
-from dledger_node.raft.core import Refusal, RefusalReason
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import TakeLeadershipRequest, VoteRequest, VoteResponse, VoteResult
+from dledger_node.raft.proposals import Refusal, RefusalReason
 from dledger_sim.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,

@@ -12,20 +12,49 @@ from dledger_node.errors import StoreDamagedError, StoreError
 from dledger_node.raft.ready import HardState
 from dledger_node.store import properties
 from dledger_node.store.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
+from dledger_node.store.hard_state import begin_hard_state, load_hard_state, save_hard_state
 
 OLD = HardState(term=6, vote_for="n1")
 NEW = HardState(term=7, vote_for="n0")
 
 
-def test_a_new_member_is_in_term_0_and_has_no_vote(tmp_path: Path) -> None:
-    assert load_hard_state(tmp_path) == HardState(term=0, vote_for=None)
+BLANK = HardState(term=0, vote_for=None, joining=True)
+
+
+def test_a_member_without_a_memory_is_in_term_0_and_joins(tmp_path: Path) -> None:
+    assert load_hard_state(tmp_path) == BLANK
+
+
+def test_that_a_member_joins_is_durable_before_anything_else(tmp_path: Path) -> None:
+    assert begin_hard_state(tmp_path, -1) == BLANK
+    assert "joining=true\n" in (tmp_path / "currterm").read_text()
+    assert load_hard_state(tmp_path, ledger_end_term=0) == BLANK
+
+
+def test_a_log_without_a_term_file_is_a_voter_s(tmp_path: Path) -> None:
+    """Java's first leader may have written it in term 0."""
+    assert begin_hard_state(tmp_path, 0) == HardState(term=0, vote_for=None)
+    assert not (tmp_path / "currterm").exists()
+
+
+def test_a_term_file_without_our_keys_is_a_voter_s(tmp_path: Path) -> None:
+    """Java's, and those of versions before."""
+    (tmp_path / "currterm").write_text("voteLeader=\ncurrTerm=0\n")
+
+    assert begin_hard_state(tmp_path, -1) == HardState(term=0, vote_for=None)
 
 
 @settings(derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 2**62), st.from_regex(r"[A-Za-z0-9_]{1,32}", fullmatch=True) | st.none())
-def test_term_and_vote_are_read_back(memory_path: Path, term: int, vote_for: str | None) -> None:
-    state = HardState(term=term, vote_for=vote_for)
+@given(
+    st.builds(
+        HardState,
+        term=st.integers(0, 2**62),
+        vote_for=st.from_regex(r"[A-Za-z0-9_]{1,32}", fullmatch=True) | st.none(),
+        joining=st.booleans(),
+        alone=st.booleans(),
+    )
+)
+def test_a_state_is_read_back(memory_path: Path, state: HardState) -> None:
     save_hard_state(memory_path, state)
 
     assert load_hard_state(memory_path) == state
@@ -81,6 +110,8 @@ def test_every_form_that_java_reads_is_read(tmp_path: Path, text: str) -> None:
         "voteLeader=n0\ncurrTerm=seven\n",
         "voteLeader=n0\ncurrTerm=7\ncurrTerm=8\n",
         "voteLeader=n0\ncurrTerm=7\nmore=1\n",
+        "voteLeader=n0\ncurrTerm=7\njoining=false\n",
+        "voteLeader=n0\ncurrTerm=7\nalone=\n",
         "voteLeader=n0\ncurrTerm\n",
         "voteLeader=n0\ncurrTerm=7\n#crc32=00000000\n",
         "voteLeader=\xff\ncurrTerm=7\n",
@@ -127,7 +158,7 @@ def test_a_crash_while_the_new_state_is_written_leaves_the_old_one(
 def test_a_crash_during_the_very_first_save_leaves_a_new_member(tmp_path: Path) -> None:
     (tmp_path / "currterm.tmp").write_bytes(b"voteLe")
 
-    assert load_hard_state(tmp_path) == HardState(term=0, vote_for=None)
+    assert load_hard_state(tmp_path) == BLANK
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,11 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "dledger_node_ready", "1 while this member serves its role.", value=float(status.ready)
         )
+        yield GaugeMetricFamily(
+            "dledger_node_joining",
+            "1 while this member, which came up without a log, does not vote yet.",
+            value=float(status.joining),
+        )
         yield _state("role", "1 for this member's role, 0 for the others.", "role", status.role)
         yield _state(
             "flush_disk_type",

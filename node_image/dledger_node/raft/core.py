@@ -8,14 +8,13 @@
 No call waits, and none does IO. Inputs may come while a Ready is being worked on.
 """
 
-import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from dledger_node.raft import (
     entry_handler,
     entry_pusher,
     heartbeats,
+    joining,
     leader_elector,
     reads,
     steps,
@@ -27,48 +26,16 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import (
     Candidate,
     Follower,
+    Joining,
     Leader,
     MemberState,
     PreCandidate,
     Role,
 )
 from dledger_node.raft.messages import Message
+from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason
 from dledger_node.raft.ready import HardState, Ready, WriteProposal
 from dledger_node.raft.refusals import RefusalCause
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """Bodies that became the entries `first_index`..`last_index` of `term`.
-
-    They are stored once the committed index reaches them while this member still leads `term`;
-    once it does not, others may have taken their places.
-    """
-
-    first_index: int
-    last_index: int
-    term: int
-
-
-class RefusalReason(enum.Enum):
-    """Why nothing was done (names of DLedger's `DLedgerResponseCode`)."""
-
-    NOT_LEADER = "NOT_LEADER"
-    LEADER_TRANSFERRING = "LEADER_TRANSFERRING"
-    """The leadership is being handed over; whoever leads next takes appends again."""
-    UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
-    """The transferee is no other voter of the group."""
-    FALL_BEHIND_TOO_MUCH = "FALL_BEHIND_TOO_MUCH"
-    """The transferee lags too far behind to take over in time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Nothing was done, and never will be."""
-
-    reason: RefusalReason
-    leader_id: str | None
-    """Who leads, as far as this member knows."""
 
 
 class Raft:
@@ -81,14 +48,16 @@ class Raft:
         log: LogTerms,
         *,
         committed_index: int,
+        incarnation: int,
         randint: Callable[[int, int], int],
     ) -> None:
-        """Begin as a follower. All of the arguments describe durable state.
+        """Begin as a follower. `hard_state`, `log` and `committed_index` are what is durable.
 
         The core keeps `log` and changes it. `committed_index` is any index up to which this log was
-        once committed and durable here, -1 if unknown. InvariantError when term or committed
-        entries were lost.
+        once committed and durable here, -1 if unknown. `incarnation` is a number that no earlier
+        start of this member had. InvariantError when term or committed entries were lost.
         """
+        has_peers = bool(config.peers)
         self._member = MemberState(
             config=config,
             randint=randint,
@@ -98,6 +67,8 @@ class Raft:
             committed_index=committed_index,
             durable_index=log.end_index,
             part=Follower(leader_id=None, verified_index=committed_index),
+            joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
+            alone=hard_state.alone or not has_peers,
         )
         self._saved_hard_state = hard_state
         self._told_committed_index = committed_index
@@ -114,6 +85,8 @@ class Raft:
         match member.part:
             case Leader() as leader:
                 self._tick_leader(leader)
+            case Follower() if member.joining is not None:
+                joining.tick(member, member.joining)
             case PreCandidate() | Candidate() | Follower():
                 if member.now_ticks >= member.election_deadline:
                     leader_elector.stand(member)
@@ -147,14 +120,14 @@ class Raft:
 
         No appends are taken until the transferee leads, or for election_ticks if it does not.
         """
-        member, lag_entries_max = self._member, self.config.transfer_lag_entries_max
+        member = self._member
         if not isinstance(member.part, Leader):
             return self._refuse(RefusalReason.NOT_LEADER)
         if member.part.transfer is not None:
             return self._refuse(RefusalReason.LEADER_TRANSFERRING)
         if transferee_id not in member.part.progress:
             return self._refuse(RefusalReason.UNKNOWN_MEMBER)
-        if transfer.lag_entries(member, member.part, transferee_id) > lag_entries_max:
+        if not transfer.has_nearly_all(member, member.part, transferee_id):
             return self._refuse(RefusalReason.FALL_BEHIND_TOO_MUCH)
         transfer.begin(member, member.part, transferee_id)
         return None
@@ -217,6 +190,8 @@ class Raft:
                 entry_pusher.link_restored(leader, peer_id)
             case (PreCandidate() | Candidate()) as part if peer_id in member.config.peers:
                 leader_elector.ask_for_vote(member, part, peer_id)
+            case Follower() if member.joining is not None and peer_id in member.config.peers:
+                joining.ask(member, member.joining, peer_id)
             case _:
                 pass
 
@@ -231,6 +206,8 @@ class Raft:
             reads.go_on(member, member.part)
             if member.part.push_due:
                 entry_pusher.send_due(member, member.part)
+        if member.joining is not None:
+            joining.go_on(member, member.joining)
         hard_state = self._unsaved_hard_state()
         if (
             hard_state is None
@@ -285,6 +262,12 @@ class Raft:
     def leader_id(self) -> str | None:
         """The leader of `term`, as far as this member knows."""
         return self._member.leader_id
+
+    @property
+    def joining(self) -> str:
+        """What this member waits for before it may vote, for people; empty on a voter."""
+        member = self._member
+        return joining.awaited(member, member.joining) if member.joining is not None else ""
 
     @property
     def master(self) -> bool:
@@ -381,9 +364,19 @@ class Raft:
 
     def _unsaved_hard_state(self) -> HardState | None:
         member, saved = self._member, self._saved_hard_state
-        if member.term == saved.term and member.vote_for == saved.vote_for:
+        if (
+            member.term == saved.term
+            and member.vote_for == saved.vote_for
+            and (member.joining is not None) == saved.joining
+            and member.alone == saved.alone
+        ):
             return None
-        return HardState(term=member.term, vote_for=member.vote_for)
+        return HardState(
+            term=member.term,
+            vote_for=member.vote_for,
+            joining=member.joining is not None,
+            alone=member.alone,
+        )
 
     def _check_recovered(self) -> None:
         member = self._member

@@ -106,6 +106,7 @@ def heed_leader(member: MemberState, leader_id: str) -> Follower | None:
         return None
     if member.leader_id is None:
         become_follower(member, member.term, leader_id)
+        member.alone = False
     assert isinstance(member.part, Follower)
     member.part.heard_tick = member.now_ticks
     member.part.leader_doubted = False
@@ -196,6 +197,7 @@ def answer_vote_request(member: MemberState, request: VoteRequest) -> None:
     result = _judge_candidate(member, request)
     if result is VoteResult.ACCEPT:
         member.vote_for = request.sender
+        member.alone = False
         restart_election_timer(member)
     send_vote(member, request, result)
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_terms import LogTerms
-from dledger_node.raft.messages import Message
+from dledger_node.raft.messages import JoinResponse, Message
 from dledger_node.raft.progress import Progress
 from dledger_node.raft.ready import ReadState, Truncate, Write
 from dledger_node.raft.refusals import CONTRADICTIONS, RefusalCause
@@ -116,6 +116,20 @@ class Leader:
     """The tick since which it could without a break."""
 
 
+@dataclass(slots=True, kw_only=True)
+class Joining:
+    """What a member has learnt since it started without a memory; the rules are in `joining`."""
+
+    incarnation: int
+    """This start's number, in every question."""
+    answers: dict[str, JoinResponse] = field(default_factory=dict)
+    """What each peer said."""
+    floor: int | None = None
+    """The earlier self gave no vote above this term; None while that is not known."""
+    ask_due: int = 0
+    """The tick at which all are asked again."""
+
+
 Part: TypeAlias = Follower | PreCandidate | Candidate | Leader
 
 
@@ -135,6 +149,10 @@ class MemberState:
     durable_index: int
     """Up to here the log survives a crash. Invariant: at most log.end_index."""
     part: Part
+    joining: Joining | None = None
+    """None on a voter. Invariant: while it is there, the part is Follower."""
+    alone: bool = False
+    """This member was its group's only one, and nobody else has led since."""
     now_ticks: int = 0
     election_deadline: int = 0
     """The tick at which this member stands for election, unless it leads then."""

@@ -84,6 +84,43 @@ class VoteResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """A member without a memory asks what it must know before it may vote: see `joining`.
+
+    Asking changes nobody's term.
+    """
+
+    sender: str
+    receiver: str
+    term: int
+    incarnation: int
+    """Drawn by the sender at its start; the answer returns it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinResponse:
+    """What the sender knows. `term` is its own term, which may be any."""
+
+    sender: str
+    receiver: str
+    term: int
+    incarnation: int
+    """Of the request."""
+    ledger_end_index: int
+    leading: bool
+    """The sender leads `term`."""
+    joining: bool
+    """The sender is no voter yet either."""
+    alone: bool
+    """The sender was its group's only member, and nobody else has led since."""
+
+    @property
+    def blank(self) -> bool:
+        """The sender has never voted, and never held an entry."""
+        return self.term == 0 and self.ledger_end_index < 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatRequest:
     """The leader of `term` lives, and has committed up to `committed_index`."""
 
@@ -195,6 +232,8 @@ class HeldByAllNotice:
 
 LeaderRequest: TypeAlias = HeartBeatRequest | CompareRequest | AppendRequest | TakeLeadershipRequest
 """What only the leader of a term may ask in it."""
-Request: TypeAlias = PreVoteRequest | VoteRequest | LeaderRequest
-Response: TypeAlias = PreVoteResponse | VoteResponse | HeartBeatResponse | PushResponse
+Request: TypeAlias = PreVoteRequest | VoteRequest | JoinRequest | LeaderRequest
+Response: TypeAlias = (
+    PreVoteResponse | VoteResponse | JoinResponse | HeartBeatResponse | PushResponse
+)
 Message: TypeAlias = Request | Response | HeldByAllNotice

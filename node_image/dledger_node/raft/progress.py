@@ -56,6 +56,8 @@ class Progress:
     """When match_index last rose, or the first range of `inflight` was sent."""
     contact_tick: int
     """When the peer last answered anything."""
+    join_asked_tick: int | None = None
+    """When the peer last asked to join; None while it has not. Meanwhile it cannot lead."""
     answered_round: int = 0
     """The last heartbeat round that the peer answered."""
 

@@ -12,6 +12,10 @@ class HardState:
 
     term: int
     vote_for: str | None
+    joining: bool = False
+    """It came up without a memory and is no voter yet: see `joining`."""
+    alone: bool = False
+    """It was its group's only member, and nobody else has led since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

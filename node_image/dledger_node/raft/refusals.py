@@ -16,6 +16,8 @@ class RefusalCause(enum.Enum):
     """The entry before is not here, or another one: the leader goes on by comparing."""
     LEADER_LIVES = "LEADER_LIVES"
     """A candidate would depose a leader that this member hears."""
+    JOINING = "JOINING"
+    """This member has no memory yet of what it may have promised: see `joining`."""
     UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
     """It is for another member, or from none of this group."""
 

@@ -6,6 +6,7 @@ from dledger_node.raft import (
     entry_handler,
     entry_pusher,
     heartbeats,
+    joining,
     leader_elector,
     transfer,
 )
@@ -22,6 +23,8 @@ from dledger_node.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     HeldByAllNotice,
+    JoinRequest,
+    JoinResponse,
     LeaderRequest,
     Message,
     PreVoteRequest,
@@ -37,7 +40,7 @@ from dledger_node.raft.refusals import RefusalCause
 _TermMessage: TypeAlias = (
     VoteRequest | VoteResponse | HeartBeatResponse | PushResponse | LeaderRequest
 )
-"""All but the pre-votes, to which the terms' own rules apply."""
+"""All but the questions that bind nobody, to which the terms' own rules apply."""
 
 
 def step(member: MemberState, message: Message) -> None:
@@ -47,7 +50,14 @@ def step(member: MemberState, message: Message) -> None:
     if message.receiver != member.self_id or message.sender not in member.config.peers:
         member.refuse(RefusalCause.UNKNOWN_MEMBER)
         return
+    if member.joining is not None and joining.forbids(member, member.joining, message):
+        member.refuse(RefusalCause.JOINING)
+        return
     match message:
+        case JoinRequest():
+            joining.answer(member, message)
+        case JoinResponse():
+            joining.take_answer(member, message)
         case PreVoteRequest():
             leader_elector.answer_pre_vote_request(member, message)
         case PreVoteResponse():

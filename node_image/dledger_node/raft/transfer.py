@@ -38,6 +38,17 @@ def lag_entries(member: MemberState, leader: Leader, peer_id: str) -> int:
     return member.log.end_index - leader.progress[peer_id].match_index
 
 
+def has_nearly_all(member: MemberState, leader: Leader, peer_id: str) -> bool:
+    """Tell whether a peer could take over soon; one that still joins never does."""
+    asked_tick = leader.progress[peer_id].join_asked_tick
+    joins = (
+        asked_tick is not None
+        and member.now_ticks - asked_tick <= 2 * member.config.heartbeat_ticks
+    )
+    lag_entries_max = member.config.transfer_lag_entries_max
+    return not joins and lag_entries(member, leader, peer_id) <= lag_entries_max
+
+
 def fittest(member: MemberState, leader: Leader) -> str | None:
     """The peer that could take over soonest: it lives, and holds most; the more wanted of equals.
 
@@ -85,4 +96,4 @@ def _favourite(member: MemberState, leader: Leader) -> str | None:
 def _is_fit(member: MemberState, leader: Leader, peer_id: str) -> bool:
     silent_ticks = member.now_ticks - leader.progress[peer_id].contact_tick
     lives = silent_ticks <= 2 * member.config.heartbeat_ticks
-    return lives and lag_entries(member, leader, peer_id) <= member.config.transfer_lag_entries_max
+    return lives and has_nearly_all(member, leader, peer_id)

@@ -28,6 +28,8 @@ from dledger_node.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     HeldByAllNotice,
+    JoinRequest,
+    JoinResponse,
     Message,
     PreVoteRequest,
     PreVoteResponse,
@@ -42,6 +44,9 @@ from dledger_node.raft.messages import (
 MESSAGE_CODE: Final = 52000
 HELLO_CODE: Final = 52001
 PROTOCOL: Final = 2
+"""Raised when members that speak another one must not be in one group with these. A new kind of
+message is no reason: who does not know it closes the link, and whoever sent it learns nothing.
+"""
 NO_PROBE: Final = -1
 
 _PREFIX: Final = struct.Struct(">II")
@@ -99,10 +104,17 @@ KINDS: Final[dict[int, Kind]] = {
     8: Kind(PreVoteRequest, struct.Struct(">qqq"), ("term", "ledger_end_index", "ledger_end_term")),
     9: Kind(PreVoteResponse, struct.Struct(">qqB"), ("term", "requested_term", "result")),
     10: Kind(TakeLeadershipRequest, struct.Struct(">q"), ("term",)),
+    11: Kind(JoinRequest, struct.Struct(">qq"), ("term", "incarnation")),
+    12: Kind(
+        JoinResponse,
+        struct.Struct(">qqqBBB"),
+        ("term", "incarnation", "ledger_end_index", "leading", "joining", "alone"),
+    ),
     64: Kind(HeldByAllNotice, struct.Struct(">qq"), ("term", "index")),
 }  # fmt: skip
 _KIND_OF: Final = {kind.message: number for number, kind in KINDS.items()}
 _FLAGS: Final = (False, True)
+_FLAG_FIELDS: Final = frozenset(("take_leadership", "leading", "joining", "alone"))
 _RESULTS: Final[dict[type[Message], tuple[Any, ...]]] = {
     VoteResponse: tuple(VoteResult),
     PreVoteResponse: tuple(VoteResult),
@@ -144,8 +156,8 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
     try:
         if "result" in named:
             named["result"] = _RESULTS[kind.message][named["result"]]
-        if "take_leadership" in named:
-            named["take_leadership"] = _FLAGS[named["take_leadership"]]
+        for field in _FLAG_FIELDS & named.keys():
+            named[field] = _FLAGS[named[field]]
         if named.get("probe") == NO_PROBE:
             named["probe"] = None
         return kind.message(sender=sender, receiver=receiver, **named)

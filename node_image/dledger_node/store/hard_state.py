@@ -1,7 +1,9 @@
 """Term and vote, in DLedger's `currterm`: what a member must never forget.
 
-A member that forgets its vote elects two leaders of one term. So nothing here is guessed: an absent
-file is a new member, a damaged one stops the node.
+A member that forgets its vote elects two leaders of one term. So nothing here is guessed: without
+the file, and with an empty log, it is a member without a memory, which must join its group before
+it votes (`raft.joining`); a damaged file stops the node. `joining` and `alone` are our own keys,
+written only while they hold; Java ignores them, and leaves them out of the files that it writes.
 """
 
 from pathlib import Path
@@ -16,16 +18,19 @@ from dledger_node.store.properties import parse_number, read_properties, write_p
 FILE_NAME: Final = "currterm"
 _TERM: Final = "currTerm"
 _VOTE: Final = "voteLeader"
+_JOINING: Final = "joining"
+_ALONE: Final = "alone"
+_TRUE: Final = "true"
 
 
 def load_hard_state(folder: Path, ledger_end_term: int = -1) -> HardState:
-    """Read term and vote; term 0 without a vote when the member never had any.
+    """Read term and vote; joining, in term 0 without a vote, when there is neither that nor a log.
 
     StoreDamagedError when they cannot be trusted, and when they are older than the log's last
     entry: that was written in a term that this member had seen.
     """
     path = folder / FILE_NAME
-    state = _read(path) or _left_by_java(path)
+    state = _read(path) or _left_by_java(path, blank=ledger_end_term < 0)
     if state.term < ledger_end_term:
         raise StoreDamagedError(
             f"{path} says term {state.term}, and the log has an entry of term {ledger_end_term}: "
@@ -36,6 +41,17 @@ def load_hard_state(folder: Path, ledger_end_term: int = -1) -> HardState:
     return state
 
 
+def begin_hard_state(folder: Path, ledger_end_term: int) -> HardState:
+    """The same for a member that starts: that it joins is durable before it does anything else.
+
+    StoreDamagedError, as above; StoreError when it cannot be saved.
+    """
+    state = load_hard_state(folder, ledger_end_term)
+    if state.joining:
+        save_hard_state(folder, state)
+    return state
+
+
 def save_hard_state(folder: Path, state: HardState) -> None:
     """Make term and vote durable; blocks for two fsyncs. `folder` is the store's, and exists.
 
@@ -43,7 +59,8 @@ def save_hard_state(folder: Path, state: HardState) -> None:
     old or the new one: the node must stop.
     """
     path = folder / FILE_NAME
-    values = {_VOTE: state.vote_for or "", _TERM: state.term}
+    values: dict[str, object] = {_VOTE: state.vote_for or "", _TERM: state.term}
+    values |= {key: _TRUE for key in (_JOINING, _ALONE) if getattr(state, key)}
     try:
         try:
             write_properties(path, values)
@@ -55,7 +72,7 @@ def save_hard_state(folder: Path, state: HardState) -> None:
         raise StoreError(f"{path}: term {state.term} could not be saved: {error}") from error
 
 
-def _left_by_java(path: Path) -> HardState:
+def _left_by_java(path: Path, *, blank: bool) -> HardState:
     """The state when there is no `currterm`: Java deletes it before it renames the new one.
 
     The larger term of what `.tmp` and `.bak` say counts.
@@ -76,12 +93,26 @@ def _left_by_java(path: Path) -> HardState:
     return max(
         left,
         key=lambda state: (state.term, state.vote_for is not None),
-        default=HardState(term=0, vote_for=None),
+        default=HardState(term=0, vote_for=None, joining=blank),
     )
 
 
 def _read(path: Path) -> HardState | None:
-    values = read_properties(path, (_TERM, _VOTE))
+    values = read_properties(path, (_TERM, _VOTE), optional=(_JOINING, _ALONE))
     if values is None:
         return None
-    return HardState(term=parse_number(path, values, _TERM, 0), vote_for=values[_VOTE] or None)
+    return HardState(
+        term=parse_number(path, values, _TERM, 0),
+        vote_for=values[_VOTE] or None,
+        joining=_flag(path, values, _JOINING),
+        alone=_flag(path, values, _ALONE),
+    )
+
+
+def _flag(path: Path, values: dict[str, str], key: str) -> bool:
+    if values.get(key, _TRUE) != _TRUE:
+        raise StoreDamagedError(
+            f"{path}: {key} is {values[key]!r}; {_TRUE} is expected, or no such line",
+            Damage.HARD_STATE,
+        )
+    return key in values

@@ -35,6 +35,10 @@ def _crash(cluster: SimCluster, member_id: str, down_us: int) -> None:
     cluster.crash(member_id, down_us=down_us)
 
 
+def _lose_volume(cluster: SimCluster, member_id: str, down_us: int) -> None:
+    cluster.lose_volume(member_id, down_us=down_us)
+
+
 def _power_cut(cluster: SimCluster, downs_us: list[tuple[str, int]]) -> None:
     for member_id, down_us in downs_us:
         cluster.crash(member_id, down_us=down_us)
@@ -77,6 +81,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "read_index": _read_index,
     "transfer": _transfer,
     "crash": _crash,
+    "lose_volume": _lose_volume,
     "power_cut": _power_cut,
     "split": _split,
     "cut": _cut,

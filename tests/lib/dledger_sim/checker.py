@@ -55,8 +55,21 @@ class Checker:
         """A member is dead, and its disk what the crash left of it."""
         self._reigning.pop(member_id, None)
 
+    def lost_volume(self, member_id: str) -> None:
+        """A member's disk is empty; what it had promised to others stays promised.
+
+        A vote for itself is no such promise: without others it elects nobody, and they know its
+        term then.
+        """
+        self._terms[member_id] = 0
+        for vote, candidate_id in list(self._votes.items()):
+            if vote[0] == candidate_id == member_id:
+                del self._votes[vote]
+
     def saved(self, member_id: str, hard_state: HardState) -> None:
-        """Rules 2 and 3: a term never goes back, and a vote never changes within one."""
+        """Rules 2 and 3: a term never goes back, and a vote never changes within one. And 16."""
+        if not hard_state.joining:
+            self._admitted(self._disks[member_id], member_id)
         if hard_state.term < self._terms[member_id]:
             raise ViolationError(
                 "a term never goes back", f"{member_id} went back to term {hard_state.term}"
@@ -187,6 +200,19 @@ class Checker:
             )
         self.acknowledged_count += len(bodies)
 
+    def _admitted(self, disk: SimDisk, member_id: str) -> None:
+        """Rule 16: who votes holds all that is committed of what it ever had confirmed."""
+        while disk.lost:
+            lost = disk.lost.pop()
+            index = min(len(lost), len(self.committed)) - 1
+            while index >= 0 and lost[index].chain != self.committed[index].chain:
+                index -= 1
+            if index >= 0 and not _holds(disk.durable, index, lost[index].chain):
+                raise ViolationError(
+                    "who votes holds what it had confirmed",
+                    f"{member_id} becomes a voter without entry {index}",
+                )
+
     def _voted(self, member_id: str, term: int, candidate_id: str) -> None:
         if self._votes.setdefault((member_id, term), candidate_id) != candidate_id:
             raise ViolationError("one vote a term", f"{member_id} voted twice in term {term}")
@@ -194,6 +220,10 @@ class Checker:
     def _promised_vote(self, member_id: str, term: int, candidate_id: str) -> None:
         """A vote counts once it is told; it must be on disk, or belong to a term that is past."""
         hard_state = self._disks[member_id].hard_state
+        if hard_state.joining:
+            raise ViolationError(
+                "who votes holds what it had confirmed", f"{member_id} votes while it joins"
+            )
         if hard_state.term == term and hard_state.vote_for != candidate_id:
             raise ViolationError(
                 "a vote is saved before it is told",
@@ -252,10 +282,16 @@ class Checker:
         chain = self.committed[index].chain
         holder_count = 0
         for disk in self._disks.values():
-            if index < len(disk.durable) and disk.durable[index].chain == chain:
+            # A lost volume counts too: its member gives no vote before it is back.
+            if any(_holds(log, index, chain) for log in (disk.durable, *disk.lost)):
                 holder_count += 1
         if 2 * holder_count <= len(self._disks):
             raise ViolationError(
                 "committed is durable on a majority",
                 f"{member_id} committed {index}, durable on {holder_count} of {len(self._disks)}",
             )
+
+
+def _holds(log: list[Entry], index: int, chain: int) -> bool:
+    """Whether a log has this entry, and with it all before."""
+    return index < len(log) and log[index].chain == chain

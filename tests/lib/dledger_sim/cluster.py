@@ -25,6 +25,8 @@ from dledger_sim.violation import ViolationError
 from dledger_sim.wire import Wire
 
 HARD_STATE_US = 15_000
+VOLUME_PEERS_MIN = 2
+"""Of two members, neither may lose its volume: all that is committed needs both."""
 NOTICE_US = 500
 """How long it takes to learn that a peer's process has died."""
 
@@ -86,6 +88,20 @@ class SimCluster(Events):
         member.die()
         self._notice_link(member_id, lost=True)
         self.after(down_us, self._start, member_id)
+
+    def lose_volume(self, member_id: str, *, down_us: int) -> None:
+        """Kill a member and empty its disk, unless another volume is lost already."""
+        others = [disk for name, disk in self._disks.items() if name != member_id]
+        if len(others) < VOLUME_PEERS_MIN or any(disk.hard_state.joining for disk in others):
+            return
+        member = self.members[member_id]
+        self._note(member_id, "loses its volume")
+        self.fault_count += 1
+        lived = member.raft is not None
+        member.lose_volume()
+        if lived:
+            self._notice_link(member_id, lost=True)
+            self.after(down_us, self._start, member_id)
 
     def split(self, side: set[str]) -> None:
         """Cut a side off from all others, both ways."""
@@ -182,7 +198,7 @@ class SimCluster(Events):
         )
 
     def agreed(self) -> bool:
-        """Whether all members follow one master and have all of its log, committed."""
+        """Whether all members vote, follow one master and have all of its log, committed."""
         if len({member.committed_index for member in self.members.values()}) > 1:
             return False
         leader = self.leader()
@@ -193,6 +209,7 @@ class SimCluster(Events):
             member.raft is not None
             and member.committed_index == end_index
             and member.raft.leader_id == leader.member_id
+            and not member.raft.joining
             for member in self.members.values()
         )
 
@@ -284,9 +301,10 @@ class SimCluster(Events):
         durable = member.disk.finish_flush()
         if durable is not None:
             member.raft.persisted(*durable)
-            self.checker.worked(
-                member.member_id, member.raft.durable_index, member.raft.ledger_end_index
-            )
+            if member.saving is None:  # otherwise what the core has written waits for the save
+                self.checker.worked(
+                    member.member_id, member.raft.durable_index, member.raft.ledger_end_index
+                )
         self._work(member, f"flushed {durable}" if self.transcript else "")
 
     def _hard_state_saved(self, member: SimMember, life: int) -> None:

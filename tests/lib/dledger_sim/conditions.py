@@ -15,8 +15,10 @@ from dledger_sim.disk import Keep
 TICK_US = 10_000
 SHORT_REIGNS_RATE = 0.15
 LEASES_RATE = 0.15
+LOST_VOLUMES_RATE = 0.15
 CLOCK_DRIFT_MAX = 100
 """Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
+VOLUME_FAULTS = ("crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
 LEASE_FAULTS = ("isolate", "cut_one_way", "crash", "clog")
 
 
@@ -84,6 +86,8 @@ class Conditions:
             return cls._short_reigns(rng)
         if drawn < SHORT_REIGNS_RATE + LEASES_RATE:
             return cls._leases(rng)
+        if drawn < SHORT_REIGNS_RATE + LEASES_RATE + LOST_VOLUMES_RATE:
+            return cls._lost_volumes(rng)
         heartbeat_ticks = rng.choice((1, 2, 3))
         election_ticks = heartbeat_ticks * rng.choice((3, 4, 6))
         return cls(
@@ -169,6 +173,32 @@ class Conditions:
             strike_interval_us=2 * election_ticks * TICK_US,
             leader_bias=1.0,
             faults=tuple(fault for fault in LEASE_FAULTS if rng.random() < 0.6),
+        )
+
+    @classmethod
+    def _lost_volumes(cls, rng: random.Random) -> Self:
+        """Draw conditions under which volumes are lost while leaders change and messages linger."""
+        heartbeat_ticks = rng.choice((1, 2))
+        return cls(
+            member_count=rng.choice((3, 3, 3, 5)),
+            heartbeat_ticks=heartbeat_ticks,
+            election_ticks=heartbeat_ticks * rng.choice((6, 10)),
+            push_entries_max=rng.choice((1, 8)),
+            inflight_ranges_max=rng.choice((1, 4)),
+            proposal_interval_us=rng.choice((5_000, 20_000)),
+            loss=rng.choice((0.0, 0.0, 0.1)),
+            duplicate=rng.choice((0.0, 0.2)),
+            delay_us=rng.choice((300, 2_000, 5_000)),
+            in_order=rng.random() < 0.4,
+            flush_us=rng.choice((100, 3_000)),
+            slow_hard_state=rng.choice((0.0, 0.3)),
+            keep=rng.choice(tuple(Keep)),
+            strike_interval_us=int(rng.choice((4, 10, 20)) * heartbeat_ticks * TICK_US),
+            leader_bias=rng.choice((0.5, 0.9)),
+            faults=(
+                "lose_volume",
+                *(fault for fault in VOLUME_FAULTS if rng.random() < 0.3),
+            ),
         )
 
     @property

@@ -62,11 +62,15 @@ class Flush:
     """What it may report as durable; a truncation meanwhile lowers it."""
 
 
+BLANK = HardState(term=0, vote_for=None, joining=True)
+"""What the store of a member without a memory says."""
+
+
 @dataclass(slots=True)
 class SimDisk:
     """One disk; it outlives its member's crashes."""
 
-    hard_state: HardState = field(default_factory=lambda: HardState(term=0, vote_for=None))
+    hard_state: HardState = BLANK
     checkpoint: int = -1
     """A committed index that the member wrote down; it covers durable entries only."""
     durable: list[Entry] = field(default_factory=list)
@@ -74,6 +78,8 @@ class SimDisk:
     pending: list[int | Written] = field(default_factory=list)
     """A number is the index that the log was truncated at."""
     flush: Flush | None = None
+    lost: list[list[Entry]] = field(default_factory=list)
+    """What was durable here whenever the volume was lost, until the member is a voter again."""
     full: bool = False
     """No room for another entry; the member's shell refuses what would need some."""
 
@@ -121,6 +127,14 @@ class SimDisk:
         self.pending.clear()
         self.flush = None
         self.cached = list(self.durable)
+
+    def lose(self) -> None:
+        """Become an empty disk."""
+        self.lost.append(self.durable)
+        self.hard_state = BLANK
+        self.checkpoint = -1
+        self.durable = []
+        self.cached = []
 
     def log_terms(self) -> LogTerms:
         """What recovery tells the core of the log."""

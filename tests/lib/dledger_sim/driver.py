@@ -25,6 +25,7 @@ from dledger_node.raft.ready import HardState, ReadState, Write
 
 HEARTBEAT_TICKS = 5
 ELECTION_TICKS = 20
+INCARNATION = 4
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
@@ -41,6 +42,7 @@ class CoreDriver:
         terms: Sequence[int] = (),
         term: int | None = None,
         vote_for: str | None = None,
+        joining: bool = False,
         voter_count: int = 3,
         committed_index: int = -1,
         push_entries_max: int = 100,
@@ -54,7 +56,9 @@ class CoreDriver:
         self.reads: list[ReadState] = []
         """All reads that it ever released."""
         self.hard_state = HardState(
-            term=max(terms, default=0) if term is None else term, vote_for=vote_for
+            term=max(terms, default=0) if term is None else term,
+            vote_for=vote_for,
+            joining=joining,
         )
         self.raft = Raft(
             RaftConfig(
@@ -70,6 +74,7 @@ class CoreDriver:
             self.hard_state,
             log_of(terms),
             committed_index=committed_index,
+            incarnation=INCARNATION,
             randint=randint,
         )
 

@@ -173,6 +173,7 @@ class Search:
             HardState(term=0, vote_for=None),
             LogTerms(),
             committed_index=-1,
+            incarnation=0,
             randint=_lowest,
         )
         return self._state(number, raft)

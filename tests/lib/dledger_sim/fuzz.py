@@ -62,7 +62,10 @@ class Fuzzer:
             log.append(index, term)
         last_term = terms[-1] if terms else 0
         self._hard_state = HardState(
-            term=last_term + rng.randint(0, 2), vote_for=rng.choice((None, *VOTERS))
+            term=last_term + rng.randint(0, 2),
+            vote_for=rng.choice((None, *VOTERS)),
+            joining=rng.random() < 0.15,
+            alone=rng.random() < 0.1,
         )
         self._terms = terms
         """The log, as the writes say it is."""
@@ -81,6 +84,7 @@ class Fuzzer:
             self._hard_state,
             log,
             committed_index=self._committed_index,
+            incarnation=rng.randint(1, 3),
             randint=rng.randint,
         )
 

@@ -9,9 +9,10 @@ from collections import deque
 from typing import NamedTuple, Protocol
 
 from dledger_node.raft.config import RaftConfig
-from dledger_node.raft.core import Proposal, Raft, Refusal
+from dledger_node.raft.core import Raft
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.raft.ready import (
     ReadState,
     Ready,
@@ -116,6 +117,7 @@ class SimMember:
             self.disk.hard_state,
             self.disk.log_terms(),
             committed_index=self.committed_index,
+            incarnation=self.life,
             randint=self._randint,
         )
 
@@ -133,6 +135,12 @@ class SimMember:
         keep = self.conditions.keep
         self.disk.crash(keep, choices.seed(self._site_keeps))
         self._world.checker.died(self.member_id)
+
+    def lose_volume(self) -> None:
+        """End this life, and all that its disk held."""
+        self.die()
+        self.disk.lose()
+        self._world.checker.lost_volume(self.member_id)
 
     def propose(self, operation: Operation) -> None:
         """Let a client append."""

@@ -69,6 +69,29 @@ def _crash(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     return [(1, ("crash", target, _some_time_us(cluster, rng)))]
 
 
+def _lose_volume(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """Empty a disk; or that of a member which has just elected another leader than the target,
+    and leave it to the target, who does not know that yet.
+    """
+    if rng.random() < 0.5:
+        return [(1, ("lose_volume", target, _some_time_us(cluster, rng)))]
+    peers = _peers(cluster, target)
+    victim = rng.choice(peers) if peers else target
+    others = [peer_id for peer_id in peers if peer_id != victim]
+    hidden = [target] if rng.random() < 0.5 else [target, victim]
+    pairs = [pair for a in hidden for b in others for pair in ((a, b), (b, a))]
+    elected_us = rng.randint(2, 6) * cluster.conditions.heartbeat_ticks * TICK_US
+    return [
+        (1, ("heal",)),
+        (2, ("split", [target])),
+        (3, ("reset", [(target, peer_id) for peer_id in peers])),
+        (elected_us, ("lose_volume", victim, 1 + rng.randrange(TICK_US))),
+        (elected_us + 1, ("heal",)),
+        (elected_us + 2, ("cut", pairs)),
+        (elected_us + 2 + _some_time_us(cluster, rng), ("heal",)),
+    ]
+
+
 def _power_cut(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
     members = cluster.conditions.member_ids
     downs_us = [(member_id, _some_time_us(cluster, rng) // 4) for member_id in members]
@@ -145,6 +168,7 @@ def _some_time_us(cluster: SimCluster, rng: random.Random) -> int:
 
 FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = {
     "crash": _crash,
+    "lose_volume": _lose_volume,
     "power_cut": _power_cut,
     "isolate": _isolate,
     "split": _split,
@@ -156,4 +180,6 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "pause": _pause,
     "fill_disk": _fill_disk,
 }
-AIMED_FAULTS: Final = ("crash", "isolate", "cut_one_way", "reset_link", "clog", "pause")
+AIMED_FAULTS: Final = (
+    "crash", "lose_volume", "isolate", "cut_one_way", "reset_link", "clog", "pause",
+)  # fmt: skip

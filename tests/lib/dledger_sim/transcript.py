@@ -14,7 +14,7 @@ from dledger_node.raft.core import Raft
 LINES_MAX = 400
 HEADER = f"{'ms':>10} {'event':>6}  {'who':3} {'what':64} afterwards"
 """Afterwards: the member's role (F, C, L), term, leader, the log's last index and its term, up to
-where the log is durable, up to where it is committed.
+where the log is durable, up to where it is committed; joins, while it is no voter yet.
 """
 
 
@@ -52,5 +52,5 @@ def state_of(raft: Raft | None) -> str:
     return (
         f"{raft.role.value[0]} t{raft.term} of {raft.leader_id or '-'} "
         f"end {raft.ledger_end_index}/t{raft.ledger_end_term} durable {raft.durable_index} "
-        f"committed {raft.committed_index}"
+        f"committed {raft.committed_index}{' joins' if raft.joining else ''}"
     )

@@ -121,6 +121,8 @@ class Account:
     def _broken_by_hard_state(self, folder: Path, store: MmapStore) -> list[str]:
         try:
             found = load_hard_state(folder, store.end_term)
+            # It joins until a first state is saved, which no story waits for.
+            found = dataclasses.replace(found, joining=False)
         except NodeError as error:
             return [f"the term cannot be read: {error}"]
         if found not in (self.hard_state, self.coming_hard_state):

@@ -1,0 +1,161 @@
+"""A real member that comes up with an empty disk: nothing acknowledged is lost by it."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dledger_client.client import DLedgerClient
+from dledger_client.outcomes import Acknowledged
+from dledger_group.group import NodeGroup, wait_for
+
+BODIES = [f"message {number}".encode() for number in range(300)]
+
+
+async def append_all(group: NodeGroup, bodies: list[bytes]) -> dict[int, bytes]:
+    """Append, every one to be acknowledged; returns the bodies by index."""
+    stored = {}
+    async with DLedgerClient(group.servers, group="g") as client:
+        async for outcome in client.append_all(bodies):
+            assert isinstance(outcome, Acknowledged), outcome
+            stored[outcome.index] = bodies[outcome.number]
+    return stored
+
+
+async def read_back(group: NodeGroup, indexes: dict[int, bytes]) -> dict[int, bytes]:
+    async with DLedgerClient(group.servers, group="g") as client:
+        found = client.get_range(min(indexes), max(indexes))
+        held = {entry.index: entry.body async for entry in found}
+    return {index: body for index, body in held.items() if index in indexes}
+
+
+def lose_volume(group: NodeGroup, member: str) -> None:
+    """Kill a member and remove its files."""
+    group.kill(member)
+    shutil.rmtree(group.store_folder(member))
+
+
+def refused_votes(group: NodeGroup, member: str) -> float:
+    """How often a joining member was asked for what it may not give."""
+    found = re.search(rb'messages_refused_total\{cause="JOINING"\} (\S+)', metrics(group, member))
+    return float(found[1]) if found else 0.0
+
+
+def metrics(group: NodeGroup, member: str) -> bytes:
+    return group.get(member, "/metrics")[1]
+
+
+def wait_until_admitted(group: NodeGroup, member: str) -> None:
+    group.wait_for_status(member, lambda view: not view.joining, "votes")
+
+
+def is_level_with(group: NodeGroup, member: str, other: str) -> bool:
+    one, two = group.status(member), group.status(other)
+    return (one.durable_index, one.committed_index) == (two.durable_index, two.committed_index)
+
+
+async def test_a_lost_volume_and_a_lost_leader_together_cost_nothing(group: NodeGroup) -> None:
+    """What the leader and the emptied member alone had acknowledged must survive both."""
+    leader = group.master()
+    emptied, behind = sorted(set(group.peers) - {leader})
+    group.kill(behind)
+    stored = await append_all(group, BODIES)
+    lose_volume(group, emptied)
+    group.kill(leader)
+    for member in (emptied, behind):
+        group.start(member)
+        group.wait_until_up(member)
+    wait_for(lambda: refused_votes(group, emptied) >= 5, "asked for its vote, it gives none")
+    views = [group.status(member) for member in (emptied, behind)]
+    refused = group.get(emptied, "/readyz")
+    group.start(leader)
+    wait_until_admitted(group, emptied)
+    group.master()
+
+    assert views[0].joining
+    assert not any(view.master for view in views)
+    assert refused[0] == 503
+    assert refused[1].startswith(f"joining: waits for {leader}".encode())
+    assert await read_back(group, stored) == stored
+
+
+async def test_an_emptied_member_is_filled_and_votes_again(group: NodeGroup) -> None:
+    leader = group.master()
+    emptied = min(set(group.peers) - {leader})
+    stored = await append_all(group, BODIES)
+    lose_volume(group, emptied)
+    group.start(emptied)
+    group.wait_until_up(emptied)
+    wait_until_admitted(group, emptied)
+    wait_for(lambda: is_level_with(group, emptied, group.master()), "the emptied member is level")
+    assert b"dledger_node_joining 0.0" in metrics(group, emptied)
+    assert "joining: done" in group.log(emptied)
+
+    group.kill(group.master())  # now the emptied member's vote is needed
+    group.master()
+
+    assert await read_back(group, stored) == stored
+
+
+async def test_it_still_joins_after_a_restart_on_the_way(group: NodeGroup) -> None:
+    leader = group.master()
+    emptied, other = sorted(set(group.peers) - {leader})
+    await append_all(group, BODIES)
+    lose_volume(group, emptied)
+    group.kill(other)
+    for _ in range(2):
+        group.start(emptied)
+        group.wait_until_up(emptied)
+        group.wait_for_status(
+            emptied,
+            lambda view: view.reason.startswith(f"joining: waits for {other}"),
+            "waits for the member that is away",
+        )
+        assert b"dledger_node_joining 1.0" in metrics(group, emptied)
+        group.kill(emptied)
+    group.start(emptied)
+    group.start(other)
+
+    group.wait_until_up(emptied)
+    wait_until_admitted(group, emptied)
+
+
+def test_a_new_group_begins_once_all_of_its_members_are_there(tmp_path: Path) -> None:
+    group = NodeGroup(tmp_path)
+    try:
+        for member in ("n0", "n1"):
+            group.start(member)
+        for member in ("n0", "n1"):
+            group.wait_until_up(member)
+            group.wait_for_status(
+                member,
+                lambda view: view.reason.startswith("joining: waits for n2"),
+                "waits for the third",
+            )
+        group.start("n2")
+        group.wait_until_up("n2")
+
+        assert group.master()
+    finally:
+        group.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("members", [3, 5])
+async def test_a_group_that_grows_from_one_member_keeps_its_log(
+    tmp_path: Path, members: int
+) -> None:
+    with NodeGroup(tmp_path, members=1) as alone:
+        alone.master()
+        stored = await append_all(alone, BODIES)
+        alone.stop("n0")
+    with NodeGroup(tmp_path, members=members) as group:
+        group.master()
+        for member in group.running():
+            wait_until_admitted(group, member)
+        assert await read_back(group, stored) == stored
+        stored |= await append_all(group, [b"more"])
+
+        group.kill("n0")
+        group.master()
+        assert await read_back(group, stored) == stored
