@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from dledger_e2e.group import Group
+from dledger_e2e.group import Group, claim_name
 from dledger_e2e.load import Load, assert_nothing_was_lost
 from dledger_e2e.pod_watch import PodWatch
 from dledger_e2e.waiting import wait_for
@@ -118,4 +118,25 @@ def test_the_leaders_node_is_lost_and_comes_back(group: Group) -> None:
         return status is not None and status.committed_index >= end
 
     wait_for(caught_up, f"{old} has everything again", timeout_s=120)
+    assert_nothing_was_lost(group, load)
+
+
+def test_a_follower_that_lost_its_volume_joins_again_before_the_leader_dies(group: Group) -> None:
+    """With an empty disk it must not help to elect somebody who lacks what it once confirmed."""
+    with Load(group) as load:
+        load.wait_for_more(1_000)
+        leader = group.leader_pod()
+        lost = next(pod for pod in sorted(group.pods()) if pod != leader)
+        old_claim_uid = group.claim_uid_of(lost)
+        group.kubectl("delete", "pvc", claim_name(lost), "--wait=false")
+        group.delete_pod(lost)
+
+        def votes_again() -> bool:
+            status = group.node_status(lost)
+            is_new = group.claim_uid_of(lost) not in (None, old_claim_uid)
+            return is_new and status is not None and status.ready and not status.joining
+
+        wait_for(votes_again, f"{lost} is a voter with a new volume", timeout_s=180)
+        kill_leader(group, load)
+
     assert_nothing_was_lost(group, load)

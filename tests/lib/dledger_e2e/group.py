@@ -11,6 +11,11 @@ ROLE_LABEL = "dledger.io/role"
 READY_S = 120.0
 
 
+def claim_name(pod: str) -> str:
+    """Name of a member's volume claim."""
+    return f"data-{pod}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """A group in a namespace of its own, with a client's pod beside it."""
@@ -98,6 +103,12 @@ class Group:
         """The members' pods by name."""
         listed = self.get("pods", f"--selector=dledger.io/group={self.name}")
         return {pod["metadata"]["name"]: pod for pod in listed["items"]}
+
+    def claim_uid_of(self, pod: str) -> str | None:
+        """Which volume claim a member has now; None while it has none."""
+        claims = self.get("pvc", f"--selector=dledger.io/group={self.name}")["items"]
+        uids = {each["metadata"]["name"]: str(each["metadata"]["uid"]) for each in claims}
+        return uids.get(claim_name(pod))
 
     def masters(self) -> list[str]:
         """Pods that carry the master's label."""
