@@ -8,6 +8,7 @@ from typing import Final
 from dledger_client.addresses import SERVERS_MAX, ServerAddress, parse_server
 from dledger_client.connection import Connection, ConnectionWatcher
 from dledger_client.errors import AddressError, ConnectionLostError, RefusedError
+from dledger_formats.dialling import dial
 from dledger_formats.json_objects import FormatError
 from dledger_formats.requests import (
     DLedgerResponseCode,
@@ -132,10 +133,9 @@ class Members:
         def make() -> Connection:
             return Connection(address, self._watcher, stall_s=self.timing.stall_s)
 
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.timing.connect_timeout_s):
-                _, connection = await loop.create_connection(make, address.host, address.port)
+                _, connection = await dial(make, address.host, address.port)
         except OSError as error:  # TimeoutError is one
             raise ConnectionLostError(
                 f"{address} cannot be reached: {error or 'timeout'}", was_sent=False

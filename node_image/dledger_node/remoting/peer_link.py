@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 from dledger_formats import frames, requests
+from dledger_formats.dialling import dial
 from dledger_formats.json_objects import FormatError
 from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, Message
@@ -135,9 +136,7 @@ class PeerLink:
 
     async def _connect(self) -> "_Connection":
         host, port = split_address(self.address)
-        loop = asyncio.get_running_loop()
-        # The name is looked up every time: a pod that comes back has another address.
-        transport, connection = await loop.create_connection(
+        transport, connection = await dial(
             lambda: _Connection(self._owner, self.peer_id), host, port
         )
         opened: socket.socket | None = transport.get_extra_info("socket")

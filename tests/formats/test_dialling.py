@@ -1,0 +1,63 @@
+"""Connections to names: every address is tried, and whoever gives up leaves nothing behind."""
+
+import asyncio
+import gc
+import socket
+from typing import Any
+
+import pytest
+import uvloop
+
+from dledger_formats.dialling import dial
+
+NO_SUCH_HOST = "no.such.host.invalid"
+
+
+async def listening() -> tuple[asyncio.Server, int]:
+    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+async def test_an_address_that_refuses_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, port = await listening()
+    loop = asyncio.get_running_loop()
+    # Nobody listens at the first; it is loopback, as the second is.
+    found = [(0, 0, 0, "", (host, port)) for host in ("127.0.0.9", "127.0.0.1")]
+
+    async def getaddrinfo(*_: Any, **__: Any) -> Any:
+        return found
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    transport, _ = await dial(asyncio.Protocol, "a.name", port)
+
+    assert transport.get_extra_info("peername")[0] == "127.0.0.1"
+    transport.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_port_where_nobody_listens_is_an_error() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+
+        with pytest.raises(OSError, match=r"refused|Connect call failed"):
+            await dial(asyncio.Protocol, "127.0.0.1", taken.getsockname()[1])
+
+
+def test_who_gives_up_a_lookup_leaves_no_error_to_nobody() -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def give_up() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        with pytest.raises((TimeoutError, OSError)):
+            async with asyncio.timeout(0.001):
+                await dial(asyncio.Protocol, NO_SUCH_HOST, 1)
+        # Lookups share the loop's threads: this one ends after that which was given up.
+        with pytest.raises(OSError, match=r"not known|resolution"):
+            await loop.getaddrinfo(NO_SUCH_HOST, 1)
+        gc.collect()
+
+    uvloop.run(give_up())
+
+    assert not complaints
