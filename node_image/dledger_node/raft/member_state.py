@@ -136,6 +136,8 @@ class MemberState:
     """Up to here the log survives a crash. Invariant: at most log.end_index."""
     part: Part
     now_ticks: int = 0
+    heard_tick: int = 0
+    """When a leader was last heard, of whatever term; 0, when this life began, if none was."""
     election_deadline: int = 0
     """The tick at which this member stands for election, unless it leads then."""
     writes: list[Write] = field(default_factory=list)

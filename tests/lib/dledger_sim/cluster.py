@@ -63,13 +63,19 @@ class SimCluster(Events):
 
     # -- time ------------------------------------------------------------------------------------
 
-    def run_until(self, condition: Callable[[], bool], timeout_us: int) -> None:
+    def run_until(
+        self,
+        condition: Callable[[], bool],
+        timeout_us: int,
+        *,
+        rule: str = "a healed group is well again soon",
+    ) -> None:
         """Let events happen until the condition holds; ViolationError when it does not in time."""
         deadline_us = self.now_us + timeout_us
         while not condition():
             if self.now_us > deadline_us:
                 raise ViolationError(
-                    "a healed group is well again soon",
+                    rule,
                     f"not within {timeout_us / 1000:.0f} ms: {self.described()}",
                 )
             self.step()
@@ -99,6 +105,13 @@ class SimCluster(Events):
         self._note(sender, f"is cut off on the way to {receiver}")
         self.fault_count += 1
         self.network.cut(sender, receiver)
+
+    def disconnect(self, one: str, other: str) -> None:
+        """Break the connections between two members, which cannot be made again."""
+        self.cut(one, other)
+        self.cut(other, one)
+        self._tell_link(one, other, lost=True)
+        self._tell_link(other, one, lost=True)
 
     def clog(self, sender: str, receiver: str, duration_us: int) -> None:
         """Hold back what one sends to the other, for a while."""
@@ -284,9 +297,10 @@ class SimCluster(Events):
         durable = member.disk.finish_flush()
         if durable is not None:
             member.raft.persisted(*durable)
-            self.checker.worked(
-                member.member_id, member.raft.durable_index, member.raft.ledger_end_index
-            )
+            if member.saving is None:  # otherwise the log waits for the hard state
+                self.checker.worked(
+                    member.member_id, member.raft.durable_index, member.raft.ledger_end_index
+                )
         self._work(member, f"flushed {durable}" if self.transcript else "")
 
     def _hard_state_saved(self, member: SimMember, life: int) -> None:
