@@ -156,12 +156,12 @@ class MemberState:
     def role(self) -> Role:
         """The role that this member plays now."""
         match self.part:
+            case Follower():
+                return Role.FOLLOWER
             case Leader():
                 return Role.LEADER
             case PreCandidate() | Candidate():
                 return Role.CANDIDATE
-            case Follower():
-                return Role.FOLLOWER
 
     @property
     def leader_id(self) -> str | None:
