@@ -3,7 +3,13 @@
 import pytest
 
 from dledger_node.raft.config import RaftConfig
-from dledger_node.raft.messages import HeartBeatRequest, VoteRequest, VoteResponse
+from dledger_node.raft.messages import (
+    HeartBeatRequest,
+    PreVoteRequest,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
 from dledger_node.raft.proposals import Refusal, RefusalReason
 from dledger_node.raft.ready import ReadState
 from dledger_sim.driver import (
@@ -154,6 +160,29 @@ def test_while_leases_are_given_a_broken_link_lets_nobody_vote_early() -> None:
     assert not driver.receive(vote_request(2, sender="n1"))
     (answer,) = driver.receive(pre_vote_request(1, sender="n1"))
     assert answer.result.name.startswith("REJECT")  # type: ignore[union-attr]
+
+
+def test_while_leases_are_given_a_broken_link_lets_nobody_stand_early() -> None:
+    driver = CoreDriver(lease_ticks=LEASE_TICKS)
+    driver.receive(heartbeat(1, sender="n2"))
+    driver.raft.link_lost("n2")
+    assert not driver.tick(ELECTION_TICKS - 1)
+
+    assert of_type(PreVoteRequest, driver.tick())
+
+
+def test_while_leases_are_given_news_of_a_newer_term_lets_nobody_vote_early() -> None:
+    """A late answer to a candidacy of its own makes a member forget its leader, not its word."""
+    driver = CoreDriver(lease_ticks=LEASE_TICKS)
+    driver.tick(ELECTION_TICKS - 1)
+    driver.receive(heartbeat(1, sender="n2"))
+    driver.receive(driver.pre_vote_from("n1", VoteResult.REJECT_EXPIRED_VOTE_TERM, term=2))
+    assert driver.raft.leader_id is None
+    driver.tick(ELECTION_TICKS - 1)
+    assert not driver.receive(vote_request(2, sender="n1"))
+    driver.tick()
+
+    assert of_type(VoteResponse, driver.receive(vote_request(2, sender="n1")))
 
 
 def test_while_leases_are_given_a_restarted_member_votes_only_after_a_timeout() -> None:

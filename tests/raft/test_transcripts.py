@@ -1,4 +1,8 @@
-"""Stories of a group, told line by line, as a reader can check them.
+"""Situations that a group must get right, told line by line, as a reader can check them.
+
+A file with commands (lines that begin with `>`, see `dledger_sim.script`) is a script, and what
+happened in it; the few others are told by a function here, in a group with chance and time. A new
+script is a file with its first line and its commands.
 
 After a change that is meant to change them, run with REWRITE_TRANSCRIPTS=1 in the environment, and
 read the difference: a line that you cannot explain is a bug.
@@ -13,6 +17,7 @@ import pytest
 
 from dledger_sim.cluster import SimCluster
 from dledger_sim.conditions import TICK_US, Conditions
+from dledger_sim.script import Script, performed
 from dledger_sim.transcript import Transcript
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -52,15 +57,49 @@ def leader_of(cluster: SimCluster) -> str:
     return "" if leader is None else leader.member_id
 
 
-@pytest.mark.parametrize(
-    "story", [first_election, leader_killed, tail_replaced], ids=lambda story: story.__name__
-)
+STORIES = (first_election, leader_killed, tail_replaced)
+SCRIPTS = sorted(set(FOLDER.glob("*.txt")) - {FOLDER / f"{one.__name__}.txt" for one in STORIES})
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_a_story_goes_as_told(story: Callable[[SimCluster], None]) -> None:
     transcript = Transcript(skip_idle=True)
     story(SimCluster(CALM, random.Random(4), transcript))
     told = "\n".join([story.__doc__ or "", "", *transcript.lines, ""])
-    path = FOLDER / f"{story.__name__}.txt"
+    assert told == kept(FOLDER / f"{story.__name__}.txt", told)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_goes_as_told(path: Path) -> None:
+    told = performed(path.read_text())
+
+    assert told == kept(path, told)
+
+
+def test_there_is_a_script_for_each_situation_that_has_a_name() -> None:
+    first_lines = {path.read_text().splitlines()[0] for path in SCRIPTS}
+
+    assert len(first_lines) == len(SCRIPTS) >= 40
+
+
+def test_a_script_says_which_command_it_does_not_know() -> None:
+    script = Script()
+    script.perform("group n0= n1= n2=")
+
+    with pytest.raises(ValueError, match="'elects'"):
+        script.perform("elects n0")
+
+
+def test_a_script_fails_where_nothing_travels_as_it_says() -> None:
+    script = Script()
+    script.perform("group n0= n1= n2=")
+
+    with pytest.raises(AssertionError, match="n0>n1 Append"):
+        script.perform("deliver n0>n1 Append")
+
+
+def kept(path: Path, told: str) -> str:
+    """What the file holds; first it is written anew, when that is asked for."""
     if os.environ.get("REWRITE_TRANSCRIPTS"):
         path.write_text(told)
-
-    assert told == path.read_text()
+    return path.read_text()

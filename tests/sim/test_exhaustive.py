@@ -15,8 +15,9 @@ VISITS_MAX = 2_000_000
     [
         Scope(member_count=3, entries_max=1, heartbeat_rounds_max=1, candidates_max=3),
         Scope(member_count=2, entries_max=2, heartbeat_rounds_max=2, candidates_max=2),
+        Scope(entries_max=2, heartbeat_rounds_max=1, candidates_max=1, flush_apart=False),
     ],
-    ids=["three-members-one-entry", "two-members-two-entries"],
+    ids=["three-members-one-entry", "two-members-two-entries", "three-members-two-entries"],
 )
 def test_no_run_of_a_small_group_breaks_a_rule(scope: Scope) -> None:
     result = Search(scope).run(visits_max=VISITS_MAX)

@@ -1,6 +1,6 @@
 """What a core is told once, when it is built. Time is counted in ticks of the shell's clock."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,12 @@ class RaftConfig:
     `maxLeadershipTransferWaitIndex`).
     """
 
+    peers: tuple[str, ...] = field(init=False)
+    """The other voters, sorted; asked for with every message, so made once."""
+
     def __post_init__(self) -> None:
+        peers = tuple(voter for voter in self.voters if voter != self.self_id)
+        object.__setattr__(self, "peers", peers)
         if list(self.voters) != sorted(set(self.voters)):
             raise ValueError(f"voters must be sorted and distinct: {self.voters}")
         if self.self_id not in self.voters:
@@ -54,11 +59,6 @@ class RaftConfig:
             )
         if not set(self.preferred_leader_ids) <= set(self.voters):
             raise ValueError(f"preferred leaders must be voters: {self.preferred_leader_ids}")
-
-    @property
-    def peers(self) -> tuple[str, ...]:
-        """The other voters, sorted."""
-        return tuple(voter for voter in self.voters if voter != self.self_id)
 
     @property
     def favour_ticks(self) -> int:

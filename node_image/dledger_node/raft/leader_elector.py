@@ -50,8 +50,10 @@ def leader_link_lost(member: MemberState, follower: Follower) -> None:
     A leader that lives sends its next round within heartbeat_ticks, and restores the full timeout
     with it; the tick on top is for a round that is late by less than one. While connections are
     refused, this is called again and again: only the first call draws a time, or all followers
-    would end up with the shortest.
+    would end up with the shortest. Where leases are given, a broken connection breaks none.
     """
+    if member.config.lease_ticks:
+        return
     follower.leader_doubted = True
     heartbeat_ticks = member.config.heartbeat_ticks
     if member.election_deadline > member.now_ticks + 2 * heartbeat_ticks:
@@ -62,16 +64,17 @@ def leader_link_lost(member: MemberState, follower: Follower) -> None:
 def trusts_leader(member: MemberState) -> bool:
     """Tell whether there is a leader, as far as this member can see, whom nobody should depose.
 
-    One that has just started may have answered a leader before, who counts on that (`lease_ticks`).
+    A leader counts on whoever answered it (`lease_ticks`): also on one that has just started, or
+    that has learned of a newer term and forgotten its leader for it.
     """
-    if member.config.lease_ticks and member.now_ticks < member.config.election_ticks:
+    config = member.config
+    if config.lease_ticks and member.now_ticks - member.heard_tick < config.election_ticks:
         return True
     match member.part:
         case Leader() as leader:
             return heartbeats.quorum_active(member, leader)
         case Follower() as follower:
-            doubted = follower.leader_doubted and not member.config.lease_ticks
-            return follower.hears_leader(member) and not doubted
+            return follower.hears_leader(member) and not follower.leader_doubted
         case PreCandidate() | Candidate():
             return False
 
@@ -108,7 +111,7 @@ def heed_leader(member: MemberState, leader_id: str) -> Follower | None:
         become_follower(member, member.term, leader_id)
         member.alone = False
     assert isinstance(member.part, Follower)
-    member.part.heard_tick = member.now_ticks
+    member.part.heard_tick = member.heard_tick = member.now_ticks
     member.part.leader_doubted = False
     restart_election_timer(member)
     return member.part

@@ -154,6 +154,8 @@ class MemberState:
     alone: bool = False
     """This member was its group's only one, and nobody else has led since."""
     now_ticks: int = 0
+    heard_tick: int = 0
+    """When a leader was last heard, of whatever term; 0, when this life began, if none was."""
     election_deadline: int = 0
     """The tick at which this member stands for election, unless it leads then."""
     writes: list[Write] = field(default_factory=list)
@@ -172,12 +174,12 @@ class MemberState:
     def role(self) -> Role:
         """The role that this member plays now."""
         match self.part:
+            case Follower():
+                return Role.FOLLOWER
             case Leader():
                 return Role.LEADER
             case PreCandidate() | Candidate():
                 return Role.CANDIDATE
-            case Follower():
-                return Role.FOLLOWER
 
     @property
     def leader_id(self) -> str | None:

@@ -85,7 +85,8 @@ class Ready:
        background, and tells the core by `persisted`; nothing is acknowledged before.
     3. `messages` are sent. They may be lost, repeated, delayed and reordered.
     4. Entries up to `committed_index` may be applied, and shown to clients.
-    5. `reads` are answered, each once the committed index has reached its own.
+    5. `reads` are answered, each once the committed index has reached its own; a member that leads
+       no more refuses those that wait still, for it may never be reached.
     """
 
     hard_state: HardState | None

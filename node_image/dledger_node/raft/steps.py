@@ -70,9 +70,12 @@ def step(member: MemberState, message: Message) -> None:
 
 
 def _disturbs(member: MemberState, request: VoteRequest) -> bool:
-    """Tell whether a candidate would depose a leader that lives (Raft dissertation, 4.2.3)."""
+    """Tell whether a candidate would depose a leader that lives (Raft dissertation, 4.2.3).
+
+    Where leases are given, that may be one of an older term than this member has heard of.
+    """
     return (
-        request.term > member.term
+        (request.term > member.term or (member.config.lease_ticks > 0 and not member.leader_id))
         and not request.take_leadership
         and leader_elector.trusts_leader(member)
     )

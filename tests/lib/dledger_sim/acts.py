@@ -53,6 +53,11 @@ def _cut(cluster: SimCluster, pairs: Pairs) -> None:
         cluster.cut(sender, receiver)
 
 
+def _disconnect(cluster: SimCluster, pairs: Pairs) -> None:
+    for one, other in pairs:
+        cluster.disconnect(one, other)
+
+
 def _clog(cluster: SimCluster, pairs: Pairs, duration_us: int) -> None:
     for sender, receiver in pairs:
         cluster.clog(sender, receiver, duration_us)
@@ -85,6 +90,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "power_cut": _power_cut,
     "split": _split,
     "cut": _cut,
+    "disconnect": _disconnect,
     "clog": _clog,
     "reset": _reset,
     "heal": _heal,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from dledger_node.raft.messages import (
     AppendRequest,
+    CompareRequest,
     HeartBeatRequest,
     Message,
     PushResponse,
@@ -39,6 +40,10 @@ class Checker:
         self.committed: list[Entry] = []
         """The one true log, as far as anybody has called it committed."""
         self.acknowledged_count = 0
+        self.pushed_count = 0
+        """Entries that were pushed, each as often as it was."""
+        self.question_count = 0
+        """Places in a log that a leader asked about."""
         self.newest_leader_id = ""
         """The leader that showed itself last."""
 
@@ -141,6 +146,8 @@ class Checker:
                     self._confirmed(message, disk)
             case AppendRequest():
                 self._pushed(message)
+            case CompareRequest():
+                self.question_count += 1
             case HeartBeatRequest():
                 self._led(message.sender, message.term)
             case VoteRequest():
@@ -247,6 +254,7 @@ class Checker:
         """A push is no larger than allowed, and one batch has no more of them than may be on their
         way.
         """
+        self.pushed_count += push.last_index - push.first_index + 1
         count = self._ranges_sent.get(push.receiver, 0) + 1
         self._ranges_sent[push.receiver] = count
         limits = self._conditions

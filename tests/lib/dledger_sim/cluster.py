@@ -65,13 +65,19 @@ class SimCluster(Events):
 
     # -- time ------------------------------------------------------------------------------------
 
-    def run_until(self, condition: Callable[[], bool], timeout_us: int) -> None:
+    def run_until(
+        self,
+        condition: Callable[[], bool],
+        timeout_us: int,
+        *,
+        rule: str = "a healed group is well again soon",
+    ) -> None:
         """Let events happen until the condition holds; ViolationError when it does not in time."""
         deadline_us = self.now_us + timeout_us
         while not condition():
             if self.now_us > deadline_us:
                 raise ViolationError(
-                    "a healed group is well again soon",
+                    rule,
                     f"not within {timeout_us / 1000:.0f} ms: {self.described()}",
                 )
             self.step()
@@ -115,6 +121,13 @@ class SimCluster(Events):
         self._note(sender, f"is cut off on the way to {receiver}")
         self.fault_count += 1
         self.network.cut(sender, receiver)
+
+    def disconnect(self, one: str, other: str) -> None:
+        """Break the connections between two members, which cannot be made again."""
+        self.cut(one, other)
+        self.cut(other, one)
+        self._tell_link(one, other, lost=True)
+        self._tell_link(other, one, lost=True)
 
     def clog(self, sender: str, receiver: str, duration_us: int) -> None:
         """Hold back what one sends to the other, for a while."""

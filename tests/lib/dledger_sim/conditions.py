@@ -14,12 +14,17 @@ from dledger_sim.disk import Keep
 
 TICK_US = 10_000
 SHORT_REIGNS_RATE = 0.15
-LEASES_RATE = 0.15
+LATE_READS_RATE = 0.2
 LOST_VOLUMES_RATE = 0.15
 CLOCK_DRIFT_MAX = 100
 """Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
 VOLUME_FAULTS = ("crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
-LEASE_FAULTS = ("isolate", "cut_one_way", "crash", "clog")
+LATE_READS_FAULTS = (
+    ("late_answers",),
+    ("late_answers", "hold_up", "hide"),
+    ("disconnect", "hide"),
+    ("isolate", "cut_one_way", "crash", "clog"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +89,9 @@ class Conditions:
         drawn = rng.random()
         if drawn < SHORT_REIGNS_RATE:
             return cls._short_reigns(rng)
-        if drawn < SHORT_REIGNS_RATE + LEASES_RATE:
-            return cls._leases(rng)
-        if drawn < SHORT_REIGNS_RATE + LEASES_RATE + LOST_VOLUMES_RATE:
+        if drawn < SHORT_REIGNS_RATE + LATE_READS_RATE:
+            return cls._late_reads(rng)
+        if drawn < SHORT_REIGNS_RATE + LATE_READS_RATE + LOST_VOLUMES_RATE:
             return cls._lost_volumes(rng)
         heartbeat_ticks = rng.choice((1, 2, 3))
         election_ticks = heartbeat_ticks * rng.choice((3, 4, 6))
@@ -150,29 +155,33 @@ class Conditions:
         )
 
     @classmethod
-    def _leases(cls, rng: random.Random) -> Self:
-        """Draw conditions under which a leader reads by its lease, cut off from what goes on.
+    def _late_reads(cls, rng: random.Random) -> Self:
+        """Draw conditions under which a leader is read from, most by its lease, that is cut off
+        from what goes on.
 
         A lease trusts the clocks: 0.9 against 1.1 is allowed for, a process that stands still not.
         """
-        election_ticks = rng.choice((8, 12, 16))
+        election_ticks = rng.choice((8, 12, 12, 16))
+        lease_ticks = election_ticks * 3 // 4 - 1
         return cls(
-            member_count=rng.choice((3, 3, 5)),
-            heartbeat_ticks=rng.choice((1, 2)),
+            member_count=rng.choice((3, 3, 3, 5)),
+            heartbeat_ticks=rng.choice((1, 2, 2)),
             election_ticks=election_ticks,
             clock_drift=rng.choice((0, CLOCK_DRIFT_MAX, CLOCK_DRIFT_MAX)),
-            lease_ticks=election_ticks * 3 // 4 - 1,
-            proposal_interval_us=rng.choice((1_000, 3_000)),
+            lease_ticks=rng.choice((0, lease_ticks, lease_ticks, lease_ticks)),
+            proposal_interval_us=rng.choice((3_000, 5_000)),
             proposal_entries_max=1,
-            reads=0.6,
+            reads=0.75,
             transfers=rng.choice((0.0, 0.02)),
             loss=rng.choice((0.0, 0.05)),
-            delay_us=rng.choice((300, 2_000, 30_000)),
+            delay_us=rng.choice((300, 2_000, 2_000, 10_000)),
             in_order=rng.random() < 0.5,
             flush_us=100,
-            strike_interval_us=2 * election_ticks * TICK_US,
+            strike_interval_us=rng.choice((1, 2)) * election_ticks * TICK_US,
             leader_bias=1.0,
-            faults=tuple(fault for fault in LEASE_FAULTS if rng.random() < 0.6),
+            ambush=rng.choice((0.2, 0.5, 0.9)),
+            moments=(Moment.ELECTED.value, Moment.STANDS.value, Moment.HANDS_OVER.value),
+            faults=rng.choice(LATE_READS_FAULTS),
         )
 
     @classmethod
@@ -211,6 +220,11 @@ class Conditions:
         """The members that ought to lead, the most wanted first."""
         return self.member_ids[::-1][: self.preferred_count]
 
+    @property
+    def stall_ticks(self) -> int:
+        """After this long without an answer a leader takes a push for lost (`RaftConfig`)."""
+        return max(self.heartbeat_ticks, self.election_ticks // 2)
+
     def to_json(self) -> dict[str, Any]:
         """The fields that differ from a calm group's, as JSON knows them."""
         calm = Conditions()
@@ -238,3 +252,7 @@ class Moment(enum.Enum):
     APPEND_SENT = "append_sent"
     FLUSH_BEGUN = "flush_begun"
     TRUNCATED = "truncated"
+    STANDS = "stands"
+    """A member asks whether it would be elected."""
+    HANDS_OVER = "hands_over"
+    """A leader asks another member to stand."""

@@ -6,12 +6,17 @@ only while it still leads the proposal's term.
 
 import dataclasses
 from collections import deque
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.member_state import Role
-from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.raft.messages import (
+    AppendRequest,
+    Message,
+    PreVoteRequest,
+    TakeLeadershipRequest,
+)
 from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.raft.ready import (
     ReadState,
@@ -31,6 +36,12 @@ from dledger_sim.pushed import PushedEntries
 
 PROPOSALS_WAITING_MAX = 50
 """More are refused, as any shell does that wants to live."""
+
+SENDING_MOMENTS: Final[dict[type[Message], Moment]] = {
+    AppendRequest: Moment.APPEND_SENT,
+    PreVoteRequest: Moment.STANDS,
+    TakeLeadershipRequest: Moment.HANDS_OVER,
+}
 
 
 class DiedError(Exception):
@@ -98,6 +109,11 @@ class SimMember:
         """Whether this member believes that it leads."""
         return self.raft is not None and self.raft.role is Role.LEADER
 
+    @property
+    def owes_answers(self) -> bool:
+        """Whether a client waits for this member."""
+        return bool(self._waiting or self._reads or self._confirmed)
+
     def start(self) -> None:
         """Begin a life with what the disk holds."""
         conditions = self.conditions
@@ -130,8 +146,7 @@ class SimMember:
             self.saving = None
         self.raft = None
         self.life += 1
-        self.give_up()
-        self.give_up_reads()
+        self.hang_up()
         keep = self.conditions.keep
         self.disk.crash(keep, choices.seed(self._site_keeps))
         self._world.checker.died(self.member_id)
@@ -233,7 +248,7 @@ class SimMember:
         if ready.committed_index != self.committed_index:
             self._commit(ready.committed_index)
         if ready.reads or self._confirmed:
-            self._answer_reads(ready.reads)
+            self._answer_reads(ready.reads, leads=leads)
         if leads:
             self._world.checker.leads(self.member_id, raft.term)
 
@@ -247,16 +262,20 @@ class SimMember:
         while self._waiting:
             self._waiting.popleft().operation.answer(Answer.UNKNOWN, self._world.now_us)
 
-    def give_up_reads(self) -> None:
-        """Answer every read that waits: there is no answer any more."""
+    def hang_up(self) -> None:
+        """Let who waits see a closed connection, which tells nothing: this member is dead."""
+        self.give_up()
         waiting = [*self._reads.values(), *(operation for _, operation in self._confirmed)]
         for operation in waiting:
-            operation.answer(Answer.REFUSED, self._world.now_us)
+            operation.answer(Answer.UNKNOWN, self._world.now_us)
         self._reads.clear()
         self._confirmed.clear()
 
-    def _answer_reads(self, states: tuple[ReadState, ...]) -> None:
-        """Answer the reads that the core has released, once what they see is committed here."""
+    def _answer_reads(self, states: tuple[ReadState, ...], *, leads: bool) -> None:
+        """Answer the reads that the core has released, once what they see is committed here.
+
+        Who leads no more refuses them: what they wait for may never be committed.
+        """
         for state in states:
             assert isinstance(state.handle, int)
             operation = self._reads.pop(state.handle)
@@ -266,7 +285,9 @@ class SimMember:
                 self._confirmed.append((state.index, operation))
         waiting, self._confirmed = self._confirmed, []
         for index, operation in waiting:
-            if index <= self.committed_index:
+            if not leads:
+                operation.answer(Answer.REFUSED, self._world.now_us)
+            elif index <= self.committed_index:
                 operation.index = self.committed_index
                 operation.answer(Answer.DONE, self._world.now_us)
             else:
@@ -301,10 +322,12 @@ class SimMember:
     def _tell(self, message: Message) -> None:
         world = self._world
         world.checker.sending(message)
+        moment = SENDING_MOMENTS.get(type(message))
+        if moment is not None:
+            world.moment(moment, self.member_id)
         if not isinstance(message, AppendRequest):
             world.send(message)
             return
-        world.moment(Moment.APPEND_SENT, self.member_id)
         choices, rate = world.choices, self.conditions.split_push
         middle = message.last_index
         if message.first_index < middle and choices.chance(self._site_split, rate):

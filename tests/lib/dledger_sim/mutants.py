@@ -31,11 +31,11 @@ TAPES = Path("tests/sim/tapes")
 PAGE = Path("docs/simulator.md")
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PACKAGE = "dledger_node.raft"
-SEED_COUNT = 1000
+SEED_COUNT = 2000
 EQUIVALENT_SEED_COUNT = 60
 """Of what is proved to be equivalent, so that the proof meets the facts."""
 EVENT_COUNT = 1500
-CPU_S_MAX = 60.0
+CPU_S_MAX = 120.0
 SEED_CPU_S_MAX = 8.0
 """A seed takes a fraction of a second; one that takes this long never ends."""
 

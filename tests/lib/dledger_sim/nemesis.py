@@ -17,6 +17,7 @@ Planned: TypeAlias = list[tuple[int, Act]]
 HEAL_RATE: Final = 0.25
 AMBUSH_CHANCES_MAX: Final = 20
 """At moments that come with every batch, an ambush is that much rarer."""
+COMMON_MOMENTS: Final = (Moment.APPEND_SENT, Moment.FLUSH_BEGUN, Moment.TRUNCATED)
 
 
 class Nemesis:
@@ -26,18 +27,23 @@ class Nemesis:
         self._cluster = cluster
         self._rng = rng
         conditions = cluster.conditions
-        aimed = [fault for fault in conditions.faults if fault in AIMED_FAULTS]
-        self._aimed_faults = aimed
+        self._strikes = [fault for fault in conditions.faults if fault not in AMBUSHES_ONLY]
+        self._ambushes = {
+            moment: [
+                fault for fault in AMBUSHES.get(moment, AIMED_FAULTS) if fault in conditions.faults
+            ]
+            for moment in Moment
+        }
         common = conditions.ambush / AMBUSH_CHANCES_MAX
         self._ambush_rates = {
-            moment: conditions.ambush if moment is Moment.ELECTED else common
+            moment: common if moment in COMMON_MOMENTS else conditions.ambush
             for moment in Moment
-            if aimed and moment.value in conditions.moments
+            if self._ambushes[moment] and moment.value in conditions.moments
         }
 
     def strike(self) -> Planned:
         """Draw one of the allowed faults for some member, or let the network heal."""
-        faults = self._cluster.conditions.faults
+        faults = self._strikes
         if not faults or self._rng.random() < HEAL_RATE:
             return [(1, ("heal",))]
         return FAULTS[self._rng.choice(faults)](self._cluster, self._target(), self._rng)
@@ -52,9 +58,10 @@ class Nemesis:
         if not rate or rng.random() >= rate:
             return []
         conditions = cluster.conditions
-        reach_us = 4 * conditions.delay_us + conditions.flush_us if rng.random() < 0.7 else 1
+        at_once = moment is Moment.STANDS or rng.random() < 0.3
+        reach_us = 1 if at_once else 4 * conditions.delay_us + conditions.flush_us
         delay_us = 1 + int(rng.random() * reach_us)
-        planned = FAULTS[rng.choice(self._aimed_faults)](cluster, member_id, rng)
+        planned = FAULTS[rng.choice(self._ambushes[moment])](cluster, member_id, rng)
         return [(delay_us + after_us, act) for after_us, act in planned]
 
     def _target(self) -> str:
@@ -100,6 +107,51 @@ def _power_cut(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
 
 def _isolate(_: SimCluster, target: str, __: random.Random) -> Planned:
     return [(1, ("heal",)), (2, ("split", [target]))]
+
+
+def _disconnect(cluster: SimCluster, target: str, _: random.Random) -> Planned:
+    """The others learn of it at once and elect another; the target hears of nobody."""
+    pairs = [(target, peer_id) for peer_id in _peers(cluster, target)]
+    return [(1, ("heal",)), (2, ("disconnect", pairs))]
+
+
+def _late_answers(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """The target's last heartbeat round is answered late; meanwhile it is cut off, so that it
+    believes in its leadership when the others have long given it up.
+    """
+    conditions, peers = cluster.conditions, _peers(cluster, target)
+    late_ticks_max = conditions.election_ticks - conditions.heartbeat_ticks
+    late_us = rng.randint(late_ticks_max // 2, late_ticks_max) * TICK_US
+    round_us = conditions.heartbeat_ticks * TICK_US
+    to_target = [(peer_id, target) for peer_id in peers]
+    return [
+        (1, ("heal",)),
+        (2, ("clog", to_target, round_us + late_us)),
+        (2 + round_us, ("cut", [(target, peer_id) for peer_id in peers])),
+        (1 + round_us + late_us, ("cut", to_target)),
+    ]
+
+
+def _hide(cluster: SimCluster, target: str, _: random.Random) -> Planned:
+    """Whoever else takes itself for the leader shall not hear of the target."""
+    pairs: list[tuple[str, str]] = []
+    for member in cluster.members.values():
+        if member.leads and member.member_id != target:
+            for peer_id in _peers(cluster, member.member_id):
+                pairs += [(member.member_id, peer_id), (peer_id, member.member_id)]
+    return [(1, ("cut", pairs))]
+
+
+def _hold_up(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """What a candidate asks comes late, when a leader is heard again; and never to that leader."""
+    held_us = rng.randint(1, cluster.conditions.election_ticks // 2) * TICK_US
+    leaders = [member.member_id for member in cluster.members.values() if member.leads]
+    peers = _peers(cluster, target)
+    return [
+        (1, ("heal",)),
+        (2, ("clog", [(target, peer) for peer in peers if peer not in leaders], held_us)),
+        (2, ("cut", [(target, peer) for peer in peers if peer in leaders])),
+    ]
 
 
 def _split(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
@@ -171,6 +223,10 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "lose_volume": _lose_volume,
     "power_cut": _power_cut,
     "isolate": _isolate,
+    "disconnect": _disconnect,
+    "late_answers": _late_answers,
+    "hide": _hide,
+    "hold_up": _hold_up,
     "split": _split,
     "cut_one_way": _cut_one_way,
     "bridge": _bridge,
@@ -181,5 +237,13 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "fill_disk": _fill_disk,
 }
 AIMED_FAULTS: Final = (
-    "crash", "lose_volume", "isolate", "cut_one_way", "reset_link", "clog", "pause",
+    "crash", "lose_volume", "isolate", "disconnect", "cut_one_way", "reset_link", "clog", "pause",
 )  # fmt: skip
+AMBUSHES: Final = {
+    Moment.ELECTED: (*AIMED_FAULTS, "hide"),
+    Moment.STANDS: ("hold_up",),
+    Moment.HANDS_OVER: ("isolate", "disconnect", "crash"),
+}
+"""What a strike may be at a moment: these, or otherwise any that is aimed."""
+AMBUSHES_ONLY: Final = ("hide", "hold_up")
+"""What makes sense at its moment alone."""

@@ -56,6 +56,12 @@ class SimNetwork:
         """Hold back what is sent from one to the other; then it comes at once."""
         self.links[sender][receiver].clogged_until_us = until_us
 
+    def drop_what_travels(self) -> None:
+        """Lose every message that is on its way, whenever it would have arrived."""
+        for links in self.links.values():
+            for link in links.values():
+                link.resets += 1
+
     def restore(self) -> None:
         """Let everything through again."""
         for links in self.links.values():

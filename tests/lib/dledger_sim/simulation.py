@@ -2,26 +2,23 @@
 in which all must be well again.
 """
 
-import dataclasses
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dledger_sim import recovery
 from dledger_sim.acts import Act, perform
 from dledger_sim.choices import Choices, DrawnChoices, RecordedChoices, TapedReplay
 from dledger_sim.cluster import SimCluster
 from dledger_sim.conditions import TICK_US, Conditions
 from dledger_sim.coverage import Coverage
-from dledger_sim.history import Answer, Operation, check_history
+from dledger_sim.history import check_history
 from dledger_sim.nemesis import FAULTS
 from dledger_sim.stress import Stress
 from dledger_sim.tape import Tape
 from dledger_sim.transcript import Transcript
 from dledger_sim.violation import ViolationError
 
-SETTLE_ELECTION_TIMEOUTS = 20
-PUSH_US = 4_000
-"""How long one push and its flush may take in calm conditions."""
 OTHER_RULE = "nothing breaks"
 """The rule that an error other than a verdict breaks."""
 
@@ -106,9 +103,7 @@ def replay(tape: Tape, transcript: Transcript | None = None, *, settle: bool = T
             cluster.act_after(time_us, perform, cluster, act)
         while cluster.now_us < tape.end_us:
             cluster.step()
-        if settle:
-            _settle(cluster)
-        _judge(cluster)
+        _end(cluster, settle=settle)
 
     _judged("the tape", cluster, watch, run)
     return _summary(cluster)
@@ -133,9 +128,7 @@ def _live(
 
     def run() -> None:
         stress.run()
-        if settle:
-            _settle(cluster)
-        _judge(cluster)
+        _end(cluster, settle=settle)
 
     _judged(name, cluster, watch, run)
     return _summary(cluster)
@@ -155,35 +148,17 @@ def _judged(name: str, cluster: SimCluster, watch: Watch, run: Callable[[], None
         ) from error
 
 
-def _settle(cluster: SimCluster) -> None:
-    """End all faults: soon all members must follow one leader, and its next entry be committed."""
-    calm = dataclasses.replace(
-        cluster.conditions, loss=0.0, duplicate=0.0, delay_us=300, notice_link=1.0, flush_us=1_000,
-        slow_hard_state=0.0, crash_in_ready=0.0, flush_failure=0.0, strike_interval_us=0,
-    )  # fmt: skip
-    longest_log = max(len(member.disk.cached) for member in cluster.members.values())
-    timeout_us = SETTLE_ELECTION_TIMEOUTS * 2 * calm.election_ticks * TICK_US
-    timeout_us += PUSH_US * longest_log // calm.push_entries_max
-    cluster.calm(calm)
-    cluster.run_until(cluster.agreed, timeout_us)
-    operation: Operation | None = None
+def _end(cluster: SimCluster, *, settle: bool) -> None:
+    """Let the group become well again, or cut the run off here, and judge what clients were told.
 
-    def appended() -> bool:
-        """Ask again when it is refused: a leader that hands its leadership over takes nothing."""
-        nonlocal operation
-        leader = cluster.leader()
-        if leader and (operation is None or operation.answered not in (None, Answer.DONE)):
-            operation = cluster.propose(leader.member_id, 1)
-        return operation is not None and operation.answered is Answer.DONE and cluster.agreed()
-
-    cluster.run_until(appended, timeout_us)
-
-
-def _judge(cluster: SimCluster) -> None:
-    """Judge what the clients were told; whatever waits still is answered as unknown."""
-    for member in cluster.members.values():
-        member.give_up()
-        member.give_up_reads()
+    A group that is well owes nobody an answer: its cores have to give each of them. One that is cut
+    off hangs up on whoever waits.
+    """
+    if settle:
+        recovery.settle(cluster)
+    else:
+        for member in cluster.members.values():
+            member.hang_up()
     check_history(cluster.history, [entry.body for entry in cluster.checker.committed])
 
 

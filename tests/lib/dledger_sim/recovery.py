@@ -1,0 +1,96 @@
+"""After the faults: the group must become well, owe nobody an answer, and work without waste."""
+
+import dataclasses
+
+from dledger_sim.cluster import SimCluster
+from dledger_sim.conditions import TICK_US
+from dledger_sim.history import Answer, Operation
+from dledger_sim.violation import ViolationError
+
+SETTLE_ELECTION_TIMEOUTS = 20
+PUSH_US = 4_000
+"""How long one push and its flush may take in calm conditions."""
+FAST_US = 100
+"""And each of their parts in a group that is judged for waste."""
+STALL_TICKS_MIN = 3
+"""A group that takes pushes for lost sooner may do so without any being lost."""
+APPENDS_MAX = 6
+
+
+def settle(cluster: SimCluster) -> None:
+    """End all faults: soon all members must follow one leader, and its next entry be committed."""
+    calm = dataclasses.replace(
+        cluster.conditions, loss=0.0, duplicate=0.0, delay_us=300, notice_link=1.0, flush_us=1_000,
+        slow_hard_state=0.0, crash_in_ready=0.0, flush_failure=0.0, strike_interval_us=0,
+    )  # fmt: skip
+    longest_log = max(len(member.disk.cached) for member in cluster.members.values())
+    timeout_us = SETTLE_ELECTION_TIMEOUTS * 2 * calm.election_ticks * TICK_US
+    timeout_us += PUSH_US * longest_log // calm.push_entries_max
+    late_until_us = max(member.paused_until_us for member in cluster.members.values())
+    cluster.calm(calm)
+    cluster.run_until(cluster.agreed, timeout_us)
+    operation: Operation | None = None
+
+    def appended() -> bool:
+        """Ask again when it is refused: a leader that hands its leadership over takes nothing."""
+        nonlocal operation
+        leader = cluster.leader()
+        if leader and (operation is None or operation.answered not in (None, Answer.DONE)):
+            operation = cluster.propose(leader.member_id, 1)
+        return operation is not None and operation.answered is Answer.DONE and cluster.agreed()
+
+    def answered() -> bool:
+        return not any(member.owes_answers for member in cluster.members.values())
+
+    cluster.run_until(appended, timeout_us)
+    cluster.run_until(answered, timeout_us, rule="every request is answered")
+    if calm.member_count > 1 and calm.stall_ticks >= STALL_TICKS_MIN:
+        # What a pause has held back comes when it would have ended.
+        cluster.run_until(lambda: cluster.now_us > late_until_us, timeout_us)
+        _push_without_waste(cluster, timeout_us)
+
+
+def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
+    """Rule 17: where nothing is lost or late, every entry is pushed once, and nothing is asked."""
+    cluster.network.drop_what_travels()
+    cluster.calm(dataclasses.replace(cluster.conditions, delay_us=FAST_US, flush_us=FAST_US))
+    if not _append_and_level(cluster, timeout_us):
+        return
+    leader, checker = cluster.leader(), cluster.checker
+    assert leader is not None
+    assert leader.raft is not None
+    term = leader.raft.term
+    pushed_count, question_count = checker.pushed_count, checker.question_count
+    append_count = min(cluster.conditions.inflight_ranges_max + 1, APPENDS_MAX)
+    for _ in range(append_count):
+        if not _append_and_level(cluster, timeout_us):
+            return
+    if cluster.leader() is not leader or leader.raft.term != term:
+        return
+    pushed_count = checker.pushed_count - pushed_count
+    question_count = checker.question_count - question_count
+    needed_count = append_count * (cluster.conditions.member_count - 1)
+    if pushed_count != needed_count or question_count:
+        raise ViolationError(
+            "a level group is pushed each entry once",
+            f"{leader.member_id} pushed {pushed_count} entries where {needed_count} were needed, "
+            f"and asked {question_count} questions",
+        )
+
+
+def _append_and_level(cluster: SimCluster, timeout_us: int) -> bool:
+    """Append an entry and wait until its leader knows that all hold it; false if it cannot lead."""
+    leader = cluster.leader()
+    if leader is None:
+        return False
+    operation = cluster.propose(leader.member_id, 1)
+
+    def level() -> bool:
+        raft = leader.raft
+        if raft is None or operation.answered is None:
+            return False
+        held = raft.match_indexes().values()
+        return not leader.leads or all(index == raft.ledger_end_index for index in held)
+
+    cluster.run_until(level, timeout_us)
+    return operation.answered is Answer.DONE and leader.leads
