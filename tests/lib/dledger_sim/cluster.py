@@ -46,6 +46,8 @@ class SimCluster(Events):
         super().__init__()
         self.conditions = conditions
         self.fault_count = 0
+        self.link_news_count = 0
+        """How often a member heard that a link was lost or restored."""
         self.transcript = transcript
         self.choices: Choices = choices or DrawnChoices(rng)
         self.history: list[Operation] = []
@@ -62,25 +64,6 @@ class SimCluster(Events):
         }
         for member_id in conditions.member_ids:
             self._start(member_id)
-
-    # -- time ------------------------------------------------------------------------------------
-
-    def run_until(
-        self,
-        condition: Callable[[], bool],
-        timeout_us: int,
-        *,
-        rule: str = "a healed group is well again soon",
-    ) -> None:
-        """Let events happen until the condition holds; ViolationError when it does not in time."""
-        deadline_us = self.now_us + timeout_us
-        while not condition():
-            if self.now_us > deadline_us:
-                raise ViolationError(
-                    rule,
-                    f"not within {timeout_us / 1000:.0f} ms: {self.described()}",
-                )
-            self.step()
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -339,6 +322,7 @@ class SimCluster(Events):
         if not self._awake(member, member.life, self._link, member_id, peer_id, lost):
             return
         assert member.raft is not None
+        self.link_news_count += 1
         if lost:
             member.raft.link_lost(peer_id)
         else:

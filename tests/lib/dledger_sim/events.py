@@ -1,15 +1,18 @@
 """Simulated time: a heap of planned events, each of them a call."""
 
+import abc
 import heapq
 from collections.abc import Callable
 from typing import Any, Final
+
+from dledger_sim.violation import ViolationError
 
 ACTS_FIRST: Final = 1 << 40
 
 Event = tuple[int, int, Callable[..., None], tuple[Any, ...]]
 
 
-class Events:
+class Events(abc.ABC):
     """What is planned, and the time until which it has happened."""
 
     def __init__(self) -> None:
@@ -35,3 +38,23 @@ class Events:
         self.now_us, _, action, arguments = heapq.heappop(self._planned)
         self.event_count += 1
         action(*arguments)
+
+    def run_until(
+        self,
+        condition: Callable[[], bool],
+        timeout_us: int,
+        *,
+        rule: str = "a healed group is well again soon",
+    ) -> None:
+        """Let events happen until the condition holds; ViolationError when it does not in time."""
+        deadline_us = self.now_us + timeout_us
+        while not condition():
+            if self.now_us > deadline_us:
+                raise ViolationError(
+                    rule, f"not within {timeout_us / 1000:.0f} ms: {self.described()}"
+                )
+            self.step()
+
+    @abc.abstractmethod
+    def described(self) -> str:
+        """What it has come to, in a few words."""

@@ -59,13 +59,15 @@ def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
     leader, checker = cluster.leader(), cluster.checker
     assert leader is not None
     assert leader.raft is not None
-    term = leader.raft.term
+    term, link_news_count = leader.raft.term, cluster.link_news_count
     pushed_count, question_count = checker.pushed_count, checker.question_count
     append_count = min(cluster.conditions.inflight_ranges_max + 1, APPENDS_MAX)
     for _ in range(append_count):
         if not _append_and_level(cluster, timeout_us):
             return
     if cluster.leader() is not leader or leader.raft.term != term:
+        return
+    if cluster.link_news_count != link_news_count:  # late news of a fault: then it must ask
         return
     pushed_count = checker.pushed_count - pushed_count
     question_count = checker.question_count - question_count
