@@ -11,6 +11,7 @@ from typing import Final
 
 from dledger_formats import frames, requests
 from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.settings import NodeSettings
 from dledger_node.once import Entries, Once
 from dledger_node.pending import Batch, PendingAppends
 from dledger_node.raft.core import Raft, Refusal
@@ -28,18 +29,18 @@ class Appends:
 
     def __init__(
         self,
+        settings: NodeSettings,
         core: Raft,
         store: MmapStore,
         *,
-        group: str,
-        pending_requests_max: int,
         has_room: Callable[[Sequence[int]], bool],
         drive: Callable[[], None],
+        prove: Callable[[Callable[[DLedgerResponseCode], None]], None],
     ) -> None:
         self._core = core
         self._store = store
-        self._group = group
-        self._pending_requests_max = pending_requests_max
+        self._group = settings.group
+        self._pending_requests_max = settings.pending_requests_max
         self._has_room = has_room
         self._drive = drive
         self._loop = asyncio.get_running_loop()
@@ -50,10 +51,11 @@ class Appends:
         self.once = Once(
             core,
             store,
-            group=group,
-            waiters_max=pending_requests_max,
+            group=settings.group,
+            waiters_max=settings.pending_requests_max,
             has_room=has_room,
             drive=drive,
+            prove=prove,
         )
         self.acknowledged = 0
         self.refused = 0

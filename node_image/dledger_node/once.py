@@ -22,7 +22,6 @@ from dledger_node.store.producers import Finding
 WAIT_S: Final = 2.0
 """After this a copy is answered with 502, as an append is."""
 _REFUSALS: Final = {
-    Finding.UNKNOWN_PRODUCER: DLedgerResponseCode.UNKNOWN_PRODUCER,
     Finding.TOO_OLD: DLedgerResponseCode.SEQUENCE_TOO_OLD,
     Finding.TOO_NEW: DLedgerResponseCode.SEQUENCE_TOO_NEW,
 }
@@ -63,13 +62,16 @@ class Once:
         waiters_max: int,
         has_room: Callable[[Sequence[int]], bool],
         drive: Callable[[], None],
+        prove: Callable[[Callable[[DLedgerResponseCode], None]], None],
     ) -> None:
+        """`prove` tells SUCCESS once this member is proved to lead, or why that cannot be."""
         self._core = core
         self._store = store
         self._group = group
         self._waiters_max = waiters_max
         self._has_room = has_room
         self._drive = drive
+        self._prove = prove
         self._loop = asyncio.get_running_loop()
         self._waiters: list[_Waiter] = []
         self._lowest_index = 0
@@ -92,6 +94,8 @@ class Once:
                 key = (call.producer, call.sequence)
                 (again if key in taken else fresh).append(call)
                 taken.add(key)
+            elif found is Finding.UNKNOWN_PRODUCER:
+                self._refuse_unknown(call)
             elif isinstance(found, Finding):
                 self._reply_to(call)(self._append_answer(_REFUSALS[found]))
             else:
@@ -142,6 +146,18 @@ class Once:
     def give_up(self) -> None:
         """Answer everything that waits: this member leads no more, or stops."""
         self._give_up(self._waiters)
+
+    def _refuse_unknown(self, call: OnceCall) -> None:
+        """Say that nobody knows its producer; a leader that was deposed unawares may just not have
+        heard of it.
+        """
+        reply = self._reply_to(call)
+
+        def answer(code: DLedgerResponseCode) -> None:
+            proved = code is DLedgerResponseCode.SUCCESS
+            reply(self._append_answer(DLedgerResponseCode.UNKNOWN_PRODUCER if proved else code))
+
+        self._prove(answer)
 
     def _answer_copy(self, call: OnceCall, index: int) -> None:
         """Answer a copy of the entry `index`, at once or when that is committed."""

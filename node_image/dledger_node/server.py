@@ -105,13 +105,15 @@ class DLedgerServer:
             for peer_id, address in settings.peers.items()
             if peer_id != settings.self_id
         }
+        self._reads = Reads(core, store, group=settings.group, drive=self._drive)
+        self.get = self._reads.get
         self._appends = Appends(
+            settings,
             core,
             store,
-            group=settings.group,
-            pending_requests_max=settings.pending_requests_max,
             has_room=self._has_room,
             drive=self._drive,
+            prove=self._reads.prove,
         )
         self.append = self._appends.gather
         self.append_once = self._appends.gather_once
@@ -123,8 +125,6 @@ class DLedgerServer:
             drive=self._drive,
         )
         self.transfer_leadership = self._leadership.request
-        self._reads = Reads(core, store, group=settings.group, drive=self._drive)
-        self.get = self._reads.get
         self._follows = Follows(core, store, group=settings.group)
         self.follow = self._follows.take
         self._leader_told = self._leader_now()

@@ -326,3 +326,15 @@ def test_a_leader_alone_acknowledges_no_copy_of_what_is_not_committed(
         codes = [json.loads(client.answer(opaque).body)["code"] for opaque in sent]
 
     assert codes == [Code.WAIT_QUORUM_ACK_TIMEOUT] * 2
+
+
+def test_a_leader_that_was_cut_off_calls_nobody_unknown(calm_group: NodeGroup) -> None:
+    """It may be deposed, and its log lack a registration that others have committed."""
+    with Client(calm_group, calm_group.master()) as client:
+        for member in calm_group.running():
+            if member != client.member:
+                calm_group.freeze(member)
+
+        answer = client.append(12_345, 1)
+
+    assert answer["code"] == Code.NOT_LEADER
