@@ -338,3 +338,24 @@ def test_two_producers_with_one_number_are_not_believed() -> None:
 
     with pytest.raises(ValueError, match="two producers"):
         producers_file.decode(producers_file.encode(image))
+
+
+def test_a_damaged_index_far_from_the_end_hides_who_registered_before(
+    open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dledger_node.store.recovery.MARGIN_BYTES", 500)
+    store = open_store()
+    first, second = appended_twice(store)
+    settle(store, 14)
+    store.close()
+    (folder / producers_file.FILE_NAME).unlink()
+    unit = disk.INDEX_UNIT.pack(disk.NORMAL, 1 << 40, 900, 5, 1)
+    path = folder / "index" / disk.file_name(0)
+    with path.open("r+b") as file:
+        file.seek(5 * disk.INDEX_UNIT_SIZE)
+        file.write(unit)
+
+    again = open_store()
+
+    assert again.producers.table.find(first, 1) is not Finding.NEW
+    assert again.producers.table.find(second, 1) in (11, Finding.UNKNOWN_PRODUCER)

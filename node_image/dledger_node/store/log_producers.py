@@ -102,14 +102,16 @@ class LogProducers:
 
     def _note_from(self, index: int) -> int:
         """Note some entries; returns the first that is left."""
-        last_index = self._files.last_within(index, self._log.end_index, SCAN_BYTES)
+        last_index = index
         try:
+            last_index = self._files.last_within(index, self._log.end_index, SCAN_BYTES)
             for entry in self._files.channels(index, last_index):
                 self.table.note(entry)
         except StoreDamagedError as error:
             self.table = Producers()
-            damaged_index = index if error.index is None else error.index
-            return max(index, damaged_index) + 1
+            return max(index, error.index or index) + 1
+        except IndexError:  # an index unit names a place where no file is
+            self.table = Producers()
         return last_index + 1
 
     def _image(self) -> Image | None:
