@@ -157,6 +157,9 @@ class Numberer:
         self._dispatcher.forward(call)
 
     async def _register(self) -> None:
+        if not self._waiting:  # all have ended meanwhile
+            self._registration = None
+            return
         now_s = self._loop.time()
         call = Call(
             kind=REGISTER,

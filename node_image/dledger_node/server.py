@@ -217,9 +217,9 @@ class DLedgerServer:
         except Exception as error:
             self._fail(error)
             return
-        core = self._core
-        self._store.producers.table.settle(min(core.committed_index, core.durable_index))
-        self._appends.settle(core.committed_index)
+        settled_index = min(self._core.committed_index, self._store.durable_index)
+        self._store.producers.table.settle(settled_index)
+        self._appends.settle(self._core.committed_index)
         self._reads.settle(self._core.committed_index)
         self._leadership.settle()
         self._follows.settle()

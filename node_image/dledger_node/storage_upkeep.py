@@ -113,7 +113,8 @@ class StorageUpkeep:
             return
         first_index = sealed[decision.segments - 1].last_index + 1
         front = self._store.front
-        await self._save_producers(first_index)
+        with contextlib.suppress(StoreFullError):  # the more must segments go
+            await self._save_producers(first_index)
         await asyncio.to_thread(front.save_begin, first_index)
         self._core.remove_before(first_index)
         files = front.forget_before(first_index)

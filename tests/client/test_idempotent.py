@@ -346,3 +346,14 @@ def test_an_acknowledgement_carries_the_window_on() -> None:
     for _ in range(10 * WINDOW):
         assert sequences.has_room
         sequences.resolve(sequences.take(), acknowledged=True)
+
+
+async def test_a_registration_that_nobody_waits_for_any_more_is_not_asked_for(
+    group: Group,
+) -> None:
+    async with client_of(group) as client:
+        with pytest.raises(GroupUnreachableError):
+            await client.append(b"x", deadline_s=0)
+        await client.append(b"y")
+
+    assert group.log == [b"y"]

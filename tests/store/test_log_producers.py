@@ -359,3 +359,42 @@ def test_a_damaged_index_far_from_the_end_hides_who_registered_before(
 
     assert again.producers.table.find(first, 1) is not Finding.NEW
     assert again.producers.table.find(second, 1) in (11, Finding.UNKNOWN_PRODUCER)
+
+
+def test_a_file_that_comes_late_does_not_replace_a_newer_one(open_store: OpenStore) -> None:
+    store = open_store()
+    appended_twice(store)
+    settle(store, 4)
+    late = store.producers.image_due(before_index=SAVE_ENTRIES)
+    settle(store, 14)
+    image = store.producers.image_due(before_index=SAVE_ENTRIES)
+    assert late is not None
+    assert image is not None
+
+    store.producers.save(image)
+    store.producers.save(late)
+
+    assert store.producers.saved_index == 14
+
+
+def test_a_file_whose_entry_cannot_be_found_is_not_believed(
+    open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dledger_node.store.recovery.MARGIN_BYTES", 500)
+    store = open_store()
+    appended_twice(store)
+    settle(store, 5)
+    image = store.producers.image_due(before_index=SAVE_ENTRIES)
+    assert image is not None
+    store.producers.save(image)
+    settle(store, 14)
+    store.close()
+    producers_file.save(folder, image)
+    path = folder / "index" / disk.file_name(0)
+    with path.open("r+b") as file:
+        file.seek(5 * disk.INDEX_UNIT_SIZE)
+        file.write(bytes(8))
+
+    again = open_store()
+
+    assert again.producers.saved_index == -1

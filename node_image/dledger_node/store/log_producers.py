@@ -4,6 +4,7 @@ Whatever is written to the log passes here, on the thread that writes. So the ta
 a member is elected, before its first entry, and an entry that is cut is forgotten with it.
 """
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -38,6 +39,7 @@ class LogProducers:
         self._files = files
         self._log = log
         self._saved_pos = 0
+        self._save_lock = threading.Lock()
 
     def restore(self) -> None:
         """Make the table from its file and the log behind it; without one, from all of the log.
@@ -89,8 +91,10 @@ class LogProducers:
 
     def save(self, image: Image) -> None:
         """Save it; blocks, and may be called in any thread. StoreError, StoreFullError."""
-        producers_file.save(self._folder, image)
-        self.saved_index = image.index
+        with self._save_lock:
+            if image.index >= self.saved_index:  # or a thread has come late with it
+                producers_file.save(self._folder, image)
+                self.saved_index = image.index
 
     def close(self) -> None:
         """Save what the next start would have to read again; blocks."""
@@ -131,5 +135,8 @@ class LogProducers:
             return True  # that entry is gone
         if not self._log.begin_index <= image.index <= self._log.end_index:
             return False
-        header = self._files.header(image.index)
+        try:
+            header = self._files.header(image.index)
+        except (StoreDamagedError, IndexError):
+            return False
         return (header.term, header.chain_crc) == (image.term, image.chain_crc)
