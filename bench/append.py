@@ -7,8 +7,9 @@ Members and client run on this machine and share its cores, its disk and its loo
 SyncFlush an append is acknowledged once a majority of the members, the leader among them or not,
 has it behind an fdatasync; with AsyncFlush, as in Java DLedger, once they have it in memory. The
 client keeps a number of appends in flight on one connection to the leader. It sends frames that
-were made before and does little else (`--client library` takes the Python client instead), so
-that what is measured is the group. Latency is from writing a request to reading its answer.
+were made before and does little else (`--client library` takes the Python client instead, and
+`idempotent` the same with appends that may be sent again), so that what is measured is the group.
+Latency is from writing a request to reading its answer.
 """
 
 import argparse
@@ -88,7 +89,7 @@ def main() -> None:
     parser.add_argument(
         "--flush", nargs="+", choices=list(FlushDiskType), default=list(FlushDiskType)
     )
-    parser.add_argument("--client", choices=["bare", "library"], default="bare")
+    parser.add_argument("--client", choices=["bare", "library", "idempotent"], default="bare")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--folder", help="where the members keep their logs (a temporary folder)")
     arguments = parser.parse_args()
@@ -125,9 +126,9 @@ def measure(flush: FlushDiskType, load: Load, client: str, folder: str | None) -
     ):
         master = group.master()
         run = (
-            library_load(group, load)
-            if client == "library"
-            else bare_load(group.peers[master], "g", master, load)
+            bare_load(group.peers[master], "g", master, load)
+            if client == "bare"
+            else library_load(group, load, idempotent=client == "idempotent")
         )
         processes = [group.process_id(member) for member in group.peers]
         before_s = [processor_s(process) for process in processes]
@@ -247,7 +248,7 @@ class BareClient(asyncio.Protocol):
         self._pending = data[at:]
 
 
-async def library_load(group: NodeGroup, load: Load) -> list[float]:
+async def library_load(group: NodeGroup, load: Load, *, idempotent: bool) -> list[float]:
     """The same by the Python client, whose own cost counts then."""
     handed_s: list[float] = []
     latencies_s: list[float] = []
@@ -260,7 +261,8 @@ async def library_load(group: NodeGroup, load: Load) -> list[float]:
             handed_s.append(now_s)
             yield body
 
-    async with DLedgerClient(servers=group.servers, group="g") as client:
+    servers = group.servers
+    async with DLedgerClient(servers=servers, group="g", idempotent=idempotent) as client:
         async for outcome in client.append_all(bodies(), in_flight=load.in_flight):
             if not isinstance(outcome, Acknowledged):
                 raise SystemExit(f"the load is no measurement any more: {outcome}")

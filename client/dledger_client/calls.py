@@ -10,11 +10,13 @@ import msgspec
 
 from dledger_client.connection import Connection
 from dledger_client.errors import ClientError, ConnectionLostError
+from dledger_formats import producers
 from dledger_formats.follow import FOLLOW as FOLLOW_CODE
 from dledger_formats.follow import FollowResponse
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
 from dledger_formats.leadership_transfer import LeadershipTransferResponse
+from dledger_formats.producers import RegisterProducerResponse
 from dledger_formats.requests import (
     NOT_APPENDED,
     AppendEntryResponse,
@@ -38,6 +40,8 @@ class Verdict(enum.Enum):
     """It had no effect; the member reads bytes only as arrays of numbers."""
     REFUSED = enum.auto()
     """It had no effect and never will."""
+    RENUMBER = enum.auto()
+    """It had no effect; the group does not remember its producer."""
     UNKNOWN = enum.auto()
     """It may have had its effect, or may still have it."""
 
@@ -50,6 +54,9 @@ _VERDICTS: Final[Mapping[DLedgerResponseCode, Verdict]] = {
     DLedgerResponseCode.LEADER_PENDING_FULL: Verdict.LATER,
     DLedgerResponseCode.LEADER_TRANSFERRING: Verdict.LATER,
     DLedgerResponseCode.DISK_FULL: Verdict.LATER,
+    DLedgerResponseCode.UNKNOWN_PRODUCER: Verdict.RENUMBER,
+    DLedgerResponseCode.SEQUENCE_TOO_NEW: Verdict.LATER,  # said by a leader that was deposed
+    DLedgerResponseCode.SEQUENCE_TOO_OLD: Verdict.REFUSED,
     DLedgerResponseCode.UNKNOWN_GROUP: Verdict.REFUSED,
     DLedgerResponseCode.UNSUPPORTED: Verdict.REFUSED,
     DLedgerResponseCode.INDEX_OUT_OF_RANGE: Verdict.REFUSED,
@@ -70,20 +77,28 @@ class CallKind:
     """Reads what nearly every answer looks like, and raises ValueError for the rest."""
     refusals: frozenset[DLedgerResponseCode] = frozenset()
     """Codes that, beside the usual ones, mean no for this kind."""
+    appends: bool = False
 
 
 def _kind(
-    code: int, response_type: type[Message], refusals: Iterable[DLedgerResponseCode] = ()
+    code: int,
+    response_type: type[Message],
+    refusals: Iterable[DLedgerResponseCode] = (),
+    *,
+    appends: bool = False,
 ) -> CallKind:
     return CallKind(
         code=code,
         response_type=response_type,
         decode=msgspec.json.Decoder(response_type).decode,
         refusals=frozenset(refusals),
+        appends=appends,
     )
 
 
-APPEND: Final = _kind(RequestCode.APPEND, AppendEntryResponse)
+APPEND: Final = _kind(RequestCode.APPEND, AppendEntryResponse, appends=True)
+APPEND_ONCE: Final = _kind(producers.APPEND_ONCE, AppendEntryResponse, appends=True)
+REGISTER: Final = _kind(producers.REGISTER_PRODUCER, RegisterProducerResponse)
 GET: Final = _kind(RequestCode.GET, GetEntriesResponse)
 FOLLOW: Final = _kind(FOLLOW_CODE, FollowResponse)
 TRANSFER: Final = _kind(
@@ -113,6 +128,16 @@ class Carrier(Protocol):
         """Hear that nobody waits for the answer any more."""
 
 
+class Numbering(Protocol):
+    """Who gives appends the sequences by which copies are known."""
+
+    def renumber(self, call: "Call") -> None:
+        """Number a call anew, which had no effect, since its producer is forgotten."""
+
+    def ended(self, call: "Call") -> None:
+        """Hear that nothing more can come of a call."""
+
+
 class Call(msgspec.Struct, kw_only=True, eq=False):
     """A request, its attempts so far, and the future that ends it."""
 
@@ -140,6 +165,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     last_code: DLedgerResponseCode | None = None
     problem: str = ""
     """Why the last attempt failed, for people."""
+    numbering: "Numbering | None" = None
+    """Who gave it its sequence, if it has one."""
     on_end: Callable[[], None] | None = None
     """Called once, when nothing more can come of it, though its answer was cancelled before."""
 

@@ -11,7 +11,8 @@
 The servers are only where to begin: METADATA names the members and the leader, and the client
 follows the leader to wherever it goes. What surely had no effect is sent again until it is taken or
 its deadline passes. An append whose outcome is unknown, since a connection broke or a quorum did
-not answer, is reported as unknown and never sent twice, unless `at_least_once` is asked for.
+not answer, is reported as unknown and never sent twice, unless `at_least_once` or `idempotent` is
+asked for.
 
 Any call may be cancelled. An append that is cancelled after it was sent is one of unknown outcome:
 it may be in the log, now or later.
@@ -77,6 +78,7 @@ class DLedgerClient:
         *,
         follow_leader: bool = True,
         at_least_once: bool = False,
+        idempotent: bool = False,
         timing: Timing | None = None,
         random: Callable[[], float] = random_module.random,
     ) -> None:
@@ -85,15 +87,19 @@ class DLedgerClient:
         `servers` are HOST:PORT or ID=HOST:PORT; Java's servers need the id. With `follow_leader`
         off, only these are ever asked, and NotLeaderError tells when one does not lead: this is for
         testing a Service, or for a forwarded port. `at_least_once` sends an append again whose
-        outcome is unknown, so that it may be in the log more than once. AddressError for a server
-        that cannot be read.
+        outcome is unknown, so that it may be in the log more than once; `idempotent` does too, and
+        it is in the log once: this needs servers of this project (docs/idempotent-appends.md).
+        AddressError for a server that cannot be read; ValueError for both at once.
         """
+        if at_least_once and idempotent:
+            raise ValueError("an append is sent at_least_once or idempotent, and not both")
         self.group = group
         self.servers = parse_servers(servers)
         self.timing = timing or Timing()
         self.statistics = AppendStatistics()
         self._follow_leader = follow_leader
         self._at_least_once = at_least_once
+        self._idempotent = idempotent
         self._random = random
         self._session: Session | None = None
 
@@ -115,6 +121,7 @@ class DLedgerClient:
             tasks,
             timing=self.timing,
             at_least_once=self._at_least_once,
+            idempotent=self._idempotent,
         )
         return self
 
@@ -126,7 +133,7 @@ class DLedgerClient:
     ) -> None:
         session = self._entered()
         self._session = None
-        session.dispatcher.close()
+        session.close()
         await session.dispatcher.members.close()
         await session.tasks.__aexit__(kind, error, traceback)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from dledger_client.addresses import ServerAddress
 from dledger_client.backoff import PAUSE_MIN_S, pause_s
-from dledger_client.calls import APPEND, Call, Judgement, Verdict, judge, success
+from dledger_client.calls import Call, Judgement, Verdict, judge, success
 from dledger_client.connection import Connection
 from dledger_client.errors import (
     ClientError,
@@ -69,12 +69,16 @@ class Dispatcher:
 
     def submit(self, call: Call) -> None:
         """Send a call now, or as soon as there is a leader to send it to."""
-        if call.kind is APPEND:
-            self._statistics.began(call.began_s)
+        self.announce(call)
         if self._leader is not None and not self._is_closed:
             self._send(call, self._leader, call.began_s)
         else:
-            self._forward(call)
+            self.forward(call)
+
+    def announce(self, call: Call) -> None:
+        """Count a call that `forward` will be given, or `end`."""
+        if call.kind.appends:
+            self._statistics.began(call.began_s)
 
     def close(self) -> None:
         """End every call: what was sent is unknown, the rest had no effect."""
@@ -87,7 +91,7 @@ class Dispatcher:
             timer.cancel()
         waiting, self._waiting = self._waiting, deque()
         for call in (*delayed, *waiting):
-            self._end(call, GroupUnreachableError("the client was closed"))
+            self.end(call, GroupUnreachableError("the client was closed"))
 
     # What a connection tells of a call.
 
@@ -106,27 +110,29 @@ class Dispatcher:
         if judgement.verdict is Verdict.REFUSED or (
             judgement.verdict is Verdict.AS_NUMBERS and call.sent_as_numbers
         ):
-            self._end(call, _refusal(call))
+            self.end(call, _refusal(call))
         elif judgement.verdict is Verdict.ELSEWHERE:
             self._send_elsewhere(call, judgement)
         elif judgement.verdict is Verdict.AS_NUMBERS:
             assert call.connection is not None
             call.connection.bytes_as_numbers = True
-            self._forward(call)
+            self.forward(call)
         elif judgement.verdict is Verdict.LATER:
             self._send_later(call)
+        elif judgement.verdict is Verdict.RENUMBER:
+            self._renumber(call)
         else:
             call.may_have_happened = True
             if call.is_repeatable:
                 self._send_later(call)
             else:
-                self._end(call, OutcomeUnknownError(call.problem))
+                self.end(call, OutcomeUnknownError(call.problem))
 
     def _succeeded(self, call: Call, response: Message) -> None:
         self._searches = 0
         if response.term > self.members.highest_term:
             self.members.saw_term(response.term)
-        if call.kind is APPEND:
+        if call.kind.appends:
             self._statistics.was_acknowledged(self._loop.time())
         self._resolve(call, response)
 
@@ -135,9 +141,9 @@ class Dispatcher:
         call.last_code, call.problem = None, str(error)
         call.may_have_happened |= error.was_sent
         if error.was_sent and not call.is_repeatable:
-            self._end(call, OutcomeUnknownError(call.problem))
+            self.end(call, OutcomeUnknownError(call.problem))
         else:
-            self._forward(call)
+            self.forward(call)
 
     def cancelled(self, call: Call) -> None:
         """Hear that nobody waits for the answer any more.
@@ -148,7 +154,7 @@ class Dispatcher:
         timer = self._delayed.pop(call, None)
         if timer is not None:
             timer.cancel()
-            self._end(call, GroupUnreachableError("cancelled"))
+            self.end(call, GroupUnreachableError("cancelled"))
 
     # What a connection tells of itself.
 
@@ -164,11 +170,12 @@ class Dispatcher:
 
     # The way of a call.
 
-    def _forward(self, call: Call) -> None:
+    def forward(self, call: Call) -> None:
+        """Send a call that was submitted or announced; end it when its time is over."""
         if call.answer.done():  # cancelled by who awaits it
-            self._end(call, GroupUnreachableError("cancelled"))
+            self.end(call, GroupUnreachableError("cancelled"))
         elif self._is_closed:
-            self._end(call, GroupUnreachableError("the client was closed"))
+            self.end(call, GroupUnreachableError("the client was closed"))
         elif self._leader is not None:
             self._send(call, self._leader, self._loop.time())
         else:
@@ -199,10 +206,16 @@ class Dispatcher:
         if not self.members.follow_leader or judgement.code is DLedgerResponseCode.UNKNOWN_MEMBER:
             self.members.forget(connection)  # a Service may lead to another pod by now
         if self.members.follow_leader:
-            self._forward(call)
+            self.forward(call)
         else:
             leader_id = judgement.response.leader_id if judgement.response else None
-            self._end(call, NotLeaderError(call.problem, leader_id))
+            self.end(call, NotLeaderError(call.problem, leader_id))
+
+    def _renumber(self, call: Call) -> None:
+        if call.numbering is None or call.may_have_happened:
+            self.end(call, _refusal(call))
+        else:
+            call.numbering.renumber(call)
 
     def _send_later(self, call: Call) -> None:
         at_least_s = PAUSE_MIN_S
@@ -213,11 +226,11 @@ class Dispatcher:
 
     def _forward_delayed(self, call: Call) -> None:
         del self._delayed[call]
-        self._forward(call)
+        self.forward(call)
 
-    def _end(self, call: Call, answer: ClientError) -> None:
+    def end(self, call: Call, answer: ClientError) -> None:
         """End a call that did not succeed."""
-        if call.kind is APPEND:
+        if call.kind.appends:
             if call.may_have_happened:
                 # However the last attempt ended, an earlier one may have had its effect.
                 answer = OutcomeUnknownError(call.problem or str(answer))
@@ -227,16 +240,18 @@ class Dispatcher:
     def _resolve(self, call: Call, answer: Message | ClientError) -> None:
         if not call.answer.done():
             call.answer.set_result(answer)
+        if call.numbering is not None:
+            call.numbering.ended(call)
         if call.on_end is not None:
             call.on_end()
 
     def _end_overdue(self, call: Call) -> None:
         if call.last_code is not None:
-            self._end(call, _refusal(call))
+            self.end(call, _refusal(call))
             return
         waited_s = self._loop.time() - call.began_s
         reason = call.problem or self.members.problem
-        self._end(
+        self.end(
             call,
             GroupUnreachableError(
                 f"no leader of the group {self.members.group} took the request within "
@@ -298,14 +313,14 @@ class Dispatcher:
         self._statistics.saw_leader(connection.member_id)
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
-            self._forward(call)
+            self.forward(call)
 
     def _expire_waiting(self) -> None:
         now_s = self._loop.time()
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             if call.answer.done():
-                self._end(call, GroupUnreachableError("cancelled"))
+                self.end(call, GroupUnreachableError("cancelled"))
             elif call.deadline_s <= now_s:
                 self._end_overdue(call)
             else:
@@ -314,7 +329,7 @@ class Dispatcher:
     def _end_all_waiting(self, error: ClientError) -> None:
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
-            self._end(call, error)
+            self.end(call, error)
 
 
 def _refusal(call: Call) -> RefusedError:

@@ -3,10 +3,11 @@
 import asyncio
 from typing import Final
 
-from dledger_client.calls import APPEND, GET, Call, CallKind
+from dledger_client.calls import APPEND, APPEND_ONCE, GET, Call, CallKind
 from dledger_client.dispatcher import Dispatcher
 from dledger_client.errors import ClientError, RefusedError
 from dledger_client.members import Timing
+from dledger_client.numbering import Numberer
 from dledger_client.tasks import TaskScope
 from dledger_formats import disk
 from dledger_formats.requests import (
@@ -33,6 +34,7 @@ class Session:
         *,
         timing: Timing,
         at_least_once: bool,
+        idempotent: bool,
     ) -> None:
         self.dispatcher = dispatcher
         self.tasks = tasks
@@ -40,6 +42,7 @@ class Session:
         self._group = group
         self.timing = timing
         self._at_least_once = at_least_once
+        self._numberer = Numberer(group, dispatcher, tasks.spawn) if idempotent else None
         self._turns = asyncio.Semaphore(CALLS_MAX)
         self._loop = asyncio.get_running_loop()
 
@@ -51,9 +54,9 @@ class Session:
         remote_id = None if leader is None else leader.member_id  # mostly it is who gets it
         now_s = self._loop.time()
         call = Call(
-            kind=APPEND,
+            kind=APPEND if self._numberer is None else APPEND_ONCE,
             request=AppendEntryRequest(group=self._group, remote_id=remote_id, body=body),
-            is_repeatable=self._at_least_once,
+            is_repeatable=self._at_least_once or self._numberer is not None,
             began_s=now_s,
             deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
             carrier=self.dispatcher,
@@ -62,9 +65,19 @@ class Session:
         if len(body) > disk.BODY_SIZE_MAX:
             message = f"a body of {len(body)} bytes; at most {disk.BODY_SIZE_MAX} are allowed"
             call.answer.set_result(RefusedError(DLedgerResponseCode.UNEXPECTED_ARGUMENT, message))
-        else:
+        elif self._numberer is None:
             self.dispatcher.submit(call)
+        else:
+            self.dispatcher.announce(call)
+            self._numberer.start(call)
         return call
+
+    def close(self) -> None:
+        """End every call: what was sent is unknown, the rest had no effect."""
+        waiting = [] if self._numberer is None else self._numberer.close()
+        self.dispatcher.close()
+        for call in waiting:
+            self.dispatcher.forward(call)
 
     def start_get(self, begin_index: int, max_size: int, deadline_s: float | None) -> Call:
         """Start to read entries of so many bytes, or one when `max_size` is 0."""
@@ -116,7 +129,7 @@ class Session:
             answer = await call.answer
         except asyncio.CancelledError as cancelled:
             call.cancel()
-            if call.kind is APPEND and call.attempts:
+            if call.kind.appends and call.attempts:
                 cancelled.add_note(
                     "an append was cancelled after it was sent: it may be in the log"
                 )

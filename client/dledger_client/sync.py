@@ -56,11 +56,17 @@ class BlockingClient:
         *,
         follow_leader: bool = True,
         at_least_once: bool = False,
+        idempotent: bool = False,
         timing: Timing | None = None,
     ) -> None:
         """Take the same arguments as DLedgerClient."""
         self._client = DLedgerClient(
-            servers, group, follow_leader=follow_leader, at_least_once=at_least_once, timing=timing
+            servers,
+            group,
+            follow_leader=follow_leader,
+            at_least_once=at_least_once,
+            idempotent=idempotent,
+            timing=timing,
         )
         self._thread = threading.Thread(target=self._run, name=f"dledger-{group}", daemon=True)
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()

@@ -9,7 +9,7 @@ All numbers are big-endian and signed, except the two checksums.
          8    8 index      the first entry is 0         12    4 size
         16    8 term                                    16    8 index
         24    8 pos        offset in the data files     24    8 term
-        32    4 channel    always 0
+        32    4 channel    0, or who appended it (`channels`)
         36    4 chain_crc                           blank record, to the end of its segment
         40    4 body_crc                                 0    4 magic  -1
         44    4 body_size                                4    4 size   at least 8
@@ -32,8 +32,10 @@ it.
 
 import struct
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
+from dledger_formats.channels import ChannelEntry
 from dledger_formats.checksum import crc32
 
 NORMAL: Final = 1
@@ -118,6 +120,8 @@ class EntryScan(NamedTuple):
     """Of the last entry taken."""
     units: bytes
     """Index units of the entries taken."""
+    channels: list[ChannelEntry]
+    """Those of them that have a channel."""
     damage: DamagedRecordError | None
     """Why the record at `end` was not taken; None at the limit, or when the count was reached."""
 
@@ -172,22 +176,26 @@ def pack_entries(
     term: int,
     pos: int,
     previous_chain_crc: int,
+    channels: Sequence[int] | None = None,
 ) -> PackedEntries:
     """Encode entries that follow one another from `pos`, a position in the data files.
 
-    A node's rate of appends is decided here, so the loop makes no call but of C functions.
+    `channels` has one for each body; None is 0 for all. A node's rate of appends is decided here,
+    so the loop makes no call but of C functions.
     """
     pack_header, pack_unit = ENTRY_HEADER.pack, INDEX_UNIT.pack
     chain_crc, index = previous_chain_crc, first_index
     parts: list[Buffer] = []
     units: list[bytes] = []
-    for body in bodies:
+    for body, channel in zip(bodies, repeat(0) if channels is None else channels, strict=False):
         body_size = len(body)
         size = ENTRY_HEADER_SIZE + body_size
         own_crc = crc32(body)
-        header = pack_header(magic, size, index, term, pos, 0, 0, own_crc, body_size)
+        header = pack_header(magic, size, index, term, pos, channel, 0, own_crc, body_size)
         chain_crc = crc32(header, chain_crc)
-        parts.append(pack_header(magic, size, index, term, pos, 0, chain_crc, own_crc, body_size))
+        parts.append(
+            pack_header(magic, size, index, term, pos, channel, chain_crc, own_crc, body_size)
+        )
         parts.append(body)
         units.append(pack_unit(magic, pos, size, index, term))
         pos += size
@@ -216,6 +224,7 @@ def scan_entries(
     """
     unpack, pack_header, pack_unit = ENTRY_HEADER.unpack_from, ENTRY_HEADER.pack, INDEX_UNIT.pack
     units: list[bytes] = []
+    channels: list[ChannelEntry] = []
     stop_index, start_max = index + count_max, limit - ENTRY_HEADER_SIZE
     while index < stop_index and at <= start_max:
         magic, size, own_index, own_term, own_pos, channel, own_chain, own_crc, body_size = unpack(
@@ -239,6 +248,8 @@ def scan_entries(
             if crc32(header, chain_crc) != own_chain:
                 break
         units.append(pack_unit(magic, pos, size, index, term))
+        if channel:
+            channels.append(ChannelEntry(index, magic, channel))
         chain_crc = own_chain
         pos += size
         index += 1
@@ -246,7 +257,7 @@ def scan_entries(
     damage = None
     if index < stop_index and at < limit:
         damage = _damage_of(source, at, limit, index, term, pos, chain_crc)
-    return EntryScan(at, index, chain_crc, b"".join(units), damage)
+    return EntryScan(at, index, chain_crc, b"".join(units), channels, damage)
 
 
 def _damage_of(

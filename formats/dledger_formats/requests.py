@@ -91,6 +91,12 @@ class DLedgerResponseCode(enum.IntEnum):
     LEADER_TRANSFERRING = 506
     LOAD_SNAPSHOT_ERROR = 507
     INSTALL_SNAPSHOT_ERROR = 508
+    UNKNOWN_PRODUCER = 601
+    """From here on, codes of our own (`producers`): the group does not remember this producer."""
+    SEQUENCE_TOO_OLD = 602
+    """It lies below what is remembered of its producer."""
+    SEQUENCE_TOO_NEW = 603
+    """It lies too far above what the answering member's log has of its producer."""
 
     @classmethod
     def _missing_(cls, value: object) -> "DLedgerResponseCode":
@@ -106,6 +112,9 @@ NOT_APPENDED: Final = frozenset(
         DLedgerResponseCode.LEADER_PENDING_FULL,
         DLedgerResponseCode.LEADER_NOT_READY,
         DLedgerResponseCode.LEADER_TRANSFERRING,
+        DLedgerResponseCode.UNKNOWN_PRODUCER,
+        DLedgerResponseCode.SEQUENCE_TOO_OLD,
+        DLedgerResponseCode.SEQUENCE_TOO_NEW,
     }
 )
 """An APPEND that is answered so was not appended and never will be.

@@ -2,7 +2,7 @@
 
 All appends of one turn of the loop become one proposal. Whatever cannot be taken is refused at
 once, and surely not stored; whatever was taken is answered with success, or as unknown: it may
-commit later.
+commit later. Appends that may be in the log already are sorted out first (`once`).
 """
 
 import asyncio
@@ -11,11 +11,13 @@ from typing import Final
 
 from dledger_formats import frames, requests
 from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.settings import NodeSettings
+from dledger_node.once import Entries, Once
 from dledger_node.pending import Batch, PendingAppends
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
 from dledger_node.remoting.connection import Connection
-from dledger_node.remoting.service import AppendCall
+from dledger_node.remoting.service import AppendCall, OnceCall
 from dledger_node.store.mmap_store import MmapStore
 
 PENDING_BYTES_MAX: Final = 64 << 20
@@ -28,33 +30,49 @@ class Appends:
 
     def __init__(
         self,
+        settings: NodeSettings,
         core: Raft,
         store: MmapStore,
         *,
-        group: str,
-        pending_requests_max: int,
         has_room: Callable[[Sequence[int]], bool],
         drive: Callable[[], None],
+        prove: Callable[[Callable[[DLedgerResponseCode], None]], None],
     ) -> None:
         self._core = core
         self._store = store
-        self._group = group
-        self._pending_requests_max = pending_requests_max
+        self._group = settings.group
+        self._pending_requests_max = settings.pending_requests_max
         self._has_room = has_room
         self._drive = drive
         self._loop = asyncio.get_running_loop()
         self._gathered: list[AppendCall] = []
+        self._gathered_once: list[OnceCall] = []
         self._drained = asyncio.Event()
         self.pending = PendingAppends()
+        self.once = Once(
+            core,
+            store,
+            group=settings.group,
+            waiters_max=settings.pending_requests_max,
+            has_room=has_room,
+            drive=drive,
+            prove=prove,
+        )
         self.acknowledged = 0
         self.refused = 0
         self.unknown = 0
 
     def gather(self, calls: list[AppendCall]) -> None:
         """Keep appends until this turn of the loop ends."""
-        if not self._gathered:
+        if not (self._gathered or self._gathered_once):
             self._loop.call_soon(self._propose)
         self._gathered += calls
+
+    def gather_once(self, calls: list[OnceCall]) -> None:
+        """The same for appends that may be in the log already."""
+        if not (self._gathered or self._gathered_once):
+            self._loop.call_soon(self._propose)
+        self._gathered_once += calls
 
     def settle(self, committed_index: int) -> None:
         """Answer every append that is committed, with one write for each connection.
@@ -63,6 +81,7 @@ class Appends:
         in which it gave the index away. Once it does not, another leader's entry may have taken
         the place, so everything that waits is answered as unknown.
         """
+        self.once.settle(committed_index)
         if not self._leads(self.pending.first_term):
             self.give_up()
             return
@@ -88,10 +107,12 @@ class Appends:
     def expire(self) -> None:
         """Answer what has waited too long."""
         self._answer_unknown(self.pending.take_expired(self._loop.time()))
+        self.once.expire()
 
     def give_up(self) -> None:
         """Answer everything that waits: this member leads no more, or stops."""
         self._answer_unknown(self.pending.take_all())
+        self.once.give_up()
 
     def _leads(self, term: int | None) -> bool:
         return self._core.leader_id == self._core.config.self_id and term in (None, self._core.term)
@@ -104,6 +125,9 @@ class Appends:
 
     def _propose(self) -> None:
         calls, self._gathered = self._gathered, []
+        once, self._gathered_once = self._gathered_once, []
+        if once:
+            calls += self._sort_out(once)
         calls = self._refuse_excess(calls)
         if not calls:
             return
@@ -111,7 +135,9 @@ class Appends:
         if not self._has_room(sizes):
             self._refuse(calls, DLedgerResponseCode.DISK_FULL)
             return
-        proposal = self._core.propose(len(calls), calls)
+        channels = self.once.channels(calls) if once else None
+        entries = Entries([call.body for call in calls], channels)
+        proposal = self._core.propose(len(calls), entries)
         if isinstance(proposal, Refusal):
             self._refuse(calls, DLedgerResponseCode.NOT_LEADER)
             return
@@ -126,10 +152,21 @@ class Appends:
         )
         self._drive()
 
+    def _sort_out(self, once: list[OnceCall]) -> list[OnceCall]:
+        """Answer what is in the log already, and such; returns what is to be appended."""
+        if not self._leads(None):
+            return once  # to be refused with the others
+        fresh, again = self.once.sort_out(once)
+        if again:
+            self.gather_once(again)
+        return fresh
+
     def _refuse_excess(self, calls: list[AppendCall]) -> list[AppendCall]:
         """Refuse what is too large, and what is more than may wait; returns the others."""
         if not self._leads(None):
             self._refuse(calls, DLedgerResponseCode.NOT_LEADER)
+            return []
+        if not calls:
             return []
         taken: list[AppendCall] = []
         count = self._pending_requests_max - self.pending.count

@@ -76,6 +76,8 @@ class Outage:
             appends_acknowledged=0,
             appends_refused=0,
             appends_unknown=0,
+            appends_repeated=0,
+            producers=0,
             flushes=0,
             pending_appends=0,
             pending_bytes=0,

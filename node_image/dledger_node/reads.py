@@ -2,7 +2,7 @@
 
 An entry that is committed never changes. But a leader that was deposed without knowing would say
 "out of range" of an entry that another has acknowledged since; so that answer waits until the core
-has proved that this member still leads.
+has proved that this member still leads. So do other answers of that kind (`prove`).
 """
 
 from collections import deque
@@ -42,10 +42,26 @@ class Reads:
 
     def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Answer at once what is committed here, and later what is not."""
-        if self._core.master and request.begin_index > self._core.committed_index:
-            self._prove(request, reply)
-        else:
+        if not self._core.master or request.begin_index <= self._core.committed_index:
             reply(self._read(request))
+            return
+
+        def answer(code: DLedgerResponseCode) -> None:
+            proved = code is DLedgerResponseCode.SUCCESS
+            reply(self._read(request) if proved else self._refused(code))
+
+        self.prove(answer)
+
+    def prove(self, answer: Callable[[DLedgerResponseCode], None]) -> None:
+        """Call `answer` with SUCCESS once this member is known to have led after this call, with
+        all committed that was acknowledged before it; with NOT_LEADER when that cannot be, or
+        LEADER_PENDING_FULL.
+        """
+        if self._waiting_count >= END_READS_MAX:
+            answer(DLedgerResponseCode.LEADER_PENDING_FULL)
+            return
+        self._waiting_count += 1
+        self._drive(lambda: self._begin(answer))
 
     def proved(self, reads: Iterable[ReadState]) -> None:
         """Take what the core has released."""
@@ -60,24 +76,14 @@ class Reads:
                 return
             self._proved.popleft()
             self._waiting_count -= 1
-            assert isinstance(read.handle, tuple)
-            request, reply = read.handle
-            if leads and read.index is not None:
-                reply(self._read(request))
-            else:
-                reply(self._refused(DLedgerResponseCode.NOT_LEADER))
+            assert callable(read.handle)
+            proved = leads and read.index is not None
+            read.handle(DLedgerResponseCode.SUCCESS if proved else DLedgerResponseCode.NOT_LEADER)
 
-    def _prove(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
-        if self._waiting_count >= END_READS_MAX:
-            reply(self._refused(DLedgerResponseCode.LEADER_PENDING_FULL))
-            return
-        self._waiting_count += 1
-        self._drive(lambda: self._begin(request, reply))
-
-    def _begin(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
-        if self._core.read_index((request, reply)) is not None:
+    def _begin(self, answer: Callable[[DLedgerResponseCode], None]) -> None:
+        if self._core.read_index(answer) is not None:
             self._waiting_count -= 1
-            reply(self._refused(DLedgerResponseCode.NOT_LEADER))
+            answer(DLedgerResponseCode.NOT_LEADER)
 
     def _read(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
         """One entry, or as many as `maxSize` bytes hold."""

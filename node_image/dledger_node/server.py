@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dledger_formats import requests
-from dledger_formats.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.settings import NodeSettings
 from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
 from dledger_node import member_status
@@ -27,6 +26,7 @@ from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
 from dledger_node.news import News
+from dledger_node.once import Entries
 from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import AppendRequest, HeldByAllNotice, Message
@@ -44,7 +44,6 @@ from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.peer_link import PeerLink
-from dledger_node.remoting.service import AppendCall, Reply
 from dledger_node.storage_upkeep import StorageUpkeep
 from dledger_node.storage_watch import StorageWatch, hand_over
 from dledger_node.store.block import Block
@@ -107,21 +106,26 @@ class DLedgerServer:
             for peer_id, address in settings.peers.items()
             if peer_id != settings.self_id
         }
+        self._reads = Reads(core, store, group=settings.group, drive=self._drive)
+        self.get = self._reads.get
         self._appends = Appends(
+            settings,
             core,
             store,
-            group=settings.group,
-            pending_requests_max=settings.pending_requests_max,
             has_room=self._has_room,
             drive=self._drive,
+            prove=self._reads.prove,
         )
+        self.append = self._appends.gather
+        self.append_once = self._appends.gather_once
+        self.register_producer = self._appends.once.register
         self._leadership = Leadership(
             core,
             group=settings.group,
             timeout_s=TRANSFER_TIMEOUTS * settings.election_timeout_ms / 1000,
             drive=self._drive,
         )
-        self._reads = Reads(core, store, group=settings.group, drive=self._drive)
+        self.transfer_leadership = self._leadership.request
         self._follows = Follows(core, store, group=settings.group)
         self.follow = self._follows.take
         self._news = News(core)
@@ -214,6 +218,8 @@ class DLedgerServer:
         except Exception as error:
             self._fail(error)
             return
+        settled_index = min(self._core.committed_index, self._store.durable_index)
+        self._store.producers.table.settle(settled_index)
         self._appends.settle(self._core.committed_index)
         self._reads.settle(self._core.committed_index)
         self._leadership.settle()
@@ -241,8 +247,9 @@ class DLedgerServer:
             case WriteNoop():
                 self._store.append_noop(write.term)
             case WriteProposal():
-                assert isinstance(write.entries, list)
-                self._store.append_bodies([call.body for call in write.entries], write.term)
+                assert isinstance(write.entries, Entries)
+                bodies, channels, magic = write.entries
+                self._store.append_bodies(bodies, write.term, channels, magic)
             case WritePushed():
                 assert isinstance(write.entries, Block)
                 self._store.append_block(
@@ -259,10 +266,6 @@ class DLedgerServer:
 
     # -- clients' requests -------------------------------------------------------------------------
 
-    def append(self, calls: list[AppendCall]) -> None:
-        """Take appends; each is answered on its connection."""
-        self._appends.gather(calls)
-
     def metadata(self) -> requests.MetadataResponse:
         """Who is in the group, and who leads it."""
         return requests.MetadataResponse(
@@ -272,14 +275,6 @@ class DLedgerServer:
             term=self._core.term,
             peers=dict(self._settings.peers),
         )
-
-    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
-        """Read committed entries."""
-        self._reads.get(request, reply)
-
-    def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
-        """Hand the leadership over; answered when that is decided."""
-        self._leadership.request(request, reply)
 
     # -- peers -----------------------------------------------------------------------------------
 
@@ -358,13 +353,13 @@ class DLedgerServer:
         committed_index = self._core.committed_index
         return Manifest(
             status=self.status(),
-            data=self._store.data_files(committed_index),
-            index=self._store.index_files(committed_index),
+            data=self._store.segments.data(committed_index),
+            index=self._store.segments.index(committed_index),
         )
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Bytes of one file; safe in any thread."""
-        return self._store.read_file(folder, name, start, end)
+        return self._store.segments.read(folder, name, start, end)
 
     def counters(self) -> Counters:
         """What was counted since the start."""
@@ -372,6 +367,8 @@ class DLedgerServer:
             appends_acknowledged=self._appends.acknowledged,
             appends_refused=self._appends.refused,
             appends_unknown=self._appends.unknown,
+            appends_repeated=self._appends.once.repeated,
+            producers=len(self._store.producers.table),
             flushes=self._group_commit.flushes,
             pending_appends=self._appends.pending.count,
             pending_bytes=self._appends.pending.body_bytes,

@@ -74,6 +74,7 @@ class StorageUpkeep:
         # On a full volume the last checkpoint stands, and `reserve` tells when room is needed.
         with contextlib.suppress(StoreFullError):
             await asyncio.to_thread(self._store.save_checkpoint, self._core.committed_index)
+            await self._save_producers()
         self._tell_what_all_hold()
         used_percent = await asyncio.to_thread(volume_used_percent, self._folder)
         self._watch.nearly_full = self._full_percent < 100 and used_percent > self._full_percent
@@ -112,11 +113,19 @@ class StorageUpkeep:
             return
         first_index = sealed[decision.segments - 1].last_index + 1
         front = self._store.front
+        with contextlib.suppress(StoreFullError):  # the more must segments go
+            await self._save_producers(first_index)
         await asyncio.to_thread(front.save_begin, first_index)
         self._core.remove_before(first_index)
         files = front.forget_before(first_index)
         await asyncio.to_thread(front.delete, files)
         self._account(decision, first_index)
+
+    async def _save_producers(self, before_index: int | None = None) -> None:
+        """Save who has appended what, if that is due; it must be before entries are removed."""
+        image = self._store.producers.image_due(before_index)
+        if image is not None:
+            await asyncio.to_thread(self._store.producers.save, image)
 
     def _situation(self, used_percent: int, sealed: list[SealedSegment]) -> Situation:
         now_s = time.time()  # ages are the files', so this is the wall clock's business

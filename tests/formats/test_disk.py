@@ -112,9 +112,15 @@ def test_segments_roll_where_java_rolls(archive: dict[str, Any]) -> None:
     st.integers(0, 2**62),
     st.integers(0, 2**61),
     st.integers(0, 2**32 - 1),
+    st.lists(st.integers(0, 2**31 - 1) | st.just(0), min_size=8, max_size=8) | st.none(),
 )
 def test_what_is_packed_is_scanned_back(
-    bodies: list[bytes], first_index: int, term: int, pos: int, chain_crc: int
+    bodies: list[bytes],
+    first_index: int,
+    term: int,
+    pos: int,
+    chain_crc: int,
+    channels: list[int] | None,
 ) -> None:
     made = disk.pack_entries(
         bodies,
@@ -123,11 +129,19 @@ def test_what_is_packed_is_scanned_back(
         term=term,
         pos=pos,
         previous_chain_crc=chain_crc,
+        channels=channels,
     )
 
     found = scan(made.data, index=first_index, term=term, pos=pos, chain_crc=chain_crc)
 
-    assert found == (len(made.data), first_index + len(bodies), made.chain_crc, made.units, None)
+    with_channels = [
+        (first_index + number, disk.NOOP, channel)
+        for number, channel in enumerate((channels or [])[: len(bodies)])
+        if channel
+    ]
+    assert found == (
+        len(made.data), first_index + len(bodies), made.chain_crc, made.units, with_channels, None,
+    )  # fmt: skip
 
 
 def test_entries_packed_together_are_those_packed_one_by_one() -> None:

@@ -15,7 +15,10 @@ import pytest
 
 from dledger_formats import disk, frames, requests, settings
 from dledger_formats.audit import AuditSummary, Finding, Verdict
+from dledger_formats.channels import ChannelEntry, channel_of
+from dledger_formats.checksum import crc32
 from dledger_formats.json_objects import FormatError
+from dledger_formats.producers import AppendOnceRequest
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_formats.status import (
     FlushDiskType,
@@ -30,9 +33,11 @@ from dledger_fuzz.mutate import Mutator
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.messages import AppendRequest
 from dledger_node.remoting import native
-from dledger_node.remoting.append_reader import AppendReader
+from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader
+from dledger_node.store import producers_file
 from dledger_node.store.block import check_block
 from dledger_node.store.entry_runs import Link
+from dledger_node.store.producers import Producers
 
 pytestmark = pytest.mark.fuzz
 MEMORY_BYTES_MAX = 64 << 20
@@ -98,6 +103,45 @@ def append_reader() -> tuple[list[bytes], Feed]:
 
     ours = [requests.AppendEntryRequest(group="g", body=bytes(k)).to_json() for k in range(9)]
     return [*ours, *(body for body in java_bodies(50001) if len(body) < 4096)], feed
+
+
+def append_once_reader() -> tuple[list[bytes], Feed]:
+    """The same of appends that may be sent again."""
+    reader = AppendOnceReader(
+        lambda request: None if request.group else requests.DLedgerResponseCode(400)
+    )
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(FormatError):
+            refused, *fields = reader.read(raw)
+            request = AppendOnceRequest.from_json(raw)
+            assert [request.body, request.producer, request.sequence] == fields
+            assert (not request.group) == (refused is not None)
+
+    ours = [
+        AppendOnceRequest(group="g", body=bytes(k), producer=10**k, sequence=k + 1).to_json()
+        for k in range(9)
+    ]
+    return ours, feed
+
+
+def producers_files() -> tuple[list[bytes], Feed]:
+    """The file of the table of producers, with its checksum made right."""
+    table = Producers()
+    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
+    table.note(ChannelEntry(1, disk.NOOP, channel_of(2, 0)))
+    table.note(ChannelEntry(2, disk.NORMAL, channel_of(2, 1)))
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(ValueError):
+            image = producers_file.decode(raw + crc32(raw).to_bytes(4, "big"))
+            assert producers_file.encode(image)[:-4] == raw
+
+    images = [
+        producers_file.Image(index=2, term=1, chain_crc=7, producers=list(table)[:count])
+        for count in range(3)
+    ]
+    return [producers_file.encode(image)[:-4] for image in images], feed
 
 
 def native_messages() -> tuple[list[bytes], Feed]:
@@ -202,8 +246,8 @@ def node_settings() -> tuple[list[bytes], Feed]:
 
 
 DECODERS = (
-    frame_decoder, request_decoders, append_reader, native_messages, hello, pushed_entries,
-    json_of_programs, node_settings,
+    frame_decoder, request_decoders, append_reader, append_once_reader, producers_files,
+    native_messages, hello, pushed_entries, json_of_programs, node_settings,
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dledger_client.client import DLedgerClient
-from dledger_client.errors import NoEntryError
+from dledger_client.errors import NoEntryError, RefusedError
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged
 from dledger_formats.requests import DLedgerEntry
@@ -84,6 +84,16 @@ async def test_java_reads_what_was_appended_here(
         answer = reader.get(appended.index)
 
     assert (answer.body, answer.pos, answer.term) == (body, appended.pos, appended.term)
+
+
+async def test_appends_that_may_be_sent_again_are_refused_before_any_is_sent(
+    group: JavaGroup,
+) -> None:
+    async with DLedgerClient(
+        servers=group.servers, group="g", timing=TIMING, idempotent=True
+    ) as client:
+        with pytest.raises(RefusedError, match="as Java's cannot"):
+            await client.append(b"never")
 
 
 async def test_an_entry_that_is_not_there_is_told_as_such(group: JavaGroup) -> None:

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger_formats.json_objects import FormatError
+from dledger_formats.producers import AppendOnceRequest
 from dledger_formats.requests import AppendEntryRequest, DLedgerResponseCode
-from dledger_node.remoting.append_reader import AppendReader, Judgement
+from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader, Judgement
 
 
 class CountingJudge:
@@ -18,7 +19,7 @@ class CountingJudge:
     def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self, request: AppendEntryRequest) -> Judgement:
+    def __call__(self, request: AppendEntryRequest | AppendOnceRequest) -> Judgement:
         self.asked += 1
         return None if request.group == "g" else DLedgerResponseCode.UNKNOWN_GROUP
 
@@ -104,3 +105,76 @@ def test_it_reads_what_the_format_reads(requests: list[tuple[bytes, dict[str, st
         form = raw(body, **{f"x{key}": value for key, value in fields.items()})
         assert reader.read(form) == (None, body)
         assert reader.read(form) == (None, body)
+
+
+# APPEND_ONCE, whose last two numbers differ from request to request.
+
+
+def once(body: bytes, producer: int, sequence: int, group: str = "g") -> bytes:
+    return AppendOnceRequest(
+        group=group, remote_id="n0", body=body, producer=producer, sequence=sequence
+    ).to_json()
+
+
+def test_requests_that_differ_in_body_and_numbers_are_judged_once() -> None:
+    judge = CountingJudge()
+    reader = AppendOnceReader(judge)
+    numbers = [(10**k, 10 ** (17 - k)) for k in range(18)]
+
+    for producer, sequence in numbers:
+        body = bytes(producer % 50)
+        assert reader.read(once(body, producer, sequence)) == (None, body, producer, sequence)
+    assert judge.asked == 1
+
+
+def test_a_refusal_of_an_append_once_is_remembered_too() -> None:
+    reader = AppendOnceReader(CountingJudge())
+
+    answers = [reader.read(once(b"body", 1, 2, group))[0] for group in ("h", "h", "g", "h")]
+
+    refusal = DLedgerResponseCode.UNKNOWN_GROUP
+    assert answers == [refusal, refusal, None, refusal]
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        b'{"group":"g","body":"AAAA","producer":1,"sequence":0}',
+        b'{"group":"g","body":"AAAA","producer":-1,"sequence":1}',
+        b'{"group":"g","body":"AAAA","producer":01,"sequence":1}',
+        b'{"group":"g","body":"AAAA","producer":1,"sequence":9223372036854775808}',
+        b'{"group":"g","body":"AAAA","producer":1e3,"sequence":1.5}',
+        b'{"group":"g","body":"AAAA","producer":true,"sequence":1}',
+        b'{"group":"g","body":"AAAA","producer":1,"producer":2,"sequence":1}',
+        b'{"group":"g","body":"AAAA","producer":1,"sequence":1,"sequence":1}',
+        b'{"group":"g","body":"AAAA","body":"AAAA","producer":1,"sequence":1}',
+        b'{"group":"g","body":"AAAA","x":NaN,"producer":1,"sequence":1}',
+        b'{"group":"g","body":"AA!A","producer":1,"sequence":1}',
+        b'{"group":"g","body":"AAAA"x,"producer":1,"sequence":1}',
+        b'{"group":"g","body":"AAAA","producer":1,"sequence":1}}',
+        b'{"group":"g","body":"AAAA","producer":1,"sequence":1}\n}',
+        b'{"group":"g","body":null,"producer":1,"sequence":1}',
+        b'{"group":"g","body":,"producer":1,"sequence":1}',
+        b'{"group":"g","producer":1,"sequence":1}',
+        b'{"group":"g","body":"AAAA","producer":1}',
+    ],
+)
+def test_a_trap_once_is_refused_however_often_it_comes(trap: bytes) -> None:
+    reader = AppendOnceReader(CountingJudge())
+    reader.read(b'{"group":"g","body":"QUJD","producer":1,"sequence":1}')
+    for _ in range(3):
+        with pytest.raises(FormatError):
+            reader.read(trap)
+
+
+def test_a_body_within_another_is_not_the_append_s() -> None:
+    reader = AppendOnceReader(CountingJudge())
+    forms = [
+        b'{"x":{"body":"%s","producer":7,"sequence":7},"group":"g","body":"%s","producer":1,'
+        b'"sequence":2}' % pair
+        for pair in ((b"AAAA", b"BBBB"), (b"BBBB", b"AAAA"), (b"AAAA", b"AAAA"))
+    ]
+
+    for form in forms * 2:
+        request = AppendOnceRequest.from_json(form)
+        assert reader.read(form) == (None, request.body, 1, 2)

@@ -34,7 +34,7 @@ def remove(store: MmapStore, segments: int) -> int:
 
 def test_sealed_segments_are_those_before_the_last(store: MmapStore) -> None:
     sealed = store.front.sealed_segments()
-    files = store.data_files(39)
+    files = store.segments.data(39)
 
     assert len(sealed) == len(files) - 1 >= 3
     assert [segment.last_index + 1 for segment in sealed] == [
@@ -54,7 +54,7 @@ def test_a_log_goes_on_behind_what_was_removed(store: MmapStore, folder: Path) -
     assert bodies_of(store) == BODIES[begin_index:]
     assert store.term_runs()[0] == (begin_index, store.entry(begin_index)[0].term)
     assert store.term_runs()[-1] == (35, 7)
-    assert len(list((folder / "data").iterdir())) == len(store.data_files(39))
+    assert len(list((folder / "data").iterdir())) == len(store.segments.data(39))
     assert min((folder / "index").iterdir()).name == f"{begin_index // 10 * 320:020}"
     with pytest.raises(IndexError):
         store.entry(begin_index - 1)
@@ -103,7 +103,7 @@ def test_a_crash_on_the_way_ends_in_the_log_that_was_wanted(
 
     assert again.begin_index == first_index
     assert bodies_of(again) == BODIES[first_index:]
-    assert len(again.data_files(39)) == len(store.data_files(39))
+    assert len(again.segments.data(39)) == len(store.segments.data(39))
 
 
 def test_what_is_not_committed_is_not_removed(open_store: OpenStore) -> None:

@@ -31,8 +31,8 @@ def test_what_is_appended_is_read_across_segments(open_store: OpenStore) -> None
 
     assert store.append_bodies(BODIES, term=2) == (0, 39)
     assert bodies_of(store) == BODIES
-    assert len(store.data_files(39)) > 3
-    assert len(store.index_files(39)) == 4
+    assert len(store.segments.data(39)) > 3
+    assert len(store.segments.index(39)) == 4
 
 
 def test_a_batch_split_anywhere_gives_the_same_bytes(open_store: OpenStore, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_range_is_read_as_it_is_stored_with_one_view_per_segment(open_store: O
     views, last_index = store.read_range(5, 39, 1 << 20)
 
     assert last_index == 39
-    assert len(views) == len(store.data_files(39))
+    assert len(views) == len(store.segments.data(39))
     stored = b"".join(views)
     for index in range(5, 40):
         header = disk.check_entry(stored, 0, len(stored))
@@ -282,7 +282,7 @@ def test_a_log_of_many_segments_keeps_few_files_open(
         store.save_checkpoint(store.durable_index)
     bodies = bodies_of(store)
 
-    assert len(store.data_files(store.end_index)) > 60
+    assert len(store.segments.data(store.end_index)) > 60
     assert len(os.listdir("/proc/self/fd")) - before < 12
     store.close()
     assert bodies_of(open_store()) == bodies

@@ -313,7 +313,7 @@ def test_a_log_that_lost_its_first_segments_begins_later(
     store = open_store()
     store.append_bodies(BODIES, term=1)
     store.append_noop(term=2)
-    third = store.data_files(40)[2]
+    third = store.segments.data(40)[2]
     store.close()
     at = crashed(store)
     for path in sorted((at / "data").iterdir())[:2]:

@@ -68,14 +68,14 @@ def test_reserving_writes_nothing(open_store: OpenStore) -> None:
     store.reserve([4000] * 3)
 
     assert store.end_index == 0
-    assert len(store.data_files(0)) == 1
+    assert len(store.segments.data(0)) == 1
 
 
 def test_the_manifest_shows_whole_records_up_to_the_limit(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies([bytes(952)] * 10, term=1)  # four entries of 1000 bytes in a segment
 
-    files = store.data_files(5)
+    files = store.segments.data(5)
 
     assert [(file.name, file.readable_bytes, file.first_index) for file in files] == [
         (disk.file_name(0), 4096, 0),
@@ -89,7 +89,7 @@ def test_the_manifest_of_the_index_shows_whole_units(open_store: OpenStore) -> N
     store = open_store()
     store.append_bodies([b"x"] * 25, term=1)
 
-    files = store.index_files(12)
+    files = store.segments.index(12)
 
     assert [(file.readable_bytes, file.first_index) for file in files] == [
         (320, 0),
@@ -105,7 +105,7 @@ def test_the_manifest_takes_any_committed_index(
     store = open_store()
     store.append_bodies([bytes(952)] * 3, term=1)
 
-    (file,) = store.data_files(committed_index)
+    (file,) = store.segments.data(committed_index)
 
     assert file.readable_bytes == (0 if committed_index == -1 else 3000)
 
@@ -116,10 +116,12 @@ def test_a_segment_is_read_by_its_name(open_store: OpenStore) -> None:
     unit = store.position(3)
 
     assert (
-        store.read_file("data", disk.file_name(0), unit.pos + 48, unit.pos + unit.size)
+        store.segments.read("data", disk.file_name(0), unit.pos + 48, unit.pos + unit.size)
         == (BODIES[3])
     )
-    assert disk.unpack_index_unit(store.read_file("index", disk.file_name(0), 96, 128), 0) == unit
+    assert (
+        disk.unpack_index_unit(store.segments.read("index", disk.file_name(0), 96, 128), 0) == unit
+    )
 
 
 @pytest.mark.parametrize("name", ["../currterm", "0" * 19 + "1", ""])
@@ -128,4 +130,4 @@ def test_other_files_are_not_served(open_store: OpenStore, name: str) -> None:
     store.append_bodies(BODIES, term=1)
 
     with pytest.raises(FileNotFoundError):
-        store.read_file("data", name, 0, 1)
+        store.segments.read("data", name, 0, 1)

@@ -37,6 +37,7 @@ def add_parser(commands: common.Commands) -> None:
             "dledger append --body hello --body world": "two entries",
             "dledger append flights.jsonl": "an entry for each line",
             "tail -f log | dledger append": "each line as it comes",
+            "dledger append --idempotent a.txt": "each line once, whatever fails meanwhile",
             "dledger append --whole a.bin b.bin": "each file as one entry",
         },
         exit_codes="0 all acknowledged, 2 usage, 3 some outcome unknown, 4 some refused, 5 group "
@@ -51,10 +52,16 @@ def add_parser(commands: common.Commands) -> None:
         default=IN_FLIGHT,
         help="appends awaited at a time (default: %(default)s)",
     )
-    parser.add_argument(
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument(
         "--at-least-once",
         action="store_true",
         help="send again what may or may not have been appended: entries may appear twice",
+    )
+    again.add_argument(
+        "--idempotent",
+        action="store_true",
+        help="send it again so that it is in the log once; needs servers of this project",
     )
     parser.add_argument(
         "--progress",
@@ -128,7 +135,10 @@ async def run(arguments: argparse.Namespace) -> int:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     began_s = loop.time()
-    async with common.open_client(arguments, at_least_once=arguments.at_least_once) as client:
+    opened = common.open_client(
+        arguments, at_least_once=arguments.at_least_once, idempotent=arguments.idempotent
+    )
+    async with opened as client:
         given = bodies.from_arguments(arguments)
         with _cancelled_by_signals(task, signals):
             try:

@@ -107,7 +107,9 @@ def add_output_option(parser: argparse.ArgumentParser, what: str, human: str = "
     parser.add_argument("-o", "--output", choices=[human, "json"], default=human, help=what)
 
 
-def open_client(arguments: argparse.Namespace, *, at_least_once: bool = False) -> DLedgerClient:
+def open_client(
+    arguments: argparse.Namespace, *, at_least_once: bool = False, idempotent: bool = False
+) -> DLedgerClient:
     """Make the client that the options describe; UsageError when they do not name a group."""
     if not arguments.servers or not arguments.group:
         raise UsageError(
@@ -119,6 +121,7 @@ def open_client(arguments: argparse.Namespace, *, at_least_once: bool = False) -
             arguments.group,
             follow_leader=not arguments.no_follow,
             at_least_once=at_least_once,
+            idempotent=idempotent,
             timing=Timing(deadline_s=arguments.deadline),
         )
     except AddressError as error:

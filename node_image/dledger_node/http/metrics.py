@@ -19,6 +19,8 @@ class Counters:
     appends_acknowledged: int
     appends_refused: int
     appends_unknown: int
+    appends_repeated: int
+    producers: int
     flushes: int
     pending_appends: int
     pending_bytes: int
@@ -55,6 +57,7 @@ _COUNTERS: Final = {
     "appends_acknowledged": "Appends answered with success.",
     "appends_refused": "Appends that were surely not stored.",
     "appends_unknown": "Appends whose outcome this member could not tell.",
+    "appends_repeated": "Copies of appends that were answered with the first one's place.",
     "flushes": "Flushes of the log to disk; many appends share one.",
     "segments_removed": "Segments that retention removed.",
     "segments_forced": "Those of them that a voter may have lacked, on a volume nearly full.",
@@ -62,6 +65,7 @@ _COUNTERS: Final = {
 _GAUGES: Final = {
     "pending_appends": "Appends that wait for their quorum.",
     "pending_bytes": "Bytes of the bodies that wait for their quorum.",
+    "producers": "Producers that this member remembers, whose appends may be sent again.",
     "connections": "Open connections of clients and peers.",
     "buffered_bytes": "Bytes of unfinished frames and of answers that nobody has read yet.",
 }

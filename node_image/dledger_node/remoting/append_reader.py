@@ -1,21 +1,26 @@
 """Reads the bodies of APPEND requests, the one kind of JSON that comes ten thousand times a second.
 
 A client writes the same JSON around each of its bodies. That part is judged strictly when it is
-seen first, and from then on only recognized; what is left to do for a request is its base64.
+seen first, and from then on only recognized; what is left to do for a request is its base64. So it
+is with APPEND_ONCE, whose last two numbers are read each time.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import msgspec
 
 from dledger_formats import json_objects
+from dledger_formats.producers import AppendOnceRequest
 from dledger_formats.requests import AppendEntryRequest, DLedgerResponseCode, reads_numbers
 
 ENVELOPE_BYTES_MAX: Final = 1024
 _MARK: Final = b'"body":'
 _SAMPLE: Final = b'"AAAA"'
 _SAMPLE_BODY: Final = bytes(3)
+_NUMBERS: Final = re.compile(rb',"producer":(0|[1-9][0-9]{0,17}),"sequence":([1-9][0-9]{0,17})\}\Z')
+_NUMBERS_BYTES_MAX: Final = 64
 _decode_base64: Final = msgspec.json.Decoder(bytes).decode
 
 Judgement: TypeAlias = DLedgerResponseCode | None
@@ -60,6 +65,42 @@ class AppendReader:
             if small and _decides_the_body(before, after, request.body):
                 self._before, self._after, self._judgement = before, after, judgement
         return judgement, request.body
+
+
+class AppendOnceReader:
+    """Reads those APPEND_ONCE of one connection; `judge` says why one is refused, or None."""
+
+    def __init__(self, judge: Callable[[AppendOnceRequest], Judgement]) -> None:
+        self._judge = judge
+        # What stood before the last body, and what was judged of it; empty when there was none.
+        self._before = b""
+        self._judgement: Judgement = None
+
+    def read(self, raw: bytes) -> tuple[Judgement, bytes, int, int]:
+        """Why the request is refused, None if it is not; body, producer, sequence. FormatError."""
+        before = self._before
+        if before and raw.startswith(before):
+            numbers = _NUMBERS.search(raw, max(len(before), len(raw) - _NUMBERS_BYTES_MAX))
+            if numbers is not None:
+                try:
+                    body = _decode_base64(raw[len(before) : numbers.start()])
+                except ValueError:
+                    pass
+                else:
+                    return self._judgement, body, int(numbers[1]), int(numbers[2])
+        return self._read_strictly(raw)
+
+    def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes, int, int]:
+        json_objects.parse(raw)
+        request = AppendOnceRequest.from_json(raw)
+        judgement = self._judge(request)
+        at = raw.find(_MARK + b'"')
+        start = at + len(_MARK)
+        numbers = _NUMBERS.match(raw, raw.find(b'"', start + 1) + 1)
+        if at >= 0 and start <= ENVELOPE_BYTES_MAX and numbers is not None:
+            # No inner object can have its end there, so what stands between is the body.
+            self._before, self._judgement = raw[:start], judgement
+        return judgement, request.body, request.producer, request.sequence
 
 
 def _decides_the_body(before: bytes, after: bytes, body: bytes) -> bool:

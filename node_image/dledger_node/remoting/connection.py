@@ -11,19 +11,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, cast
 
-from dledger_formats import follow, frames, json_objects, requests
+from dledger_formats import follow, frames, json_objects, producers, requests
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
 from dledger_formats.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
+from dledger_formats.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.remoting import native
-from dledger_node.remoting.append_reader import AppendReader
+from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader
 from dledger_node.remoting.limits import Reason
-from dledger_node.remoting.service import AppendCall, Reply, Service
+from dledger_node.remoting.service import AppendCall, OnceCall, Reply, Service
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Connection(asyncio.Protocol):
         self._limits = service.gate.limits
         self._decoder = frames.FrameDecoder(self._limits.client_frame_bytes_max)
         self._append_reader = AppendReader(self._misdirected)
+        self._once_reader = AppendOnceReader(self._misdirected)
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
         # Whole frames of the last read, which wait until the answers so far are being read.
@@ -201,6 +203,7 @@ class Connection(asyncio.Protocol):
 
     def _dispatch(self, commands: Sequence[RemotingCommand]) -> None:
         appends: list[AppendCall] = []
+        once: list[OnceCall] = []
         read, no_place = self._append_reader.read, self._gate.may_ask(self)
         for number, command in enumerate(commands):
             if self._unread_since_s is not None:
@@ -222,10 +225,25 @@ class Connection(asyncio.Protocol):
                     self._refuse_append(command, refused)
             elif command.code == native.MESSAGE_CODE:
                 self._peer_message(command)
+            elif command.code == producers.APPEND_ONCE and not command.is_response:
+                self._append_once(command, once)
             elif not command.is_response:  # an answer that nobody waits for, as Java ignores it
                 self._answer(command)
         if appends:
             self._service.append(appends)
+        if once:
+            self._service.append_once(once)
+
+    def _append_once(self, command: RemotingCommand, calls: list[OnceCall]) -> None:
+        try:
+            refused, body, producer, sequence = self._once_reader.read(command.body)
+        except FormatError as error:
+            self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
+            return
+        if refused is None:
+            calls.append(OnceCall(self, command.opaque, body, producer, sequence))
+        else:
+            self._refuse_append(command, refused)
 
     def _peer_message(self, command: RemotingCommand) -> None:
         if self.peer_id is None:
@@ -249,6 +267,8 @@ class Connection(asyncio.Protocol):
                     self._transfer_leadership(command, reply)
                 case follow.FOLLOW:
                     self._follow(command)
+                case producers.REGISTER_PRODUCER:
+                    self._register_producer(command, reply)
                 case native.HELLO_CODE:
                     self._hello(command)
                 case code:
@@ -315,6 +335,14 @@ class Connection(asyncio.Protocol):
             answer = self._service.follow(self, command.opaque, request)
         if answer is not None:
             self._reply(command.opaque, answer)
+
+    def _register_producer(self, command: RemotingCommand, reply: Reply) -> None:
+        json_objects.parse(command.body)
+        refused = self._misdirected(RegisterProducerRequest.from_json(command.body))
+        if refused is not None:
+            reply(RegisterProducerResponse(code=refused, group=self._service.group))
+        else:
+            self._service.register_producer(reply)
 
     def _foreign(self, request: requests.Message) -> DLedgerResponseCode | None:
         if request.group != self._service.group:

@@ -26,6 +26,13 @@ class AppendCall(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+class OnceCall(AppendCall, frozen=True, gc=False):
+    """An APPEND_ONCE: whose it is, and its sequence among them."""
+
+    producer: int
+    sequence: int
+
+
 class Service(Protocol):
     """What connections ask of the server."""
 
@@ -35,6 +42,12 @@ class Service(Protocol):
 
     def append(self, calls: list[AppendCall]) -> None:
         """Take appends; each is answered on its connection."""
+
+    def append_once(self, calls: list[OnceCall]) -> None:
+        """Take appends that may be in the log already."""
+
+    def register_producer(self, reply: Reply) -> None:
+        """Let a client number its appends."""
 
     def metadata(self) -> requests.MetadataResponse:
         """Who is in the group, and who leads it."""

@@ -87,7 +87,7 @@ def _judged_runs(
             assert scan.damage is not None
             raise scan.damage
         assert scan.chain_crc is not None
-        yield EntryRun(pos, data[at : scan.end], scan.units, scan.chain_crc)
+        yield EntryRun(pos, data[at : scan.end], scan.units, scan.chain_crc, scan.channels)
         pos += scan.end - at
         at, index, chain_crc = scan.end, scan.next_index, scan.chain_crc
     if at != len(data):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dledger_formats import disk
+from dledger_formats.channels import ChannelEntry
 from dledger_formats.disk import BLANK_SIZE_MIN, ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
 
 
@@ -26,6 +27,8 @@ class EntryRun:
     """Their index units."""
     chain_crc: int
     """Of the last one."""
+    channels: Sequence[ChannelEntry] = ()
+    """Of a pushed run: those entries that have a channel."""
 
     @property
     def count(self) -> int:
@@ -50,8 +53,10 @@ class EntryRun:
     def without_first(self, count: int) -> "EntryRun":
         """The same run without so many entries; it must have more."""
         units = self.units[count * INDEX_UNIT_SIZE :]
-        pos = disk.unpack_index_unit(units, 0).pos
-        return EntryRun(pos, memoryview(self.data)[pos - self.pos :], units, self.chain_crc)
+        unit = disk.unpack_index_unit(units, 0)
+        channels = [entry for entry in self.channels if entry.index >= unit.index]
+        data = memoryview(self.data)[unit.pos - self.pos :]
+        return EntryRun(unit.pos, data, units, self.chain_crc, channels)
 
 
 def place_bodies(body_sizes: Sequence[int], pos: int, segment_size: int) -> list[tuple[int, int]]:
@@ -77,6 +82,7 @@ def place_bodies(body_sizes: Sequence[int], pos: int, segment_size: int) -> list
 
 def pack_runs(
     bodies: Sequence[Buffer],
+    channels: Sequence[int] | None = None,
     *,
     magic: int,
     first_index: int,
@@ -96,6 +102,7 @@ def pack_runs(
             term=term,
             pos=pos,
             previous_chain_crc=chain_crc,
+            channels=None if channels is None else channels[taken : taken + count],
         )
         runs.append(EntryRun(pos, packed.data, packed.units, packed.chain_crc))
         taken += count

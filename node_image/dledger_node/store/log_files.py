@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from dledger_formats import disk
+from dledger_formats.channels import ChannelEntry
 from dledger_formats.disk import (
     ENTRY_HEADER_SIZE,
     INDEX_UNIT,
     INDEX_UNIT_SIZE,
     EntryHeader,
+    EntryScan,
     IndexUnit,
 )
 from dledger_node.errors import Damage, StoreDamagedError
@@ -88,6 +90,17 @@ class LogFiles:
     def checked_runs(self, first_index: int, last_index: int) -> list[bytes]:
         """As `runs`, with every checksum verified that covers one of the entries."""
         runs = self.runs(first_index, last_index)
+        for _ in self._scans(runs, first_index, last_index):
+            pass
+        return runs
+
+    def channels(self, first_index: int, last_index: int) -> Iterator[ChannelEntry]:
+        """Those of these entries that have a channel, verified. StoreDamagedError."""
+        runs = self.runs(first_index, last_index)
+        for scan in self._scans(runs, first_index, last_index):
+            yield from scan.channels
+
+    def _scans(self, runs: list[bytes], first_index: int, last_index: int) -> Iterator[EntryScan]:
         index = first_index
         for run in runs:
             pos, at, chain_crc = self.pos(index), 0, None
@@ -103,8 +116,8 @@ class LogFiles:
                         Damage.BAD_ENTRY,
                         index,
                     )
+                yield scan
                 at, index, chain_crc = scan.end, scan.next_index, scan.chain_crc
-        return runs
 
     def header(self, index: int) -> EntryHeader:
         """The header at the place that the unit names, which it must agree with.

@@ -51,10 +51,17 @@ class LogWriter:
         if block.linked:
             self._reserve(block.runs[-1].end_pos, block.last_index)
 
-    def append(self, bodies: Sequence[Buffer], magic: int, term: int) -> None:
+    def append(
+        self,
+        bodies: Sequence[Buffer],
+        magic: int,
+        term: int,
+        channels: Sequence[int] | None = None,
+    ) -> None:
         """Write a batch for which room was reserved."""
         runs = pack_runs(
             bodies,
+            channels,
             magic=magic,
             first_index=self.end_index + 1,
             term=term,

@@ -16,23 +16,24 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from dledger_formats import disk
 from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer, EntryHeader, IndexUnit
-from dledger_formats.status import SegmentFile
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
-from dledger_node.store import ballast, recovery, segment_files
+from dledger_node.store import ballast, recovery
 from dledger_node.store import checkpoint as checkpoint_file
 from dledger_node.store.block import Block, check_block
 from dledger_node.store.checkpoint import Checkpoint
 from dledger_node.store.lock import FolderLock
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.log_front import LogFront
+from dledger_node.store.log_producers import LogProducers
 from dledger_node.store.log_writer import LogWriter
 from dledger_node.store.mmap_file import MmapFile
 from dledger_node.store.mmap_file_list import MmapFileList, make_folders
 from dledger_node.store.recovery import RecoveryReport
+from dledger_node.store.segment_files import SegmentFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,8 @@ class MmapStore:
         self._folder = folder
         self._lock = lock
         self.front = LogFront(files, log, self._save_begin)
+        self.segments = SegmentFiles(folder, files, log)
+        self.producers = LogProducers(folder, files, log)
         self._files = files
         self._log = log
         self._verified_index = verified_index
@@ -117,6 +120,7 @@ class MmapStore:
             store = cls(folder, lock, files, log, checkpoint, report, found.start.index)
             if checkpoint is not None:
                 store.front.finish_removal(checkpoint.begin_index)
+            store.producers.restore()
             store._save_checkpoint_if_room()
             undo.pop_all()
         return store
@@ -196,18 +200,26 @@ class MmapStore:
             )
         self._log.reserve(body_sizes)
 
-    def append_bodies(self, bodies: Sequence[Buffer], term: int) -> tuple[int, int]:
-        """Write a batch; returns its first and last index. As `reserve`, with nothing written."""
+    def append_bodies(
+        self,
+        bodies: Sequence[Buffer],
+        term: int,
+        channels: Sequence[int] | None = None,
+        magic: int = disk.NORMAL,
+    ) -> tuple[int, int]:
+        """Write a batch; returns its first and last index. As `reserve`, with nothing written.
+        `channels` has one for each body; None is 0 for all.
+        """
         first_index = self._log.end_index + 1
         self.reserve([len(body) for body in bodies])
-        self._log.append(bodies, disk.NORMAL, term)
+        self._log.append(bodies, magic, term, channels)
+        if channels is not None:
+            self.producers.note_appends(first_index, magic, channels)
         return first_index, self._log.end_index
 
     def append_noop(self, term: int) -> int:
         """Write the empty entry with which a leader begins its term; returns its index."""
-        self._log.reserve([0])
-        self._log.append([b""], disk.NOOP, term)
-        return self._log.end_index
+        return self.append_bodies([b""], term, magic=disk.NOOP)[0]
 
     def check_block(
         self,
@@ -249,6 +261,7 @@ class MmapStore:
         assert first_index == self.end_index + 1
         assert last_index == block.last_index
         self._log.append_block(block)
+        self.producers.note_block(block, first_index)
 
     def truncate(self, first_index: int) -> None:
         """Remove first_index and all behind it, durably; blocks for a few fsyncs.
@@ -274,6 +287,7 @@ class MmapStore:
             if self._checkpoint is not None and self._checkpoint.end_index > self.durable_index:
                 self._save(self._checkpoint_at(self.durable_index, self.committed_index))
             self._log.cut_files()
+        self.producers.cut(first_index)
 
     # -- durability --------------------------------------------------------------------------------
 
@@ -347,26 +361,12 @@ class MmapStore:
             self.flush(target)
             self.flushed(target)
             self._save_checkpoint_if_room()
+            with contextlib.suppress(StoreError):  # without the file, the log tells as much
+                self.producers.close()
         finally:
             self._files.data.close()
             self._files.index.close()
             self._lock.close()
-
-    # -- files, for auditors -----------------------------------------------------------------------
-
-    def data_files(self, limit_index: int) -> list[SegmentFile]:
-        """The data files, readable up to the end of entry limit_index (the committed index)."""
-        limit_index = min(limit_index, self.end_index)
-        return segment_files.data_files(self._files, self.begin_index, limit_index)
-
-    def index_files(self, limit_index: int) -> list[SegmentFile]:
-        """The index files, readable up to the unit of limit_index."""
-        limit_index = min(limit_index, self.end_index)
-        return segment_files.index_files(self._files, self.begin_index, limit_index)
-
-    def read_file(self, folder: Literal["data", "index"], name: str, start: int, end: int) -> bytes:
-        """Bytes of a segment; blocks. FileNotFoundError for a name that is no segment's."""
-        return segment_files.read_file(self._folder / folder, name, start, end)
 
     # -- inside ------------------------------------------------------------------------------------
 

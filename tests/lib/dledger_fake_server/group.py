@@ -7,12 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias, cast
 
+from dledger_fake_server.producers import Producers
 from dledger_formats import disk
 from dledger_formats.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.frames import FrameDecoder, RemotingCommand, encode, encode_responses
 from dledger_formats.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
+)
+from dledger_formats.producers import (
+    APPEND_ONCE,
+    REGISTER_PRODUCER,
+    AppendOnceRequest,
+    RegisterProducerRequest,
+    RegisterProducerResponse,
 )
 from dledger_formats.requests import (
     AppendEntryRequest,
@@ -56,6 +64,10 @@ class Member:
     """As Java DLedger 0.4.3."""
     knows_follow: bool = True
     """Java's servers do not."""
+    knows_producers: bool = True
+    """Nor this."""
+    registrations: deque[Behaviour] = field(default_factory=deque)
+    """What it does with the next registrations; then it takes them."""
     begin_index: int = 0
     """The entries before it are gone."""
     entries_per_answer: int = 1
@@ -155,7 +167,11 @@ class Member:
             self.asked.set()
             return self._metadata(MetadataRequest.from_json(command.body))
         if command.code == RequestCode.APPEND:
-            return self._append(command.body)
+            return self._append(AppendEntryRequest.from_json(self._readable(command.body)))
+        if command.code == APPEND_ONCE and self.knows_producers:
+            return self._append(AppendOnceRequest.from_json(command.body))
+        if command.code == REGISTER_PRODUCER and self.knows_producers:
+            return self._register(RegisterProducerRequest.from_json(command.body))
         if command.code == RequestCode.GET:
             return self._get(GetEntriesRequest.from_json(command.body))
         if command.code == RequestCode.LEADERSHIP_TRANSFER:
@@ -184,10 +200,25 @@ class Member:
             term=-1 if self.needs_remote_id else self.stale_term or self.group.term,
         )
 
-    def _append(self, body: bytes) -> AppendEntryResponse | RemotingCommand | Instead:
+    def _readable(self, body: bytes) -> bytes:
         if self.reads_only_numbers and b'"body":[' not in body:
             raise ValueError("eA==, offset 16")
-        request = AppendEntryRequest.from_json(body)
+        return body
+
+    def _register(
+        self, request: RegisterProducerRequest
+    ) -> RegisterProducerResponse | RemotingCommand | Instead:
+        behaviour: Behaviour = self.registrations.popleft() if self.registrations else Code.SUCCESS
+        if behaviour is Code.SUCCESS:
+            behaviour = self._refusal(request)
+        if not isinstance(behaviour, DLedgerResponseCode):
+            return behaviour
+        producer = self.group.producers.register() if behaviour is Code.SUCCESS else -1
+        return RegisterProducerResponse(code=behaviour, leader_id=self.leader_id, producer=producer)
+
+    def _append(
+        self, request: AppendEntryRequest | AppendOnceRequest
+    ) -> AppendEntryResponse | RemotingCommand | Instead:
         self.appends.append(request.body)
         self.appended_to.set()
         behaviour: Behaviour = self.script.popleft() if self.script else Code.SUCCESS
@@ -197,13 +228,19 @@ class Member:
             Instead.APPEND_AND_HANG_UP,
             Instead.APPEND_AND_KEEP_SILENT,
         ):
-            self.group.append(request.body)
+            found = (
+                self.group.producers.take(request, self.group.append)
+                if isinstance(request, AppendOnceRequest)
+                else self.group.append(request.body)
+            )
+            if isinstance(found, DLedgerResponseCode):
+                behaviour = found
         if not isinstance(behaviour, DLedgerResponseCode):
             return behaviour
         if behaviour is Code.SUCCESS:
             return AppendEntryResponse(
                 group=self.group.name,
-                index=len(self.group.log) - 1,
+                index=found,
                 leader_id=self.member_id,
                 pos=0,
                 term=self.group.term,
@@ -278,6 +315,7 @@ class Group:
         self.term = 1
         self.leader_id: str | None = "n0"
         self.log: list[bytes] = []
+        self.producers = Producers()
         self.entry: Callable[[int], DLedgerEntry] = self.stored_entry
         self.members = {
             f"n{ordinal}": Member(group=self, member_id=f"n{ordinal}") for ordinal in range(size)
@@ -304,11 +342,12 @@ class Group:
         self.term += 1
         self.leader_id = leader_id
 
-    def append(self, body: bytes) -> None:
-        """Commit an entry, and tell whoever waits for it."""
+    def append(self, body: bytes) -> int:
+        """Commit an entry, and tell whoever waits for it; returns its index."""
         self.log.append(body)
         for member in self.members.values():
             member.answer_followers()
+        return len(self.log) - 1
 
     def stored_entry(self, index: int) -> DLedgerEntry:
         """The entry as a member keeps it, with its checksum."""

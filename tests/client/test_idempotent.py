@@ -1,0 +1,359 @@
+"""Appends that are sent again and are in the log once; and what happens where that cannot be."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger_client.cli import main
+from dledger_client.client import BATCH_MAX, DLedgerClient
+from dledger_client.errors import GroupUnreachableError, OutcomeUnknownError, RefusedError
+from dledger_client.members import Timing
+from dledger_client.numbering import Sequences
+from dledger_client.outcomes import Acknowledged, Refused
+from dledger_client.sync import BlockingClient
+from dledger_fake_server.group import Group, Instead
+from dledger_formats.channels import WINDOW
+from dledger_formats.frames import RemotingCommand
+from dledger_formats.requests import DLedgerResponseCode
+
+Code = DLedgerResponseCode
+LOST = [
+    Instead.HANG_UP, Instead.APPEND_AND_HANG_UP, Instead.SEND_GARBAGE, Code.INTERNAL_ERROR,
+    Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED, Code.SEQUENCE_TOO_NEW,
+    RemotingCommand(code=1, opaque=0, remark="java.lang.NullPointerException: x"),
+]  # fmt: skip
+
+
+def name_of(behaviour: object) -> str:
+    return getattr(behaviour, "name", None) or f"remoting-{getattr(behaviour, 'code', '')}"
+
+
+def client_of(group: Group, **timing: float) -> DLedgerClient:
+    return DLedgerClient(group.servers, group.name, idempotent=True, timing=Timing(**timing))
+
+
+async def outcomes_of(client: DLedgerClient, bodies: list[bytes], **options: Any) -> list[Any]:
+    return [outcome async for outcome in client.append_all(bodies, **options)]
+
+
+@pytest.mark.parametrize("behaviour", LOST, ids=name_of)
+async def test_an_append_of_unknown_outcome_is_sent_again_and_in_the_log_once(
+    group: Group, behaviour: Any
+) -> None:
+    group["n0"].script.extend([behaviour, behaviour])
+    async with client_of(group) as client:
+        appended = await client.append(b"x")
+
+    assert (group.log, appended.index) == ([b"x"], 0)
+    assert len(group["n0"].appends) == 3
+
+
+async def test_a_silent_leader_is_asked_again(group: Group) -> None:
+    group["n0"].script.append(Instead.APPEND_AND_KEEP_SILENT)
+    async with client_of(group, request_timeout_s=0.1) as client:
+        await client.append(b"x")
+
+    assert group.log == [b"x"]
+
+
+async def test_one_registration_serves_all_appends(group: Group) -> None:
+    async with client_of(group) as client:
+        await asyncio.gather(*(client.append(b"%d" % number) for number in range(100)))
+        await client.append_batch([b"x"] * 100)
+
+    assert len(group.producers) == 1
+    assert len(group.log) == 200
+
+
+async def test_a_stream_through_a_change_of_leaders_is_in_the_log_once(group: Group) -> None:
+    bodies = [b"body %d" % number for number in range(3000)]
+    group["n0"].script.extend(
+        [Code.SUCCESS] * 700 + [Instead.APPEND_AND_KEEP_SILENT] * 50 + [Instead.APPEND_AND_HANG_UP]
+    )
+    async with client_of(group, request_timeout_s=0.2) as client:
+        outcomes = []
+        async for outcome in client.append_all(bodies, in_flight=2000):
+            outcomes.append(outcome)
+            if len(outcomes) == 1500:
+                group.elect("n1")
+
+    assert all(isinstance(outcome, Acknowledged) for outcome in outcomes)
+    assert [group.log[outcome.index] for outcome in outcomes] == bodies
+    assert len(group.log) == len(bodies)
+    assert max(outcome.attempts for outcome in outcomes) > 1
+
+
+async def test_no_more_than_a_window_is_under_way(group: Group) -> None:
+    group["n0"].script.extend([Instead.KEEP_SILENT] + [Code.SUCCESS] * (3 * WINDOW))
+    async with client_of(group, request_timeout_s=1.0) as client:
+        outcomes = await outcomes_of(client, [b"x"] * 3 * WINDOW, in_flight=3 * WINDOW)
+
+    assert {type(outcome) for outcome in outcomes} == {Acknowledged}
+    assert len(group.log) == 3 * WINDOW
+    assert outcomes[0].index == WINDOW - 1, "the others of its window have gone before it"
+
+
+async def test_a_batch_may_be_longer_than_the_window(group: Group) -> None:
+    async with client_of(group) as client:
+        outcomes = await client.append_batch([b"x"] * BATCH_MAX)
+
+    assert {type(outcome) for outcome in outcomes} == {Acknowledged}
+    assert len(group.log) == BATCH_MAX
+
+
+async def test_a_forgotten_producer_registers_anew(group: Group) -> None:
+    async with client_of(group) as client:
+        await client.append(b"a")
+        group.producers.forget_all()
+        outcomes = await client.append_batch([b"b", b"c", b"d"])
+
+    assert {type(outcome) for outcome in outcomes} == {Acknowledged}
+    assert sorted(group.log) == [b"a", b"b", b"c", b"d"]
+    assert len(group.producers) == 2
+
+
+async def test_what_may_have_been_appended_by_a_forgotten_producer_is_unknown(
+    group: Group,
+) -> None:
+    async with client_of(group) as client:
+        await client.append(b"a")
+        group["n0"].script.extend([Instead.APPEND_AND_HANG_UP, Code.UNKNOWN_PRODUCER])
+        with pytest.raises(OutcomeUnknownError, match="UNKNOWN_PRODUCER"):
+            await client.append(b"b")
+        await client.append(b"c")
+
+    assert group.log == [b"a", b"b", b"c"]
+    assert len(group.producers) == 2
+
+
+async def test_a_sequence_that_is_too_old_is_refused_or_unknown(group: Group) -> None:
+    async with client_of(group) as client:
+        group["n0"].script.extend([Code.SEQUENCE_TOO_OLD])
+        with pytest.raises(RefusedError, match="SEQUENCE_TOO_OLD"):
+            await client.append(b"a")
+        group["n0"].script.extend([Instead.HANG_UP, Code.SEQUENCE_TOO_OLD])
+        with pytest.raises(OutcomeUnknownError, match="SEQUENCE_TOO_OLD"):
+            await client.append(b"a")
+
+
+async def test_what_passes_its_deadline_is_unknown_once_it_was_sent(group: Group) -> None:
+    group["n0"].script.extend([Instead.APPEND_AND_KEEP_SILENT] * 10)
+    async with client_of(group, request_timeout_s=0.05) as client:
+        with pytest.raises(OutcomeUnknownError):
+            await client.append(b"x", deadline_s=0.2)
+
+
+async def test_after_a_window_of_appends_without_effect_the_client_registers_anew(
+    group: Group,
+) -> None:
+    async with client_of(group) as client:
+        await client.append(b"first")
+        group["n0"].script.extend([Code.UNKNOWN_GROUP] * WINDOW)
+        refused = await client.append_batch([b"x"] * WINDOW)
+        await client.append(b"last")
+
+    assert {type(outcome) for outcome in refused} == {Refused}
+    assert group.log == [b"first", b"last"]
+    assert len(group.producers) == 2
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [Code.LEADER_PENDING_FULL, Code.NOT_LEADER, Code.WAIT_QUORUM_ACK_TIMEOUT, Instead.HANG_UP],
+    ids=name_of,
+)
+async def test_a_registration_is_asked_for_again(group: Group, behaviour: Any) -> None:
+    group["n0"].registrations.extend([behaviour] * 3)
+    async with client_of(group) as client:
+        await client.append(b"x")
+
+    assert group.log == [b"x"]
+
+
+async def test_servers_that_know_no_producers_are_sent_no_append(group: Group) -> None:
+    for member in group.members.values():
+        member.knows_producers = False
+    async with client_of(group) as client:
+        with pytest.raises(RefusedError, match="append without `idempotent`") as caught:
+            await client.append(b"x")
+        outcomes = await client.append_batch([b"x"] * 5)
+
+    assert caught.value.code is Code.UNSUPPORTED
+    assert {outcome.code for outcome in outcomes} == {Code.UNSUPPORTED}
+    assert not any(member.appends for member in group.members.values())
+
+
+async def test_a_leader_that_knows_no_producers_is_sent_nothing_that_it_could_append_twice(
+    group: Group,
+) -> None:
+    """In the middle of an upgrade, an older member may come to lead."""
+    async with client_of(group) as client:
+        await client.append(b"x")
+        group["n1"].knows_producers = False
+        group["n0"].script.append(Instead.APPEND_AND_HANG_UP)
+        group.elect("n1")
+        group["n0"].leader_hint = "n0"
+        with pytest.raises((OutcomeUnknownError, RefusedError)):
+            await client.append(b"y")
+
+    assert not group["n1"].appends
+
+
+async def test_without_a_leader_an_append_was_surely_not_made(group: Group) -> None:
+    group.elect(None)
+    async with client_of(group) as client:
+        outcomes = await asyncio.gather(
+            *(client.append(b"x", deadline_s=0.1 * number) for number in (1, 2, 3)),
+            return_exceptions=True,
+        )
+
+    assert {type(outcome) for outcome in outcomes} == {GroupUnreachableError}
+    assert not group.log
+
+
+async def test_a_short_deadline_is_kept_behind_others_that_wait_longer(group: Group) -> None:
+    group["n0"].script.extend([Instead.KEEP_SILENT] * 2 * WINDOW)
+    async with client_of(group) as client:
+        fill = [asyncio.ensure_future(client.append(b"x", deadline_s=20)) for _ in range(WINDOW)]
+        await group["n0"].appended_to.wait()
+
+        with pytest.raises(GroupUnreachableError):
+            await client.append(b"behind", deadline_s=0.2)
+
+        for append in fill:
+            append.cancel()
+        await asyncio.gather(*fill, return_exceptions=True)
+
+
+async def test_cancelled_appends_give_their_places_back(group: Group) -> None:
+    group.elect(None)
+    async with client_of(group) as client:
+        appends = [asyncio.ensure_future(client.append(b"never")) for _ in range(3 * WINDOW)]
+        await group["n0"].asked.wait()
+        for append in appends:
+            append.cancel()
+        await asyncio.gather(*appends, return_exceptions=True)
+        group.elect("n1")
+        await client.append(b"next")
+
+    assert group.log == [b"next"]
+
+
+async def test_closing_the_client_ends_what_waits_for_its_number(group: Group) -> None:
+    group["n0"].registrations.append(Instead.KEEP_SILENT)
+    async with client_of(group) as client:
+        appends = [asyncio.ensure_future(client.append(b"x")) for _ in range(2 * WINDOW)]
+        await group["n0"].asked.wait()
+
+    ended = await asyncio.gather(*appends, return_exceptions=True)
+    assert {type(error) for error in ended} == {GroupUnreachableError}
+
+
+async def test_closing_the_client_ends_what_was_sent_and_what_waits_behind_it(
+    group: Group,
+) -> None:
+    group["n0"].script.extend([Instead.KEEP_SILENT] * 2 * WINDOW)
+    async with client_of(group) as client:
+        appends = [asyncio.ensure_future(client.append(b"x")) for _ in range(WINDOW + 7)]
+        await group["n0"].appended_to.wait()
+
+    ended = await asyncio.gather(*appends, return_exceptions=True)
+    kinds = [type(error) for error in ended]
+    assert set(kinds[WINDOW:]) == {GroupUnreachableError}
+    assert kinds[0] is OutcomeUnknownError
+
+
+def test_at_least_once_and_idempotent_contradict_each_other() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        DLedgerClient(["h:1"], "g", at_least_once=True, idempotent=True)
+
+
+def test_the_blocking_client_can_do_it_too(group_in_thread: Group) -> None:
+    group_in_thread["n0"].script.extend([Instead.APPEND_AND_HANG_UP])
+    with BlockingClient(group_in_thread.servers, "g0", idempotent=True) as client:
+        client.append(b"first")
+        outcomes = list(client.append_all([b"%d" % number for number in range(3000)]))
+
+    assert {type(outcome) for outcome in outcomes} == {Acknowledged}
+    assert len(group_in_thread.log) == 3001
+
+
+@pytest.mark.usefixtures("group_in_environment")
+def test_the_command_line_appends_each_line_once(group_in_thread: Group, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    group_in_thread["n0"].script.extend([Code.SUCCESS, Instead.APPEND_AND_HANG_UP])
+
+    assert main(["append", "--idempotent", str(path)]) == 0
+
+    assert sorted(group_in_thread.log) == [b"one", b"three", b"two"]
+
+
+@pytest.mark.usefixtures("group_in_environment")
+def test_the_command_line_says_that_the_servers_cannot(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for member in group_in_thread.members.values():
+        member.knows_producers = False
+
+    assert main(["append", "--idempotent", "--body", "x"]) == 4
+
+    assert "cannot tell copies of an append" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("group_in_environment")
+def test_the_command_line_takes_one_of_the_two_at_most(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["append", "--idempotent", "--at-least-once", "--body", "x"])
+
+    assert caught.value.code == 2
+    assert "not allowed with" in capsys.readouterr().err
+
+
+# The sequences of one registration.
+
+
+def test_sequences_have_a_window_below_and_above() -> None:
+    sequences = Sequences(7)
+    taken = [sequences.take() for _ in range(WINDOW)]
+    assert taken == list(range(1, WINDOW + 1))
+    assert not sequences.has_room
+    assert not sequences.is_spent
+
+    sequences.resolve(2, acknowledged=True)
+    assert not sequences.has_room, "the first is unresolved, and must stay in the window"
+    sequences.resolve(1, acknowledged=False)
+
+    assert sequences.has_room
+    assert [sequences.take(), sequences.take()] == [WINDOW + 1, WINDOW + 2]
+    assert not sequences.has_room, "2 is the highest that the group is known to have"
+
+
+def test_sequences_are_spent_when_none_of_a_window_had_an_effect() -> None:
+    sequences = Sequences(7)
+    for _ in range(WINDOW):
+        sequences.resolve(sequences.take(), acknowledged=False)
+
+    assert sequences.is_spent
+
+
+def test_an_acknowledgement_carries_the_window_on() -> None:
+    sequences = Sequences(7)
+    for _ in range(10 * WINDOW):
+        assert sequences.has_room
+        sequences.resolve(sequences.take(), acknowledged=True)
+
+
+async def test_a_registration_that_nobody_waits_for_any_more_is_not_asked_for(
+    group: Group,
+) -> None:
+    async with client_of(group) as client:
+        with pytest.raises(GroupUnreachableError):
+            await client.append(b"x", deadline_s=0)
+        await client.append(b"y")
+
+    assert group.log == [b"y"]

@@ -1,0 +1,43 @@
+"""What a group remembers of producers: every sequence, in a dictionary."""
+
+from collections.abc import Callable
+
+from dledger_formats.channels import WINDOW
+from dledger_formats.producers import AppendOnceRequest
+from dledger_formats.requests import DLedgerResponseCode
+
+
+class Producers:
+    """Their identities count from 0."""
+
+    def __init__(self) -> None:
+        self._indexes: list[dict[int, int]] = []
+        self._forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    def register(self) -> int:
+        """A new identity."""
+        self._indexes.append({})
+        return len(self._indexes) - 1
+
+    def forget_all(self) -> None:
+        """Know nobody who has registered so far."""
+        self._forgotten = len(self._indexes)
+
+    def take(
+        self, request: AppendOnceRequest, append: Callable[[bytes], int]
+    ) -> int | DLedgerResponseCode:
+        """The index of the append or of the one it is a copy of; or why it is refused."""
+        if not self._forgotten <= request.producer < len(self._indexes):
+            return DLedgerResponseCode.UNKNOWN_PRODUCER
+        indexes, sequence = self._indexes[request.producer], request.sequence
+        highest = max(indexes, default=0)
+        if sequence > highest + WINDOW:
+            return DLedgerResponseCode.SEQUENCE_TOO_NEW
+        if sequence <= highest - WINDOW:
+            return DLedgerResponseCode.SEQUENCE_TOO_OLD
+        if sequence not in indexes:
+            indexes[sequence] = append(request.body)
+        return indexes[sequence]

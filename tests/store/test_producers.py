@@ -1,0 +1,224 @@
+"""The table of producers against a model that keeps every entry of the log."""
+
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import pytest
+
+from dledger_formats import disk
+from dledger_formats.channels import ChannelEntry, channel_of
+from dledger_node.store import producers as producers_module
+from dledger_node.store import producers_file
+from dledger_node.store.producers import Finding, Producers
+from dledger_node.store.producers_file import Image
+
+WINDOW = 8
+PRODUCERS_MAX = 3
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few producers and a short window, so that their ends are met often."""
+    monkeypatch.setattr(producers_module, "WINDOW", WINDOW)
+    monkeypatch.setattr(producers_module, "PRODUCERS_MAX", PRODUCERS_MAX)
+    monkeypatch.setattr(producers_module, "UNDO_MAX", 40)
+    monkeypatch.setattr(producers_file, "WINDOW", WINDOW)
+
+
+@dataclass
+class Log:
+    """All entries there are: of a registration, or of (producer, sequence)."""
+
+    entries: list[tuple[ChannelEntry, tuple[int, int] | None]] = field(default_factory=list)
+    settled_index: int = -1
+
+    @property
+    def next_index(self) -> int:
+        return max(self.settled_index, self.entries[-1][0].index if self.entries else -1) + 1
+
+    def known(self) -> dict[int, dict[int, int]]:
+        """Of every producer that is not forgotten, the indexes by sequence."""
+        numbers: dict[int, int] = {}
+        indexes: dict[int, dict[int, int]] = defaultdict(dict)
+        for entry, append in self.entries:
+            if append is None:
+                numbers[entry.channel >> 16] = entry.index
+            else:
+                indexes[append[0]][append[1]] = entry.index
+        return {identity: indexes[identity] for identity in numbers.values()}
+
+    def find(self, identity: int, sequence: int) -> int | Finding:
+        """What the table must say."""
+        known = self.known()
+        if identity not in known:
+            return Finding.UNKNOWN_PRODUCER
+        highest = max(known[identity], default=0)
+        if sequence > highest:
+            return Finding.NEW if sequence <= highest + WINDOW else Finding.TOO_NEW
+        if sequence <= highest - WINDOW:
+            return Finding.TOO_OLD
+        return known[identity].get(sequence, Finding.NEW)
+
+
+def assert_agree(table: Producers, log: Log, identities: set[int]) -> None:
+    known = log.known()
+    assert len(table) == len(known)
+    for identity in identities:
+        near = max(known.get(identity, {}), default=0)
+        for sequence in range(max(1, near - WINDOW - 2), near + WINDOW + 3):
+            assert table.find(identity, sequence) == log.find(identity, sequence)
+
+
+def saved_and_read(table: Producers) -> tuple[Producers, int] | None:
+    settled = table.settled()
+    if settled is None:
+        return None
+    image = Image(index=max(table.settled_index, 0), term=1, chain_crc=2, producers=settled)
+    read = producers_file.decode(producers_file.encode(image))
+    assert read == image
+    return Producers(read.producers, table.settled_index), table.settled_index
+
+
+class Story:
+    """One log, and the table that follows it."""
+
+    def __init__(self, seed: int) -> None:
+        self.choices = random.Random(seed)
+        self.log = Log()
+        self.table = Producers()
+        self.identities: set[int] = {-5, 10**9}
+
+    def note(self, entry: ChannelEntry, append: tuple[int, int] | None) -> None:
+        self.log.entries.append((entry, append))
+        self.table.note(entry)
+
+    def register(self) -> None:
+        number = self.table.next_number()
+        index = self.log.next_index + self.choices.randrange(3)  # ordinary appends between
+        self.note(ChannelEntry(index, disk.NOOP, channel_of(number, 0)), None)
+        self.identities.add(index)
+
+    def append(self) -> None:
+        """Append as a leader does: what is new, and nothing else."""
+        known = self.log.known()
+        if not known:
+            return
+        identity = self.choices.choice(sorted(known))
+        highest = max(known[identity], default=0)
+        sequence = max(1, highest + self.choices.choice([1] * 9 + [-3, -1, 2, 5, WINDOW]))
+        if self.table.find(identity, sequence) is Finding.NEW:
+            channel = self.table.channel(identity, sequence)
+            entry = ChannelEntry(self.log.next_index, disk.NORMAL, channel)
+            self.note(entry, (identity, sequence))
+
+    def truncate(self) -> None:
+        first_index = self.choices.randint(self.log.settled_index + 1, self.log.next_index)
+        kept = [pair for pair in self.log.entries if pair[0].index < first_index]
+        self.log.entries = kept
+        if not self.table.take_back(first_index):  # too many: the log is read again
+            self.table = Producers()
+            for entry, _ in kept:
+                self.table.note(entry)
+            self.table.settle(self.log.settled_index)
+
+    def settle(self) -> None:
+        log = self.log
+        log.settled_index = self.choices.randint(log.settled_index, log.next_index - 1)
+        self.table.settle(log.settled_index)
+
+    def restart(self) -> None:
+        """Save, read, and note what follows."""
+        restored = saved_and_read(self.table)
+        if restored is None:
+            return
+        self.table, index = restored
+        for entry, _ in self.log.entries:
+            if entry.index > index:
+                self.table.note(entry)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("seed", range(60))
+def test_the_table_is_what_the_log_says_whatever_happens_to_the_log(seed: int) -> None:
+    story = Story(seed)
+    acts = (
+        [story.append] * 30 + [story.register] * 2 + [story.truncate] * 2
+        + [story.settle] * story.choices.choice([0, 1, 4]) + [story.restart]
+    )  # fmt: skip
+    for _ in range(200):
+        story.choices.choice(acts)()
+        assert_agree(story.table, story.log, story.identities)
+
+
+def test_a_sequence_may_pass_the_low_bits_many_times() -> None:
+    table = Producers()
+    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
+    for sequence in range(1, 200_000):
+        table.note(ChannelEntry(sequence, disk.NORMAL, table.channel(0, sequence)))
+        if sequence % 1000 == 0:
+            table.settle(sequence)
+
+    assert table.find(0, 199_999) == 199_999
+    assert table.find(0, 199_999 - 1023) == 199_999 - 1023
+    assert table.find(0, 199_999 - 1024) is Finding.TOO_OLD
+    assert table.find(0, 199_999 - 65_536) is Finding.TOO_OLD, "a copy that came very late"
+    assert table.find(0, 199_999 + 65_536) is Finding.TOO_NEW
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ChannelEntry(5, disk.NORMAL, channel_of(9, 1)),
+        ChannelEntry(5, disk.NOOP, channel_of(1025, 0)),
+        ChannelEntry(5, disk.NOOP, channel_of(9, 1)),
+        ChannelEntry(5, disk.NORMAL, -1),
+        ChannelEntry(5, disk.NOOP, -65536),
+        ChannelEntry(5, disk.NORMAL, 77),
+    ],
+)
+def test_a_channel_of_nobody_says_nothing(entry: ChannelEntry) -> None:
+    table = Producers()
+    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
+
+    table.note(entry)
+
+    assert len(table) == 1
+    assert table.find(0, 1) is Finding.NEW
+    assert table.take_back(1)
+
+
+def test_when_all_numbers_are_given_the_one_who_was_silent_longest_is_forgotten() -> None:
+    table = Producers()
+    for index in range(1024):
+        table.note(ChannelEntry(index, disk.NOOP, channel_of(table.next_number(), 0)))
+    table.note(ChannelEntry(1024, disk.NORMAL, table.channel(0, 1)))
+
+    table.note(ChannelEntry(1025, disk.NOOP, channel_of(table.next_number(), 0)))
+
+    assert len(table) == 1024
+    assert table.find(0, 1) == 1024, "it has just appended"
+    assert table.find(1, 1) is Finding.UNKNOWN_PRODUCER
+    assert table.find(1025, 1) is Finding.NEW
+
+
+def test_a_forgotten_producer_is_back_when_the_registration_in_its_place_is_cut() -> None:
+    table = Producers()
+    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
+    table.note(ChannelEntry(1, disk.NORMAL, table.channel(0, 1)))
+    table.note(ChannelEntry(2, disk.NOOP, channel_of(1, 0)))
+    assert table.find(0, 1) is Finding.UNKNOWN_PRODUCER
+
+    assert table.take_back(2)
+
+    assert table.find(0, 1) == 1
+    assert table.find(2, 1) is Finding.UNKNOWN_PRODUCER
+
+
+def test_what_is_settled_is_not_taken_back() -> None:
+    table = Producers()
+    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
+    table.settle(0)
+
+    assert not table.take_back(0)
+    assert table.find(0, 1) is Finding.NEW

@@ -1,0 +1,197 @@
+"""Logs of three members, leaders that come and go, and copies that arrive at any time at any of
+them: each append is committed once, and where it was said to be.
+
+The members elect and replicate by Raft's rules, with whole logs instead of messages. What is judged
+is the table: found at the proposal, noted with the entry, taken back with it.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from dledger_formats import disk
+from dledger_formats.channels import ChannelEntry, channel_of
+from dledger_node.store import producers as producers_module
+from dledger_node.store.producers import Finding, Producers
+
+WINDOW = 6
+Append = tuple[int, int]  # producer, sequence
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers_module, "WINDOW", WINDOW)
+    monkeypatch.setattr(producers_module, "PRODUCERS_MAX", 2)
+
+
+@dataclass(frozen=True)
+class Entry:
+    term: int
+    magic: int
+    channel: int
+    append: Append | None = None
+
+
+@dataclass
+class Member:
+    term: int = 0
+    leads: bool = False
+    committed: int = -1
+    log: list[Entry] = field(default_factory=list)
+    table: Producers = field(default_factory=Producers)
+    notes_at_commit: bool = False
+    """A fault: what is proposed is not known until it is committed."""
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return (self.log[-1].term if self.log else 0, len(self.log))
+
+    def write(self, entry: Entry) -> int:
+        self.log.append(entry)
+        if entry.channel and not self.notes_at_commit:
+            self._note(len(self.log) - 1)
+        return len(self.log) - 1
+
+    def cut(self, first_index: int) -> None:
+        del self.log[first_index:]
+        if not self.notes_at_commit:
+            assert self.table.take_back(first_index)
+
+    def commit(self, index: int) -> None:
+        if self.notes_at_commit:
+            for noted in range(self.committed + 1, index + 1):
+                if self.log[noted].channel:
+                    self._note(noted)
+        self.committed = max(self.committed, index)
+        self.table.settle(self.committed)
+
+    def _note(self, index: int) -> None:
+        self.table.note(ChannelEntry(index, self.log[index].magic, self.log[index].channel))
+
+
+class Group:
+    def __init__(self, seed: int, *, notes_at_commit: bool = False) -> None:
+        self.choices = random.Random(seed)
+        self.members = [Member(notes_at_commit=notes_at_commit) for _ in range(3)]
+        self.committed: list[Entry] = []
+        # Of each registered producer the sequences that were sent, and where they were told to be.
+        self.sent: dict[int, int] = {}
+        self.told: dict[Append, int] = {}
+        self.awaited: list[tuple[Member, int, int, Append | None]] = []
+
+    def elect(self) -> None:
+        candidate = self.choices.choice(self.members)
+        other = self.choices.choice([m for m in self.members if m is not candidate])
+        if other.rank > candidate.rank:
+            return
+        term = max(member.term for member in self.members) + 1
+        for member in (candidate, other):
+            member.term, member.leads = term, member is candidate
+        candidate.write(Entry(term, disk.NOOP, 0))
+
+    def replicate(self) -> None:
+        leaders = [member for member in self.members if member.leads]
+        if not leaders:
+            return
+        leader = self.choices.choice(leaders)
+        follower = self.choices.choice([m for m in self.members if m is not leader])
+        if follower.term > leader.term:
+            leader.leads = False
+            return
+        if follower.term < leader.term:
+            follower.term, follower.leads = leader.term, False
+        same = 0
+        while same < min(len(leader.log), len(follower.log)):
+            if leader.log[same] != follower.log[same]:
+                break
+            same += 1
+        end = min(len(leader.log), same + self.choices.randint(1, 4))
+        if same < len(follower.log) and same < end:
+            follower.cut(same)
+        for entry in leader.log[same:end]:
+            follower.write(entry)
+        if leader.log[end - 1].term == leader.term and end - 1 > leader.committed:
+            self.commit(leader, end - 1)
+        follower.commit(min(leader.committed, end - 1))
+
+    def commit(self, leader: Member, index: int) -> None:
+        leader.commit(index)
+        assert self.committed == leader.log[: len(self.committed)], "the model is no Raft"
+        self.committed = leader.log[: index + 1]
+        for awaited in list(self.awaited):
+            member, term, place, append = awaited
+            if member is leader and term == leader.term and place <= index:
+                self.awaited.remove(awaited)
+                self.tell(append, place)
+
+    def tell(self, append: Append | None, index: int) -> None:
+        if append is None:
+            self.sent[index] = 0
+        else:
+            assert self.told.setdefault(append, index) == index, "a copy is told another place"
+
+    def register(self) -> None:
+        for member in self.members:
+            if member.leads:
+                number = member.table.next_number()
+                entry = Entry(member.term, disk.NOOP, channel_of(number, 0))
+                self.awaited.append((member, member.term, member.write(entry), None))
+                return
+
+    def send(self) -> None:
+        """A copy of any append, old or new, reaches any member that thinks that it leads."""
+        leaders = [member for member in self.members if member.leads]
+        if not leaders or not self.sent:
+            return
+        leader, producer = self.choices.choice(leaders), self.choices.choice(sorted(self.sent))
+        told = max((s for p, s in self.told if p == producer), default=0)
+        newest = min(told + WINDOW, self.sent[producer] + 1)
+        sequence = self.choices.randint(max(1, newest - WINDOW - 3), max(1, newest))
+        self.sent[producer] = max(self.sent[producer], sequence)
+        append = (producer, sequence)
+        found = leader.table.find(producer, sequence)
+        if found is Finding.NEW:
+            channel = leader.table.channel(producer, sequence)
+            index = leader.write(Entry(leader.term, disk.NORMAL, channel, append))
+            self.awaited.append((leader, leader.term, index, append))
+        elif isinstance(found, int):
+            if found <= leader.committed:
+                self.tell(append, found)
+            else:
+                self.awaited.append((leader, leader.term, found, append))
+
+    def run(self, steps: int) -> None:
+        acts = [self.send] * 6 + [self.replicate] * 6 + [self.elect] + [self.register]
+        for number in range(steps):
+            (self.register if number in (20, 40) else self.choices.choice(acts[:-1]))()
+            if self.choices.random() < 0.01:
+                self.register()
+        appends = [entry.append for entry in self.committed if entry.append is not None]
+        assert len(appends) == len(set(appends)), "an append is committed twice"
+        for append, index in self.told.items():
+            assert self.committed[index].append == append, "an append is not where it was told"
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_every_append_is_committed_once_and_where_it_was_told(seed: int) -> None:
+    Group(seed).run(600)
+
+
+def test_the_stories_append_and_tell_enough_to_be_a_test() -> None:
+    group = Group(1)
+    group.run(3000)
+
+    assert len(group.told) > 50
+    assert len({producer for producer, _ in group.told}) > 2
+
+
+def test_a_table_that_notes_only_what_is_committed_is_found_out() -> None:
+    def is_found_out(seed: int) -> bool:
+        try:
+            Group(seed, notes_at_commit=True).run(600)
+        except AssertionError:
+            return True
+        return False
+
+    assert any(is_found_out(seed) for seed in range(20))
