@@ -13,6 +13,8 @@ from dledger_client.outcomes import Acknowledged, Outcome
 from dledger_formats import disk
 from dledger_group.group import NodeGroup, wait_for
 
+pytestmark = pytest.mark.group
+
 BODIES = [b"body %d" % number for number in range(20_000)]
 ROUNDS = 4
 PATIENCE_S = 50.0

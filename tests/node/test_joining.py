@@ -10,6 +10,8 @@ from dledger_client.client import DLedgerClient
 from dledger_client.outcomes import Acknowledged
 from dledger_group.group import NodeGroup, wait_for
 
+pytestmark = pytest.mark.group
+
 BODIES = [f"message {number}".encode() for number in range(300)]
 
 

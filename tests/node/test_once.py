@@ -16,6 +16,8 @@ from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCod
 from dledger_group.group import NodeGroup, wait_for
 from dledger_group.wire import connect
 
+pytestmark = pytest.mark.group
+
 Code = DLedgerResponseCode
 
 
