@@ -113,6 +113,8 @@ class StorageUpkeep:
         first_index = sealed[decision.segments - 1].last_index + 1
         front = self._store.front
         await asyncio.to_thread(front.save_begin, first_index)
+        if first_index <= self._core.ledger_begin_index:
+            return  # the leader's log has replaced this one meanwhile
         self._core.remove_before(first_index)
         files = front.forget_before(first_index)
         await asyncio.to_thread(front.delete, files)

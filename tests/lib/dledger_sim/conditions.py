@@ -18,7 +18,7 @@ LEASES_RATE = 0.15
 LOST_VOLUMES_RATE = 0.15
 CLOCK_DRIFT_MAX = 100
 """Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
-VOLUME_FAULTS = ("crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
+VOLUME_FAULTS = ("remove_front", "crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
 LEASE_FAULTS = ("isolate", "cut_one_way", "crash", "clog")
 
 
@@ -197,7 +197,7 @@ class Conditions:
             leader_bias=rng.choice((0.5, 0.9)),
             faults=(
                 "lose_volume",
-                *(fault for fault in VOLUME_FAULTS if rng.random() < 0.3),
+                *(fault for fault in VOLUME_FAULTS if rng.random() < 0.35),
             ),
         )
 
