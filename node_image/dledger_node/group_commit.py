@@ -11,7 +11,8 @@ from concurrent.futures import Executor
 from typing import Final
 
 from dledger_node.errors import StoreFullError
-from dledger_node.store.mmap_store import FlushTarget, MmapStore
+from dledger_node.store.flush_target import FlushTarget
+from dledger_node.store.mmap_store import MmapStore
 
 FULL_RETRY_S: Final = 1.0
 

@@ -7,7 +7,6 @@ one turn of the loop become one proposal, one run of bytes in the store, one pus
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from typing import Final
 from dledger_formats import requests
 from dledger_formats.settings import NodeSettings
 from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
-from dledger_node import member_status
+from dledger_node import member_status, pushes
 from dledger_node.appends import Appends
 from dledger_node.config import TICK_MS
 from dledger_node.errors import StoreFullError
@@ -29,7 +28,12 @@ from dledger_node.news import News
 from dledger_node.once import Entries
 from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
-from dledger_node.raft.messages import AppendRequest, HeldByAllNotice, Message
+from dledger_node.raft.messages import (
+    AppendRequest,
+    HeldByAllNotice,
+    InstallSnapshotRequest,
+    Message,
+)
 from dledger_node.raft.ready import (
     HardState,
     Ready,
@@ -38,6 +42,7 @@ from dledger_node.raft.ready import (
     WriteNoop,
     WriteProposal,
     WritePushed,
+    WriteSnapshot,
 )
 from dledger_node.reads import Reads
 from dledger_node.remoting import native
@@ -47,7 +52,8 @@ from dledger_node.remoting.peer_link import PeerLink
 from dledger_node.storage_upkeep import StorageUpkeep
 from dledger_node.storage_watch import StorageWatch, hand_over
 from dledger_node.store.block import Block
-from dledger_node.store.mmap_store import FlushTarget, MmapStore
+from dledger_node.store.flush_target import FlushTarget
+from dledger_node.store.mmap_store import MmapStore
 
 logger = logging.getLogger(__name__)
 
@@ -256,6 +262,11 @@ class DLedgerServer:
                     write.entries, first_index=write.first_index, last_index=write.last_index
                 )
 
+            case WriteSnapshot():
+                assert isinstance(write.entries, Block)
+                logger.warning("the log begins anew with entry %d of its leader", write.first_index)
+                self._store.replace(write.entries)
+
     def _durable(self, target: FlushTarget) -> None:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
 
@@ -300,25 +311,22 @@ class DLedgerServer:
             return
         if isinstance(message, messages.TakeLeadershipRequest) and not self._watch.may_stand:
             return  # as at a tick
-        if isinstance(message, AppendRequest):
-            assert isinstance(message.entries, memoryview)
-            block = self._store.check_block(
-                message.entries,
-                previous_index=message.previous_index,
-                previous_term=message.previous_term,
-                last_index=message.last_index,
-                term=message.entries_term,
-            )
-            if not self._watch.try_reserve(lambda: self._store.reserve_block(block)):
-                return  # no answer is given; the leader tries again
-            message = dataclasses.replace(message, entries=block)
+        if isinstance(message, AppendRequest | InstallSnapshotRequest):
+            judged = pushes.judged(message, self._store, self._watch)
+            if judged is None:
+                return  # the leader tries again
+            message = judged
         self._drive(lambda: self._core.step(message))
 
     def read_entries(
-        self, push: AppendRequest, bytes_max: int
+        self, push: pushes.Push, bytes_max: int
     ) -> tuple[Sequence[bytes | memoryview], int] | None:
-        """Stored bytes of a push, unless this member leads that term no more."""
+        """Stored bytes of a push, unless it is out of date: this member leads that term no more, or
+        has removed the entries.
+        """
         if self._core.leader_id != self.self_id or self._core.term != push.term:
+            return None
+        if push.first_index < self._store.begin_index:
             return None
         return self._store.read_range(push.first_index, push.last_index, bytes_max)
 

@@ -116,6 +116,8 @@ class StorageUpkeep:
         with contextlib.suppress(StoreFullError):  # the more must segments go
             await self._save_producers(first_index)
         await asyncio.to_thread(front.save_begin, first_index)
+        if first_index <= self._core.ledger_begin_index:
+            return  # the leader's log has replaced this one meanwhile
         self._core.remove_before(first_index)
         files = front.forget_before(first_index)
         await asyncio.to_thread(front.delete, files)

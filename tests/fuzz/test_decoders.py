@@ -31,7 +31,7 @@ from dledger_formats.status import (
 )
 from dledger_fuzz.mutate import Mutator
 from dledger_node.errors import RemoteProtocolError
-from dledger_node.raft.messages import AppendRequest
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader
 from dledger_node.store import producers_file
@@ -150,7 +150,8 @@ def native_messages() -> tuple[list[bytes], Feed]:
     def feed(raw: bytes) -> None:
         with contextlib.suppress(RemoteProtocolError):
             message = native.decode(raw, "n1", "n0")
-            entries = [message.entries] if isinstance(message, AppendRequest) else []
+            pushes = isinstance(message, AppendRequest | InstallSnapshotRequest)
+            entries = [message.entries] if pushes else []
             again = b"".join(native.encode(message, entries))  # type: ignore[arg-type]
             assert again.endswith(raw)
 

@@ -161,3 +161,50 @@ async def test_a_group_that_grows_from_one_member_keeps_its_log(
         group.kill("n0")
         group.master()
         assert await read_back(group, stored) == stored
+
+
+async def test_an_emptied_member_begins_where_the_leader_s_log_does(tmp_path: Path) -> None:
+    """What retention has removed can be pushed to nobody any more."""
+    with NodeGroup(tmp_path, retention_bytes=2 << 20) as group:
+        master = group.master()
+        await append_all(group, [bytes(10_000)] * 600)
+        for member in group.peers:
+            group.wait_for_status(
+                member, lambda view: view.ledger_begin_index > 300, "has removed the oldest"
+            )
+        emptied = min(set(group.peers) - {master})
+        lose_volume(group, emptied)
+        group.start(emptied)
+        group.wait_until_up(emptied)
+        wait_until_admitted(group, emptied)
+        stored = await append_all(group, BODIES)
+
+        wait_for(lambda: is_level_with(group, emptied, group.master()), "it is level")
+        view = group.status(emptied)
+        assert view.ledger_begin_index > 300
+        assert "begins anew with entry" in group.log(emptied)
+        group.kill(emptied)
+        group.start(emptied)
+        group.wait_for_status(emptied, lambda view: view.ready, "is back with such a log")
+        assert group.status(emptied).ledger_begin_index >= view.ledger_begin_index
+        wait_for(lambda: same_bytes(group, emptied, group.master()), "equal, byte by byte")
+        assert await read_back(group, stored) == stored
+
+
+def same_bytes(group: NodeGroup, one: str, other: str) -> bool:
+    """Whether two members hold the same bytes in every file that both have."""
+    contents = []
+    for member in (one, other):
+        files = group.manifest(member).data
+        contents.append(
+            {
+                file.name: group.get(
+                    member,
+                    f"/segments/data/{file.name}",
+                    {"Range": f"bytes=0-{file.readable_bytes - 1}"},
+                )[1]
+                for file in files
+            }
+        )
+    shared = contents[0].keys() & contents[1].keys()
+    return bool(shared) and all(contents[0][name] == contents[1][name] for name in shared)

@@ -37,7 +37,7 @@ def test_a_leader_goes_on_with_a_peer_that_has_all() -> None:
 
 
 def test_a_peer_that_lacks_what_was_removed_is_asked_about_the_first_entry_now_and_then() -> None:
-    """It cannot be helped without a snapshot, and must not keep the leader busy."""
+    """Before it has denied that one too, it must not keep the leader busy."""
     driver = leader_with_ten_committed()
     for index in (10, 5):
         question = next(

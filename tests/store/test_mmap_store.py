@@ -9,7 +9,8 @@ import pytest
 
 from dledger_formats import disk
 from dledger_node.errors import StoreError, StoreInUseError
-from dledger_node.store.mmap_store import FlushTarget, MmapStore
+from dledger_node.store.flush_target import FlushTarget
+from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store.open_files import Holder, OpenFiles
 from dledger_store_files.contents import bodies_of, flush
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dledger_formats import disk as disk_format
 from dledger_node.store import mmap_file_list
 from dledger_node.store.mmap_file import MmapFile
 from dledger_node.store.mmap_store import MmapStore
@@ -105,24 +106,33 @@ class Story:
         self.folder = folder
         self.body_size_max = choices.choice([40, 1500])
         self.term = 0
+        self.begin_index = 0
         self.bodies: list[bytes] = []
         """The longest log that may be found: a prefix of it is."""
         self.durable_index = -1
         """The shortest."""
+        self.replaced: tuple[int, list[bytes]] | None = None
+        """Beginning and bodies of a log of which a prefix may be found instead."""
 
     def open(self) -> None:
         self.store = MmapStore.open(self.folder, **SIZES)
-        found = [self.store.entry(index)[1] for index in range(self.store.end_index + 1)]
-        assert self.durable_index < len(found)
-        assert found == self.bodies[: len(found)]
-        self.bodies = found
-        self.durable_index = len(found) - 1
+        begin_index, end_index = self.store.begin_index, self.store.end_index
+        found = [self.store.entry(index)[1] for index in range(begin_index, end_index + 1)]
+        assert self.durable_index <= end_index
+        if self.replaced is not None and begin_index == self.replaced[0]:
+            assert found == self.replaced[1][: len(found)]
+        elif found:
+            assert (begin_index, found) == (self.begin_index, self.bodies[: len(found)])
+        self.begin_index, self.bodies, self.replaced = begin_index, found, None
+        self.durable_index = end_index
         self.term = max(self.term, self.store.end_term)
 
     def step(self) -> None:
-        match self.choices.randrange(12):
+        match self.choices.randrange(13):
             case 0:
                 self.truncate()
+            case 12:
+                self.replace()
             case 1 | 2 | 3:
                 self.flush()
             case 4:
@@ -143,14 +153,33 @@ class Story:
         self.store.flush(target)
         self.store.flushed(target)
         self.durable_index = self.store.durable_index
+        self.replaced = None
+
+    def replace(self) -> None:
+        """As a member does that cannot be led up to its leader's first entry."""
+        first_index = self.begin_index + len(self.bodies) + self.choices.randrange(1, 30)
+        bodies = [self.choices.randbytes(self.choices.randrange(400)) for _ in range(5)]
+        self.term += 1
+        packed = disk_format.pack_entries(
+            bodies, magic=disk_format.NORMAL, first_index=first_index, term=self.term,
+            pos=SIZES["segment_size_bytes"] * self.choices.randrange(1, 20),
+            previous_chain_crc=self.choices.randrange(1 << 32),
+        )  # fmt: skip
+        block = self.store.front.check(
+            packed.data, first_index=first_index, last_index=first_index + 4, term=self.term
+        )
+        if self.replaced is None:
+            self.replaced = (self.begin_index, self.bodies)
+        self.begin_index, self.bodies, self.durable_index = first_index, bodies, -1
+        self.store.replace(block)
 
     def truncate(self) -> None:
-        first_index = len(self.bodies) - self.choices.randrange(15)
-        if first_index <= max(0, self.store.committed_index):
+        first_index = self.begin_index + len(self.bodies) - self.choices.randrange(15)
+        if first_index <= max(self.begin_index, self.store.committed_index):
             return
         self.durable_index = min(self.durable_index, first_index - 1)
         self.store.truncate(first_index)
-        del self.bodies[first_index:]
+        del self.bodies[first_index - self.begin_index :]
         self.term += 1
 
     def abandon(self) -> None:
@@ -160,7 +189,7 @@ class Story:
         self.store._lock.close()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(80))
 def test_a_power_cut_at_any_moment_leaves_what_was_promised(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -10,11 +10,12 @@ from dledger_node.raft.messages import (
     AppendRequest,
     CompareRequest,
     HeartBeatRequest,
+    InstallSnapshotRequest,
     PushResponse,
     PushResult,
     Request,
 )
-from dledger_node.raft.ready import WritePushed
+from dledger_node.raft.ready import WritePushed, WriteSnapshot
 from dledger_node.raft.refusals import RefusalCause
 
 
@@ -73,6 +74,42 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
         acknowledge(member, follower)
 
 
+def handle_install(
+    member: MemberState, follower: Follower, request: InstallSnapshotRequest
+) -> None:
+    """Take the leader's first entries in place of a log that they cannot be led up to.
+
+    What is removed is needed nowhere. The leader's first entry is committed, so a majority holds it
+    and all before it, and this member is not among them: every candidate that could win without
+    that majority's consent, it could not before either. And nothing from that entry on was ever
+    committed as it is here.
+    """
+    first_index, verified_index = request.first_index, request.first_index
+    if member.log.holds(first_index, request.entries_term):
+        pass  # asked twice
+    elif first_index > follower.verified_index:  # which covers committed
+        write = WriteSnapshot(
+            first_index=first_index,
+            last_index=request.last_index,
+            term=request.entries_term,
+            entries=request.entries,
+        )
+        member.restart(write)
+        verified_index = request.last_index
+    elif member.log.begin_index <= first_index:
+        member.refuse(
+            RefusalCause.BELOW_COMMITTED,
+            f"{request.sender} of term {request.term} would replace entry {first_index}; "
+            f"entries up to {member.committed_index} are committed",
+        )
+        return
+    # Otherwise it is committed here, and was removed since.
+    follower.verified_index = max(follower.verified_index, verified_index)
+    commit_verified(member, follower, request.committed_index)
+    if confirmed_index(member, follower) >= first_index:
+        acknowledge(member, follower)
+
+
 def handle_persisted(member: MemberState, follower: Follower) -> None:
     """Confirm to the leader, in one answer, what a flush made durable."""
     if confirmed_index(member, follower) > follower.acknowledged_index:
@@ -116,7 +153,9 @@ def reject(member: MemberState, request: Request, index: int) -> None:
     _say_what_is_here(member, request, index)
 
 
-def refuse_expired(member: MemberState, request: CompareRequest | AppendRequest) -> None:
+def refuse_expired(
+    member: MemberState, request: CompareRequest | AppendRequest | InstallSnapshotRequest
+) -> None:
     """Tell a deposed leader that there is a newer term."""
     _refuse(member, request, PushResult.EXPIRED_TERM)
 

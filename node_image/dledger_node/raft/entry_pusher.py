@@ -7,7 +7,13 @@ DLedger's counterpart is `EntryDispatcher`.
 from dledger_node.raft import quorum
 from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import Leader, MemberState
-from dledger_node.raft.messages import AppendRequest, CompareRequest, PushResponse, PushResult
+from dledger_node.raft.messages import (
+    AppendRequest,
+    CompareRequest,
+    InstallSnapshotRequest,
+    PushResponse,
+    PushResult,
+)
 from dledger_node.raft.progress import Progress, PushState
 
 
@@ -109,6 +115,9 @@ def _ask(member: MemberState, peer_id: str, progress: Progress) -> None:
     """Send the open question."""
     index = progress.next_index - 1
     progress.probe_due = False
+    if progress.lacks_first:
+        _send_first(member, peer_id)
+        return
     member.send(
         CompareRequest(
             sender=member.self_id,
@@ -118,6 +127,28 @@ def _ask(member: MemberState, peer_id: str, progress: Progress) -> None:
             index_term=member.log.term_at(index),
             committed_index=member.committed_index,
             probe=progress.probe,
+        )
+    )
+
+
+def _send_first(member: MemberState, peer_id: str) -> None:
+    """Send the first entries of this log; the answer comes once they are durable there.
+
+    Sent in every heartbeat round until then: the peer takes them once.
+    """
+    log, first_index = member.log, member.log.begin_index
+    member.send(
+        InstallSnapshotRequest(
+            sender=member.self_id,
+            receiver=peer_id,
+            term=member.term,
+            first_index=first_index,
+            last_index=min(
+                log.last_index_of_term_at(first_index),
+                first_index + member.config.push_entries_max - 1,
+            ),
+            entries_term=log.term_at(first_index),
+            committed_index=member.committed_index,
         )
     )
 
@@ -152,6 +183,11 @@ def _denied(member: MemberState, progress: Progress, response: PushResponse) -> 
         index = max(index, progress.match_index)
     else:
         progress.match_index = index  # it lost what it had confirmed: count it no more
+    if 0 < asked_index == member.log.begin_index <= member.committed_index:
+        progress.match_index = BEFORE_FIRST
+        progress.compare(index, at_once=True)
+        progress.lacks_first = True
+        return
     progress.compare(index, at_once=index < asked_index)
 
 

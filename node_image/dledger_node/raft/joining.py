@@ -39,6 +39,7 @@ from dledger_node.raft.messages import (
     AppendRequest,
     CompareRequest,
     HeartBeatRequest,
+    InstallSnapshotRequest,
     JoinRequest,
     JoinResponse,
     Message,
@@ -111,7 +112,7 @@ def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
             return not _may_vote_for(member, joining, message.sender, message.term + 1)
         case VoteRequest():
             return not _may_vote_for(member, joining, message.sender, message.term)
-        case HeartBeatRequest() | CompareRequest() | AppendRequest():
+        case HeartBeatRequest() | CompareRequest() | AppendRequest() | InstallSnapshotRequest():
             return joining.floor is None
         case TakeLeadershipRequest():
             return True

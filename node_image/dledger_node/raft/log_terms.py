@@ -116,6 +116,13 @@ class LogTerms:
         del self._terms[:keep]
         self._first_indexes[0] = self._begin_index = first_index
 
+    def restart(self, begin_index: int) -> None:
+        """Forget all entries; the next one is `begin_index`."""
+        self._first_indexes.clear()
+        self._terms.clear()
+        self._begin_index = begin_index
+        self._end_index = begin_index - 1
+
     def _run(self, index: int) -> int:
         if not self._begin_index <= index <= self._end_index:
             raise InvariantError(

@@ -14,7 +14,7 @@ from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.messages import JoinResponse, Message
 from dledger_node.raft.progress import Progress
-from dledger_node.raft.ready import ReadState, Truncate, Write
+from dledger_node.raft.ready import ReadState, Truncate, Write, WriteSnapshot
 from dledger_node.raft.refusals import CONTRADICTIONS, RefusalCause
 
 
@@ -211,6 +211,17 @@ class MemberState:
         self.log.truncate(first_index)
         self.durable_index = min(self.durable_index, first_index - 1)
         self.writes.append(Truncate(first_index=first_index))
+
+    def restart(self, write: WriteSnapshot) -> None:
+        """Queue the removal of the whole log, and entries in its place."""
+        if write.first_index <= self.committed_index:
+            raise InvariantError(
+                f"a log from {write.first_index} on would replace committed entries up to "
+                f"{self.committed_index}"
+            )
+        self.log.restart(write.first_index)
+        self.durable_index = min(self.durable_index, write.first_index - 1)
+        self.append(write, write.last_index, write.term)
 
     def commit(self, index: int) -> None:
         """Move the committed index forward to `index`; a lower one changes nothing."""

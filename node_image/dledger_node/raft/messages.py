@@ -185,6 +185,32 @@ class AppendRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstallSnapshotRequest:
+    """The leader's first entries, for a receiver whose log cannot be led up to them any more: all
+    before `first_index` is committed and was removed.
+
+    DLedger's push of type INSTALL_SNAPSHOT, without a state: the log is all there is. `entries` as
+    in AppendRequest.
+    """
+
+    sender: str
+    receiver: str
+    term: int
+    first_index: int
+    last_index: int
+    entries_term: int
+    committed_index: int
+    """At least `first_index`, so that the receiver's new log begins for good."""
+    entries: object = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_index <= min(self.last_index, self.committed_index):
+            raise ValueError(f"a log cannot begin with {self.first_index}..{self.last_index}")
+        if not 0 <= self.entries_term <= self.term:
+            raise ValueError(f"the term {self.entries_term} cannot be")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeLeadershipRequest:
     """The leader of `term` asks the receiver to stand for election at once.
 
@@ -230,7 +256,13 @@ class HeldByAllNotice:
     index: int
 
 
-LeaderRequest: TypeAlias = HeartBeatRequest | CompareRequest | AppendRequest | TakeLeadershipRequest
+LeaderRequest: TypeAlias = (
+    HeartBeatRequest
+    | CompareRequest
+    | AppendRequest
+    | InstallSnapshotRequest
+    | TakeLeadershipRequest
+)
 """What only the leader of a term may ask in it."""
 Request: TypeAlias = PreVoteRequest | VoteRequest | JoinRequest | LeaderRequest
 Response: TypeAlias = (

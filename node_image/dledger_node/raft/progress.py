@@ -43,6 +43,8 @@ class Progress:
     """
     probe_due: bool = True
     """The question is to be sent, for the first time or again."""
+    lacks_first: bool = False
+    """The peer has denied the leader's first entry: it is to be sent, not asked about."""
     compared_match_index: int = -1
     """match_index when COMPARE was last left: a peer that comes back to it unmoved is not hurried.
     """
@@ -67,6 +69,7 @@ class Progress:
         self.next_index = index + 1
         self.probe += 1
         self.probe_due = at_once
+        self.lacks_first = False
         self.inflight.clear()
         self._check()
 

@@ -59,7 +59,20 @@ class WritePushed:
     entries: object
 
 
-Write: TypeAlias = Truncate | WriteProposal | WriteNoop | WritePushed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSnapshot:
+    """Remove the whole log, durably, and write entries that the leader pushed in its place.
+
+    `entries` is the handle of an InstallSnapshotRequest.
+    """
+
+    first_index: int
+    last_index: int
+    term: int
+    entries: object
+
+
+Write: TypeAlias = Truncate | WriteProposal | WriteNoop | WritePushed | WriteSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

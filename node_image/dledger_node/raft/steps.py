@@ -23,6 +23,7 @@ from dledger_node.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     HeldByAllNotice,
+    InstallSnapshotRequest,
     JoinRequest,
     JoinResponse,
     LeaderRequest,
@@ -105,7 +106,7 @@ def _refuse_old_term(member: MemberState, message: _TermMessage) -> None:
             leader_elector.send_vote(member, message, VoteResult.REJECT_EXPIRED_VOTE_TERM)
         case HeartBeatRequest():
             heartbeats.answer(member, message)
-        case CompareRequest() | AppendRequest():
+        case CompareRequest() | AppendRequest() | InstallSnapshotRequest():
             entry_handler.refuse_expired(member, message)
         case TakeLeadershipRequest() | VoteResponse() | HeartBeatResponse() | PushResponse():
             pass
@@ -120,10 +121,10 @@ def _step_leader(member: MemberState, leader: Leader, message: _TermMessage) -> 
             heartbeats.take_answer(member, leader, message)
         case VoteRequest():
             leader_elector.answer_vote_request(member, message)
-        case HeartBeatRequest() | CompareRequest() | AppendRequest() | TakeLeadershipRequest():
-            leader_elector.heed_leader(member, message.sender)  # which refuses and counts it
         case VoteResponse():
             pass  # this election is decided
+        case _:
+            leader_elector.heed_leader(member, message.sender)  # which refuses and counts it
 
 
 def _step_candidate(member: MemberState, candidate: Candidate, message: _TermMessage) -> None:
@@ -136,12 +137,12 @@ def _step_candidate(member: MemberState, candidate: Candidate, message: _TermMes
 
 def _step_follower(member: MemberState, message: _TermMessage) -> None:
     match message:
-        case HeartBeatRequest() | CompareRequest() | AppendRequest() | TakeLeadershipRequest():
-            _obey(member, message)
         case VoteRequest():
             leader_elector.answer_vote_request(member, message)
         case VoteResponse() | HeartBeatResponse() | PushResponse():
             pass  # answers what this member asked in an earlier role
+        case _:
+            _obey(member, message)
 
 
 def _obey(member: MemberState, request: LeaderRequest) -> None:
@@ -157,5 +158,7 @@ def _obey(member: MemberState, request: LeaderRequest) -> None:
             entry_handler.handle_compare(member, follower, request)
         case AppendRequest():
             entry_handler.handle_append(member, follower, request)
+        case InstallSnapshotRequest():
+            entry_handler.handle_install(member, follower, request)
         case TakeLeadershipRequest():
             leader_elector.campaign(member, take_leadership=True)

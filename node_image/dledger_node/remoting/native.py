@@ -4,8 +4,9 @@ A link carries messages one way, from the member that opened it. Its first frame
 calling:
 
     HELLO    code 52001, JSON body {group, senderId, receiverId, segmentSizeBytes, protocol}
-    MESSAGE  code 52000, binary body: kind (1 byte), the message's numbers, and for APPEND the
-             stored bytes of its entries, exactly as they lie in the leader's segments
+    MESSAGE  code 52000, binary body: kind (1 byte), the message's numbers, and for APPEND and
+             INSTALL_SNAPSHOT the stored bytes of its entries, exactly as they lie in the
+             leader's segments
 
 Sender and receiver are known from HELLO, so a MESSAGE does not repeat them. Both codes are outside
 the range that Java DLedger uses; it answers them with "not supported". HELLO is answered; a MESSAGE
@@ -28,6 +29,7 @@ from dledger_node.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     HeldByAllNotice,
+    InstallSnapshotRequest,
     JoinRequest,
     JoinResponse,
     Message,
@@ -110,6 +112,11 @@ KINDS: Final[dict[int, Kind]] = {
         struct.Struct(">qqqBBB"),
         ("term", "incarnation", "ledger_end_index", "leading", "joining", "alone"),
     ),
+    13: Kind(
+        InstallSnapshotRequest,
+        struct.Struct(">qqqqq"),
+        ("term", "first_index", "last_index", "entries_term", "committed_index"),
+    ),
     64: Kind(HeldByAllNotice, struct.Struct(">qq"), ("term", "index")),
 }  # fmt: skip
 _KIND_OF: Final = {kind.message: number for number, kind in KINDS.items()}
@@ -149,7 +156,7 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
         ) from error
     named = dict(zip(kind.fields, values, strict=True))
     end = 1 + kind.numbers.size
-    if kind.message is AppendRequest:
+    if kind.message in (AppendRequest, InstallSnapshotRequest):
         named["entries"] = memoryview(body)[end:]
     elif len(body) != end:
         raise RemoteProtocolError(f"{sender} sent {len(body) - end} bytes behind a message")

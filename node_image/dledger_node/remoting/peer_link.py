@@ -19,7 +19,7 @@ from dledger_formats import frames, requests
 from dledger_formats.dialling import dial
 from dledger_formats.json_objects import FormatError
 from dledger_node.config import split_address
-from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, Message
 from dledger_node.remoting import native
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Owner(Protocol):
         """Say who is calling."""
 
     def read_entries(
-        self, push: AppendRequest, bytes_max: int
+        self, push: AppendRequest | InstallSnapshotRequest, bytes_max: int
     ) -> tuple[Sequence[bytes | memoryview], int] | None:
         """Stored bytes of the push's first entries and the last index they hold.
 
@@ -236,8 +236,19 @@ class _Connection(asyncio.Protocol):
             return
         if isinstance(message, AppendRequest):
             self._write_push(message)
+        elif isinstance(message, InstallSnapshotRequest):
+            self._write_first(message)
         else:
             self._transport.writelines(native.encode(message))
+
+    def _write_first(self, push: InstallSnapshotRequest) -> None:
+        """Write as many of the entries as one piece holds; the leader pushes the rest."""
+        assert self._transport is not None
+        found = self._owner.read_entries(push, PUSH_BYTES_MAX)
+        if found is not None:
+            entries, last_index = found
+            piece = dataclasses.replace(push, last_index=last_index)
+            self._transport.writelines(native.encode(piece, entries))
 
     def _write_push(self, push: AppendRequest) -> None:
         """Write a push in pieces; the pieces for which the socket has no room go to the queue's

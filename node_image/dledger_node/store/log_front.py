@@ -7,8 +7,10 @@ the log's at the next start.
 
 from collections.abc import Callable, Sequence
 
-from dledger_formats.disk import INDEX_UNIT_SIZE
+from dledger_formats.disk import INDEX_UNIT_SIZE, Buffer
+from dledger_node.errors import RemoteProtocolError
 from dledger_node.store import segment_files
+from dledger_node.store.block import Block, check_block
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.log_writer import LogWriter
 from dledger_node.store.mmap_file import MmapFile, sync_folder
@@ -56,3 +58,27 @@ class LogFront:
             file.remove()
         sync_folder(self._files.data.folder)
         sync_folder(self._files.index.folder)
+
+    def check(self, data: Buffer, *, first_index: int, last_index: int, term: int) -> Block:
+        """Judge a leader's first entries, which have nothing before them to fit to.
+
+        RemoteProtocolError, also when they do not begin a segment. `data` must not change any more.
+        """
+        size = self._files.data.file_size
+        block = check_block(
+            data,
+            first_index=first_index,
+            last_index=last_index,
+            term=term,
+            segment_size=size,
+            link=None,
+        )
+        if block.runs[0].pos == 0 or block.runs[0].pos % size:
+            raise RemoteProtocolError(
+                f"entry {first_index} at position {block.runs[0].pos} begins no later segment"
+            )
+        return block
+
+    def replace(self, block: Block) -> None:
+        """Remove everything, durably, and write a block that `check` has judged."""
+        self._log.restart(block)

@@ -123,6 +123,18 @@ class LogWriter:
         term = self._files.header(first_index).term
         self.term_runs = [(first_index, term), *kept]
 
+    def restart(self, block: Block) -> None:
+        """Begin with a block, in folders that are empty."""
+        self.begin_index = block.first_index  # first: from now on, readers find nothing
+        self.end_index = block.first_index - 1
+        self.end_pos, self.chain_crc = block.runs[0].pos, 0
+        self.term_runs = []
+        self._files.data.clear()
+        self._files.index.clear()
+        self._reserve(block.runs[-1].end_pos, block.last_index)
+        for run in block.runs:
+            self._write(run, block.term)
+
     def cut_files(self) -> None:
         """Zero what lies behind the end, durably."""
         self._files.data.truncate(self.end_pos)

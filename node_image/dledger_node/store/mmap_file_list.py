@@ -138,6 +138,12 @@ class MmapFileList:
             file.sync()
         return used_end - pos
 
+    def clear(self) -> None:
+        """Remove all files, durably; the newest first, so that a crash leaves a sequence."""
+        while self.files:
+            self.files.pop().remove()
+        sync_folder(self.folder)
+
     def take_before(self, pos: int) -> tuple[MmapFile, ...]:
         """Take the files that end at `pos` or before it out of the list, but for the last file.
 

@@ -14,7 +14,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -25,27 +24,15 @@ from dledger_node.store import ballast, recovery
 from dledger_node.store import checkpoint as checkpoint_file
 from dledger_node.store.block import Block, check_block
 from dledger_node.store.checkpoint import Checkpoint
+from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.lock import FolderLock
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.log_front import LogFront
 from dledger_node.store.log_producers import LogProducers
 from dledger_node.store.log_writer import LogWriter
-from dledger_node.store.mmap_file import MmapFile
 from dledger_node.store.mmap_file_list import MmapFileList, make_folders
 from dledger_node.store.recovery import RecoveryReport
 from dledger_node.store.segment_files import SegmentFiles
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlushTarget:
-    """What a flush makes durable, captured on the loop's thread."""
-
-    end_index: int
-    end_term: int
-    end_pos: int
-    generation: int
-    """Counts truncations: after one, an older target says nothing."""
-    files: tuple[MmapFile, ...]
 
 
 class MmapStore:
@@ -113,6 +100,7 @@ class MmapStore:
             files = LogFiles(data, index)
             ballast.make(folder)
             checkpoint = checkpoint_file.load_checkpoint(folder)
+            recovery.finish_replacing(files, checkpoint)
             found = recovery.examine(files, checkpoint, verify_all=verify_all)
             cut_bytes = recovery.repair(files, found)
             report = recovery.report(found, cut_bytes, time.monotonic() - began)
@@ -177,8 +165,7 @@ class MmapStore:
         """Stored bytes of whole entries, one run per segment, and the last index they hold.
 
         At least one entry, then as many as `bytes_max` allows. What this process neither wrote nor
-        verified when it opened the log is verified here. IndexError outside of the log;
-        StoreDamagedError.
+        verified is verified here. IndexError outside of the log; StoreDamagedError.
         """
         self._check_range(first_index, last_index)
         try:
@@ -258,8 +245,7 @@ class MmapStore:
 
         StoreDamagedError when they do not fit to it; StoreFullError; nothing is written then.
         """
-        assert first_index == self.end_index + 1
-        assert last_index == block.last_index
+        assert (first_index, last_index) == (self.end_index + 1, block.last_index)
         self._log.append_block(block)
         self.producers.note_block(block, first_index)
 
@@ -288,6 +274,19 @@ class MmapStore:
                 self._save(self._checkpoint_at(self.durable_index, self.committed_index))
             self._log.cut_files()
         self.producers.cut(first_index)
+
+    def replace(self, block: Block) -> None:
+        """Remove the log and write a block, which `LogFront.check` has judged; blocks for fsyncs.
+
+        The checkpoint says first that nothing is durable, so a crash leaves a part of either log.
+        """
+        with self._checkpoint_lock:
+            self._generation += 1
+            self.durable_index, self._flushed_pos, self._index_synced_pos = -1, 0, 0
+            self._saved_begin_index = begin_index = block.first_index
+            self._save(Checkpoint(end_index=-1, committed_index=-1, begin_index=begin_index))
+            self.front.replace(block)
+        self.producers.restore()
 
     # -- durability --------------------------------------------------------------------------------
 
@@ -324,8 +323,7 @@ class MmapStore:
         """Make durable what is durable and committed, for the next start; blocks.
 
         Index files are synced here and not in `flush`: they can be made anew from the checkpoint's
-        segment on. After a StoreError, and a StoreFullError on a full volume, the last checkpoint
-        stands, and the next start verifies more.
+        segment on. After a StoreError, and a StoreFullError on a full volume, the last one stands.
         """
         with self._checkpoint_lock:
             end_index = self.durable_index
@@ -382,6 +380,8 @@ class MmapStore:
             self.save_checkpoint(self.committed_index)
 
     def _save_begin(self, first_index: int) -> None:
+        if first_index < self._saved_begin_index:
+            return  # the log was replaced meanwhile
         if first_index > self.committed_index + 1:
             raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
         with self._checkpoint_lock:

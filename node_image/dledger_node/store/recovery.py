@@ -134,6 +134,22 @@ def repair(files: LogFiles, found: Examined) -> int:
     return cut_bytes
 
 
+def finish_replacing(files: LogFiles, checkpoint: Checkpoint | None) -> None:
+    """Remove a log that a leader's was to replace, if a crash came before its first entry.
+
+    The checkpoint tells: nothing of the log that begins there was durable yet.
+    """
+    if checkpoint is None or checkpoint.begin_index is None or not files.data.files:
+        return
+    first = files.data.files[0]
+    if checkpoint.end_index < checkpoint.begin_index and first.start > 0:
+        try:
+            _first_entry(first)
+        except StoreDamagedError:
+            files.data.clear()
+            files.index.clear()
+
+
 class _Walk:
     """Sound entries from a place on; iterating gives (first index, index units) of each batch.
 

@@ -39,6 +39,10 @@ def _lose_volume(cluster: SimCluster, member_id: str, down_us: int) -> None:
     cluster.lose_volume(member_id, down_us=down_us)
 
 
+def _remove_front(cluster: SimCluster, member_id: str, rate: float) -> None:
+    cluster.remove_front(member_id, rate)
+
+
 def _power_cut(cluster: SimCluster, downs_us: list[tuple[str, int]]) -> None:
     for member_id, down_us in downs_us:
         cluster.crash(member_id, down_us=down_us)
@@ -87,6 +91,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "transfer": _transfer,
     "crash": _crash,
     "lose_volume": _lose_volume,
+    "remove_front": _remove_front,
     "power_cut": _power_cut,
     "split": _split,
     "cut": _cut,

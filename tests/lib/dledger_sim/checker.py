@@ -108,6 +108,16 @@ class Checker:
                     f"{member_id} truncates the committed entry {first_index}",
                 )
 
+    def replacing(self, member_id: str, first_index: int) -> list[Entry]:
+        """Rule 17: a log is replaced only by one that begins with committed entries, and never what
+        the member knows as committed. Returns what comes before that log.
+        """
+        if not self._committed_indexes[member_id] < first_index < len(self.committed):
+            raise ViolationError(
+                "only what cannot be led on is replaced", f"{member_id} begins at {first_index}"
+            )
+        return self.committed[:first_index]
+
     def worked(self, member_id: str, durable_index: int, ledger_end_index: int) -> None:
         """Rule 8: what a member takes for durable is on its disk, and as it reads it there."""
         disk = self._disks[member_id]

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, Message
 from dledger_sim.checker import Checker
 from dledger_sim.choices import Choices, DrawnChoices
 from dledger_sim.conditions import Conditions, Moment
@@ -83,14 +83,13 @@ class SimCluster(Events):
         others = [disk for name, disk in self._disks.items() if name != member_id]
         if len(others) < VOLUME_PEERS_MIN or any(disk.hard_state.joining for disk in others):
             return
-        member = self.members[member_id]
+        self.crash(member_id, down_us=down_us)
         self._note(member_id, "loses its volume")
-        self.fault_count += 1
-        lived = member.raft is not None
-        member.lose_volume()
-        if lived:
-            self._notice_link(member_id, lost=True)
-            self.after(down_us, self._start, member_id)
+        self.members[member_id].lose_volume()
+
+    def remove_front(self, member_id: str, rate: float) -> None:
+        """Let a member remove part of what it knows as committed."""
+        self.fault_count += self.members[member_id].remove_front(rate)
 
     def split(self, side: set[str]) -> None:
         """Cut a side off from all others, both ways."""
@@ -275,7 +274,7 @@ class SimCluster(Events):
         if isinstance(message, bytes):
             assert self._wire is not None
             message = self._wire.decode(message, sender, receiver, member.disk)
-        if member.disk.full and isinstance(message, AppendRequest):
+        if member.disk.full and isinstance(message, AppendRequest | InstallSnapshotRequest):
             return  # no answer is given; the leader tries again
         if self._coverage is not None:
             self._coverage.before(raft, member.disk, message)

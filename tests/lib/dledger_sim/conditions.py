@@ -18,7 +18,7 @@ LATE_READS_RATE = 0.2
 LOST_VOLUMES_RATE = 0.15
 CLOCK_DRIFT_MAX = 100
 """Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
-VOLUME_FAULTS = ("crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
+VOLUME_FAULTS = ("remove_front", "crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
 LATE_READS_FAULTS = (
     ("late_answers",),
     ("late_answers", "hold_up", "hide"),
@@ -206,7 +206,7 @@ class Conditions:
             leader_bias=rng.choice((0.5, 0.9)),
             faults=(
                 "lose_volume",
-                *(fault for fault in VOLUME_FAULTS if rng.random() < 0.3),
+                *(fault for fault in VOLUME_FAULTS if rng.random() < 0.35),
             ),
         )
 

@@ -71,6 +71,8 @@ class SimDisk:
     """One disk; it outlives its member's crashes."""
 
     hard_state: HardState = BLANK
+    begin_index: int = 0
+    """The first entry that the member can still read; those before are kept for the judge."""
     checkpoint: int = -1
     """A committed index that the member wrote down; it covers durable entries only."""
     durable: list[Entry] = field(default_factory=list)
@@ -94,6 +96,19 @@ class SimDisk:
         self.pending.append(first_index)
         if self.flush is not None:
             self.flush.end_index = min(self.flush.end_index, first_index - 1)
+
+    def replace(self, before: list[Entry]) -> None:
+        """Remove the log, durably, and begin anew behind `before`, which is not there to be read.
+
+        What a flush in flight reports is of the old log.
+        """
+        self.begin_index = len(before)
+        self.checkpoint = -1
+        self.durable = list(before)
+        self.cached = list(before)
+        self.pending.clear()
+        if self.flush is not None:
+            self.flush.write_count, self.flush.end_index = 0, -1
 
     def begin_flush(self) -> None:
         """Flush what is written now."""
@@ -126,12 +141,15 @@ class SimDisk:
             self.durable = _image(self.durable, self.pending, random.Random(chance_seed))
         self.pending.clear()
         self.flush = None
+        if self.begin_index and len(self.durable) <= self.begin_index:
+            self.durable, self.begin_index = [], 0  # nothing of a new log was durable yet
         self.cached = list(self.durable)
 
     def lose(self) -> None:
         """Become an empty disk."""
         self.lost.append(self.durable)
         self.hard_state = BLANK
+        self.begin_index = 0
         self.checkpoint = -1
         self.durable = []
         self.cached = []
@@ -140,11 +158,11 @@ class SimDisk:
         """What recovery tells the core of the log."""
         runs: list[tuple[int, int]] = []
         last_term = -1
-        for index, entry in enumerate(self.durable):
-            if entry.term != last_term:
-                last_term = entry.term
+        for index in range(self.begin_index, len(self.durable)):
+            if self.durable[index].term != last_term:
+                last_term = self.durable[index].term
                 runs.append((index, last_term))
-        return LogTerms(0, runs, len(self.durable) - 1)
+        return LogTerms(self.begin_index, runs, len(self.durable) - 1)
 
 
 def _replay(log: list[Entry], writes: list[int | Written]) -> None:

@@ -175,6 +175,10 @@ class Fuzzer:
                 raise ViolationError("nothing committed is removed", f"{write}")
             del self._terms[write.first_index :]
             return
+        if isinstance(write, ready.WriteSnapshot):
+            if write.first_index <= self._committed_index:
+                raise ViolationError("nothing committed is removed", f"{write}")
+            self._terms = [-1] * write.first_index
         is_noop = isinstance(write, ready.WriteNoop)
         first_index, last_index = (
             (write.index, write.index) if is_noop else (write.first_index, write.last_index)
@@ -195,7 +199,8 @@ class Fuzzer:
                 for field in dataclasses.fields(kind)
             }
             if "first_index" in values and self._rng.random() < 0.9:
-                values["first_index"] = values["previous_index"] + 1
+                if "previous_index" in values:
+                    values["first_index"] = values["previous_index"] + 1
                 values["last_index"] = values["first_index"] + self._rng.randint(0, 3)
             try:
                 return kind(**values)

@@ -6,13 +6,14 @@ only while it still leads the proposal's term.
 
 import dataclasses
 from collections import deque
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import (
     AppendRequest,
+    InstallSnapshotRequest,
     Message,
     PreVoteRequest,
     TakeLeadershipRequest,
@@ -26,6 +27,7 @@ from dledger_node.raft.ready import (
     WriteNoop,
     WriteProposal,
     WritePushed,
+    WriteSnapshot,
 )
 from dledger_sim.checker import Checker
 from dledger_sim.choices import Choices
@@ -60,6 +62,9 @@ class World(Protocol):
 
     def moment(self, moment: Moment, member_id: str) -> None:
         """Tell the nemesis that its chance has come."""
+
+
+Push = TypeVar("Push", AppendRequest, InstallSnapshotRequest)
 
 
 class Waiting(NamedTuple):
@@ -152,10 +157,23 @@ class SimMember:
         self._world.checker.died(self.member_id)
 
     def lose_volume(self) -> None:
-        """End this life, and all that its disk held."""
-        self.die()
+        """Lose, while it is dead, all that its disk held."""
         self.disk.lose()
         self._world.checker.lost_volume(self.member_id)
+
+    def remove_front(self, rate: float) -> bool:
+        """Remove entries from the front, as retention by force does: whoever may lack them."""
+        disk = self.disk
+        if self.raft is None or self.saving is not None:
+            return False
+        last_index = min(self.committed_index, self.raft.durable_index)
+        first_index = disk.begin_index + int(rate * (last_index - disk.begin_index))
+        if first_index <= disk.begin_index:
+            return False
+        disk.checkpoint = max(disk.checkpoint, last_index)
+        disk.begin_index = first_index
+        self.raft.remove_before(first_index)
+        return True
 
     def propose(self, operation: Operation) -> None:
         """Let a client append."""
@@ -174,7 +192,7 @@ class SimMember:
         """Let a client read one entry, if this member is master."""
         assert self.raft is not None
         index, now_us = operation.index, self._world.now_us
-        if not self.raft.master or not 0 <= index <= self.committed_index:
+        if not self.raft.master or not self.disk.begin_index <= index <= self.committed_index:
             operation.answer(Answer.REFUSED, now_us)
             return
         operation.bodies = (self.disk.cached[index].body,)
@@ -300,6 +318,10 @@ class SimMember:
                 skipped = write.first_index - pushed.first_index
                 count = write.last_index - write.first_index + 1
                 self._append(write.first_index, pushed.entries[skipped : skipped + count])
+            case WriteSnapshot(first_index=first_index, entries=pushed):
+                assert isinstance(pushed, PushedEntries)
+                self.disk.replace(self._world.checker.replacing(self.member_id, first_index))
+                self._append(first_index, pushed.entries)
             case WriteProposal(first_index=first_index, term=term, entries=bodies):
                 assert isinstance(bodies, tuple)
                 self._append(first_index, [(term, body) for body in bodies])
@@ -325,6 +347,8 @@ class SimMember:
         moment = SENDING_MOMENTS.get(type(message))
         if moment is not None:
             world.moment(moment, self.member_id)
+        if isinstance(message, InstallSnapshotRequest):
+            message = self._filled(message)
         if not isinstance(message, AppendRequest):
             world.send(message)
             return
@@ -344,8 +368,9 @@ class SimMember:
         else:
             world.send(self._filled(message))
 
-    def _filled(self, push: AppendRequest) -> AppendRequest:
+    def _filled(self, push: Push) -> Push:
         """Put the entries into a push, as a link does when it sends one."""
+        assert push.first_index >= self.disk.begin_index, f"{push} asks for what was removed"
         entries = self.disk.cached[push.first_index : push.last_index + 1]
         assert len(entries) == push.last_index - push.first_index + 1
         pairs = [(entry.term, entry.body) for entry in entries]

@@ -99,6 +99,10 @@ def _lose_volume(cluster: SimCluster, target: str, rng: random.Random) -> Planne
     ]
 
 
+def _remove_front(_: SimCluster, target: str, rng: random.Random) -> Planned:
+    return [(1, ("remove_front", target, max(rng.random(), rng.random())))]
+
+
 def _power_cut(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
     members = cluster.conditions.member_ids
     downs_us = [(member_id, _some_time_us(cluster, rng) // 4) for member_id in members]
@@ -221,6 +225,7 @@ def _some_time_us(cluster: SimCluster, rng: random.Random) -> int:
 FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = {
     "crash": _crash,
     "lose_volume": _lose_volume,
+    "remove_front": _remove_front,
     "power_cut": _power_cut,
     "isolate": _isolate,
     "disconnect": _disconnect,

@@ -51,7 +51,7 @@ def settle(cluster: SimCluster) -> None:
 
 
 def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
-    """Rule 17: where nothing is lost or late, every entry is pushed once, and nothing is asked."""
+    """Rule 18: where nothing is lost or late, every entry is pushed once, and nothing is asked."""
     cluster.network.drop_what_travels()
     cluster.calm(dataclasses.replace(cluster.conditions, delay_us=FAST_US, flush_us=FAST_US))
     if not _append_and_level(cluster, timeout_us):

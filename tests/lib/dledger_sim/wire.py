@@ -9,7 +9,7 @@ import dataclasses
 
 from dledger_formats import disk as formats
 from dledger_formats.frames import FrameDecoder
-from dledger_node.raft.messages import AppendRequest, Message
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, Message
 from dledger_node.remoting import native
 from dledger_node.store.block import check_block
 from dledger_node.store.entry_runs import Link
@@ -32,7 +32,7 @@ class Wire:
     def encode(self, message: Message, sender: SimDisk) -> bytes:
         """One frame, with the entries of a push as its sender's store would hold them."""
         entries = []
-        if isinstance(message, AppendRequest):
+        if isinstance(message, AppendRequest | InstallSnapshotRequest):
             log = sender.cached[: message.last_index + 1]
             self._extend_chain(log)
             entries = [self._packed(log, index) for index in range(message.first_index, len(log))]
@@ -44,7 +44,7 @@ class Wire:
         middle = len(frame) // 2
         commands = decoder.feed(frame[:middle]) + decoder.feed(frame[middle:])
         message = native.decode(commands[0].body, sender, receiver)
-        if not isinstance(message, AppendRequest):
+        if not isinstance(message, AppendRequest | InstallSnapshotRequest):
             return message
         assert isinstance(message.entries, memoryview)
         block = check_block(
@@ -84,8 +84,10 @@ class Wire:
         )
         return packed.data
 
-    def _link(self, disk: SimDisk, push: AppendRequest) -> Link | None:
+    def _link(self, disk: SimDisk, push: AppendRequest | InstallSnapshotRequest) -> Link | None:
         """The end of the receiver's log before the push, if it is the leader's."""
+        if isinstance(push, InstallSnapshotRequest):
+            return None
         log, previous_index = disk.cached, push.previous_index
         if previous_index < 0:
             return Link(0, 0)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.ready import HardState
+from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.hard_state import load_hard_state, save_hard_state
-from dledger_node.store.mmap_store import FlushTarget, MmapStore
+from dledger_node.store.mmap_store import MmapStore
 from dledger_store_faults.account import NOBODY
 from dledger_store_faults.contents import body_of
 
