@@ -154,9 +154,19 @@ def fill(store: MmapStore, log_bytes: int) -> None:
         store.append_bodies([BODY] * 256, 1)
         if store.end_index % 8192 < 256:
             make_durable(store)
-            store.save_checkpoint(store.durable_index)
+            settle(store)
             store.preallocate()
     make_durable(store)
+    settle(store)
+
+
+def settle(store: MmapStore) -> None:
+    """Save what a member saves once a second: here all that is durable is committed."""
+    store.save_checkpoint(store.durable_index)
+    store.producers.table.settle(store.durable_index)
+    image = store.producers.image_due()
+    if image is not None:
+        store.producers.save(image)
 
 
 def open_(folder: Path, log_bytes: int) -> None:
