@@ -1,5 +1,4 @@
 import contextlib
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,7 @@ from dledger_node.errors import StoreError
 from dledger_node.raft.ready import HardState
 from dledger_node.store import ballast
 from dledger_node.store.hard_state import load_hard_state, save_hard_state
-
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems: needs root")
+from dledger_store_files.root import AS_ROOT
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Disks that fill up, for real. Killed processes: `test_kills`; power cuts: `test_power_cuts`."""
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,9 +10,9 @@ import pytest
 
 from dledger_node.errors import StoreFullError
 from dledger_node.store.mmap_store import MmapStore
+from dledger_store_files.root import AS_ROOT
 
 OpenStore = Callable[..., MmapStore]
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems: needs root")
 
 
 def mount(*arguments: str) -> None:

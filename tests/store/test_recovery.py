@@ -17,6 +17,15 @@ Crashed = Callable[[MmapStore], Path]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 
 
+@pytest.fixture
+def stopped(open_store: OpenStore, crashed: Crashed) -> Path:
+    """The folder of a log of BODIES that was closed in order."""
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    store.close()
+    return crashed(store)
+
+
 def test_a_killed_process_loses_nothing(open_store: OpenStore, crashed: Crashed) -> None:
     """What was copied into the mapping is in the page cache, flushed or not."""
     store = open_store()
@@ -182,32 +191,24 @@ def test_what_was_durable_is_not_read_again_but_for_a_margin(
 
 @pytest.mark.usefixtures("small_margin")
 def test_a_lost_index_file_of_entries_that_are_not_read_again_is_made_anew(
-    open_store: OpenStore, crashed: Crashed
+    open_store: OpenStore, stopped: Path
 ) -> None:
-    store = open_store()
-    store.append_bodies(BODIES, term=1)
-    store.close()
-    at = crashed(store)
-    min((at / "index").iterdir()).unlink()
+    min((stopped / "index").iterdir()).unlink()
 
-    assert bodies_of(open_store(at)) == BODIES
+    assert bodies_of(open_store(stopped)) == BODIES
 
 
 @pytest.mark.usefixtures("small_margin")
-def test_everything_is_read_on_demand(open_store: OpenStore, crashed: Crashed) -> None:
-    store = open_store()
-    store.append_bodies(BODIES, term=1)
-    store.close()
-    at = crashed(store)
+def test_everything_is_read_on_demand(stopped: Path) -> None:
     sizes = {"segment_size_bytes": 4096, "index_segment_size_bytes": 320}
-    whole = MmapStore.open(at, **sizes, verify_all=True)
+    whole = MmapStore.open(stopped, **sizes, verify_all=True)
     damaged = whole.position(3)
     whole.close()
-    flip(at / "data", damaged.pos + 50)
+    flip(stopped / "data", damaged.pos + 50)
 
     assert whole.recovery.verified_entries == 40
     with pytest.raises(StoreDamagedError, match="entry 3 is missing or damaged"):
-        MmapStore.open(at, **sizes, verify_all=True)
+        MmapStore.open(stopped, **sizes, verify_all=True)
 
 
 @pytest.mark.usefixtures("small_margin")
@@ -237,28 +238,20 @@ def test_an_entry_longer_than_the_window_is_recovered(
 
 
 def test_segments_that_nobody_removed_from_the_front_are_damage(
-    open_store: OpenStore, crashed: Crashed
+    open_store: OpenStore, stopped: Path
 ) -> None:
-    store = open_store()
-    store.append_bodies(BODIES, term=1)
-    store.close()
-    at = crashed(store)
-    (at / "data" / disk.file_name(0)).unlink()
+    (stopped / "data" / disk.file_name(0)).unlink()
 
     with pytest.raises(StoreDamagedError, match="the log began with entry 0") as refused:
-        open_store(at)
+        open_store(stopped)
 
     assert refused.value.damage is Damage.MISSING_SEGMENT
 
 
-def test_without_a_checkpoint_everything_is_read(open_store: OpenStore, crashed: Crashed) -> None:
-    store = open_store()
-    store.append_bodies(BODIES, term=1)
-    store.close()
-    at = crashed(store)
-    (at / "checkpoint").unlink()
+def test_without_a_checkpoint_everything_is_read(open_store: OpenStore, stopped: Path) -> None:
+    (stopped / "checkpoint").unlink()
 
-    again = open_store(at)
+    again = open_store(stopped)
 
     assert again.recovery.verified_entries == 40
     assert again.committed_index == -1
@@ -329,17 +322,11 @@ def test_a_log_that_lost_its_first_segments_begins_later(
         again.entry(third.first_index - 1)
 
 
-def test_a_missing_segment_in_the_middle_is_refused(
-    open_store: OpenStore, crashed: Crashed
-) -> None:
-    store = open_store()
-    store.append_bodies(BODIES, term=1)
-    store.close()
-    at = crashed(store)
-    (at / "data" / disk.file_name(4096)).unlink()
+def test_a_missing_segment_in_the_middle_is_refused(open_store: OpenStore, stopped: Path) -> None:
+    (stopped / "data" / disk.file_name(4096)).unlink()
 
     with pytest.raises(StoreDamagedError, match="a file is missing"):
-        open_store(at)
+        open_store(stopped)
 
 
 @pytest.mark.parametrize("name", ["lost+found", "0", disk.file_name(0)])
