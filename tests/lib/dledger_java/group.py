@@ -25,6 +25,8 @@ from dledger_java.process import QUICK_START, start_java
 WAIT_S = 60.0  # four JVMs may start at once, on two cores
 ASK_TIMEOUT_S = 5.0
 POLL_S = 0.1
+DATA_BYTES = 1 << 20  # a file's size, unless a test says otherwise
+INDEX_BYTES = 160 << 10
 _ports: Iterator[int] = free_ports()
 
 
@@ -49,8 +51,8 @@ class JavaGroup:
         self._jvm_options = jvm_options
         self._options = {
             "heartBeatTimeIntervalMs": 500,
-            "mappedFileSizeForEntryData": 1 << 20,
-            "mappedFileSizeForEntryIndex": 160 << 10,
+            "mappedFileSizeForEntryData": DATA_BYTES,
+            "mappedFileSizeForEntryIndex": INDEX_BYTES,
             **options,
         }
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
