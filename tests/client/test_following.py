@@ -17,8 +17,8 @@ from dledger_formats.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 # Longer than any test may take: what needs one of these to pass fails.
-PATIENT = Timing(deadline_s=60, request_timeout_s=60, connect_timeout_s=60, stall_s=60)
-TEST_S = 20.0
+PATIENT = Timing(deadline_s=600, request_timeout_s=600, connect_timeout_s=600, stall_s=600)
+TEST_S = 60.0
 
 
 async def test_any_member_shows_the_way_to_the_leader(group: Group) -> None:
@@ -98,7 +98,7 @@ async def test_a_member_that_swallows_everything_holds_nobody_up(group: Group) -
 
 
 async def test_a_leader_that_falls_silent_is_left_for_its_successor(group: Group) -> None:
-    timing = Timing(deadline_s=60, request_timeout_s=60, stall_s=0.1)
+    timing = Timing(deadline_s=600, request_timeout_s=600, stall_s=0.1)
     async with (
         DLedgerClient(group.servers, "g0", timing=timing) as client,
         asyncio.timeout(TEST_S),

@@ -18,7 +18,7 @@ from dledger_group.ports import free_ports
 
 T = TypeVar("T")
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 POLL_S = 0.01
 _ports: Iterator[int] = free_ports()
 

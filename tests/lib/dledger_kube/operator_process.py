@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class OperatorProcess:

@@ -176,7 +176,7 @@ def hello(sender_id: str = "n1", group: str = "g") -> bytes:
     return native.encode_hello(greeting, opaque=1)
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Wait until a condition holds."""
     deadline_s = asyncio.get_running_loop().time() + timeout_s
     while not condition():
