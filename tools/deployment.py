@@ -209,8 +209,10 @@ def deploy(cluster_name: str) -> Deployment:
 
 
 def _local(cluster: Cluster) -> Deployment:
+    # First, so that new nodes have the images from the start.
+    built = images.build()
     cluster.up()
-    for name in images.build():
+    for name in built:
         cluster.load(name)
     return Deployment(
         kubernetes=Kubernetes(

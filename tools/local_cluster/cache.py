@@ -58,7 +58,8 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {
         str(path.relative_to(folder)): path.stat().st_size
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != _INVENTORY
+        # A link inside an image leads to somewhere else here.
+        if path.is_file() and not path.is_symlink() and path.name != _INVENTORY
     }
 
 

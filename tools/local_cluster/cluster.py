@@ -22,6 +22,7 @@ from . import (
     control_plane,
     disks,
     host,
+    image_store,
     loading,
     network,
     node,
@@ -130,25 +131,29 @@ class Cluster:
         if reason := host.why_not():
             raise LocalClusterError(reason)
         packages.ensure(packages.FOR_CLUSTER)
-        built, archive = self.programs, pause_archive()
+        supplies = self._supplies(image_store.ensure())
         with self._lock():
             layout = self._claim()
             ran_before = frozenset(self._running(layout))
             try:
-                self._start_all(layout, built, archive)
+                self._start_all(layout, supplies)
             except BaseException:
                 show("that did not work: stopping what was started")
                 self._stop(layout, keep=ran_before)
                 raise
 
-    def _start_all(self, layout: Layout, built: Path, archive: Path) -> None:
+    def _supplies(self, store: Path | None) -> node.Supplies:
+        archive = pause_archive()
+        return node.Supplies(programs=self.programs, pause_archive=archive, image_store=store)
+
+    def _start_all(self, layout: Layout, supplies: node.Supplies) -> None:
         began = time.monotonic()
         pki.ensure_control_plane(layout)
         network.ensure_bridge(layout)
-        control_plane.start(layout, built)
+        control_plane.start(layout, supplies.programs)
         for each in layout.nodes:
-            node.start(layout, each, built, archive)
-        control_plane.wait_for_clients(layout, built)
+            node.start(layout, each, supplies)
+        control_plane.wait_for_clients(layout, supplies.programs)
         readiness.wait_for_nodes(layout, layout.nodes, self.kubectl)
         show(f"{self.name}: {layout.node_count} nodes ready after {time.monotonic() - began:.1f} s")
 
@@ -256,11 +261,11 @@ class Cluster:
 
     def start_node(self, number: int) -> None:
         """Switch a node on again; return when it is Ready."""
-        built, archive = self.programs, pause_archive()
+        supplies = self._supplies(None)
         with self._lock():
             layout = self.layout
             each = _member(layout, number)
-            node.start(layout, each, built, archive)
+            node.start(layout, each, supplies)
             readiness.wait_for_nodes(layout, [each], self.kubectl)
 
     def cut_link(self, number: int) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import cgroups, disks, network, pki, processes
+from . import cgroups, containerd, disks, image_store, network, pki, processes
 from .control_plane import VOLUMES_MOUNT
 from .errors import LocalClusterError, with_log
 from .layout import Layout, NodeLayout
@@ -24,6 +25,17 @@ CTR_ADDRESS = "/run/containerd/containerd.sock"
 
 # Debian's folder for the network plugins.
 CNI_PLUGINS = "/usr/lib/cni"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supplies:
+    """What a node is made of."""
+
+    programs: Path
+    """The folder of the kubelet and the rest."""
+    pause_archive: Path
+    image_store: Path | None
+    """The storage that the container runtime of a new node starts from; None to start empty."""
 
 
 def mounts(layout: Layout, node: NodeLayout) -> list[tuple[Path, Path]]:
@@ -47,10 +59,15 @@ def mount_points(layout: Layout) -> list[Path]:
     return [*(point for _, point in mounts(layout, layout.node(1))), Path("/run/netns")]
 
 
+def storage(node: NodeLayout) -> Path:
+    """Return the folder in which a node keeps its images and containers."""
+    return node.folder / "containerd"
+
+
 def containerd_config(node: NodeLayout) -> str:
     return f"""\
 version = 2
-root = "{node.folder / "containerd"}"
+root = "{storage(node)}"
 state = "/run/containerd"
 [grpc]
   address = "{CTR_ADDRESS}"
@@ -140,10 +157,9 @@ def proxy_config(layout: Layout, node: NodeLayout) -> dict[str, Any]:
     }
 
 
-def init_specification(
-    layout: Layout, node: NodeLayout, programs: Path, pause_archive: Path
-) -> dict[str, Any]:
-    ctr = ["ctr", "--address", CTR_ADDRESS, "--namespace", "k8s.io"]
+def init_specification(layout: Layout, node: NodeLayout, supplies: Supplies) -> dict[str, Any]:
+    programs = supplies.programs
+    import_pause = containerd.ctr(Path(CTR_ADDRESS), "images", "import", supplies.pause_archive)
     kubelet = [
         str(programs / "kubelet"),
         f"--config={node.folder / 'kubelet.json'}",
@@ -154,9 +170,9 @@ def init_specification(
         "--v=1",
     ]
     proxy = [str(programs / "kube-proxy"), f"--config={node.folder / 'kube-proxy.json'}"]
-    containerd = ["containerd", "--config", str(node.folder / "containerd.toml")]
+    runtime = ["containerd", "--config", str(node.folder / "containerd.toml")]
     commands: dict[str, tuple[list[str], list[list[str]]]] = {
-        "containerd": (containerd, [[*ctr, "images", "import", str(pause_archive)]]),
+        "containerd": (runtime, [[str(word) for word in import_pause]]),
         "kubelet": (kubelet, []),
         "kube-proxy": (proxy, []),
     }
@@ -180,7 +196,7 @@ def log(layout: Layout, node: NodeLayout, program: str) -> Path:
     return layout.logs / f"{node.name}-{program}.log"
 
 
-def _write_files(layout: Layout, node: NodeLayout, programs: Path, pause_archive: Path) -> Path:
+def _write_files(layout: Layout, node: NodeLayout, supplies: Supplies) -> Path:
     # What a real machine keeps in memory does not outlive a restart here either.
     shutil.rmtree(node.folder / "run-containerd", ignore_errors=True)
     for source, _ in mounts(layout, node):
@@ -190,7 +206,7 @@ def _write_files(layout: Layout, node: NodeLayout, programs: Path, pause_archive
     (node.folder / "containerd.toml").write_text(containerd_config(node))
     # Cluster names are all that pods may look up: the address leads nowhere.
     (node.folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
-    specification = init_specification(layout, node, programs, pause_archive)
+    specification = init_specification(layout, node, supplies)
     files = {
         "cni/10-pods.conflist": cni_config(node),
         "kubelet.json": kubelet_config(layout, node),
@@ -213,7 +229,7 @@ def init_process(layout: Layout, node: NodeLayout) -> Identity | None:
     return inner[0] if inner else None
 
 
-def start(layout: Layout, node: NodeLayout, programs: Path, pause_archive: Path) -> None:
+def start(layout: Layout, node: NodeLayout, supplies: Supplies) -> None:
     """Switch a node on, unless it is on. It becomes Ready some seconds later."""
     if is_running(layout, node) and network.is_connected(node):
         network.set_node_link(node, up=True)
@@ -222,7 +238,9 @@ def start(layout: Layout, node: NodeLayout, programs: Path, pause_archive: Path)
     stop(layout, node)
     pki.ensure_node(layout, node)
     cgroups.create(node.cgroup)
-    specification = _write_files(layout, node, programs, pause_archive)
+    specification = _write_files(layout, node, supplies)
+    if supplies.image_store and not storage(node).exists():
+        image_store.clone(supplies.image_store, storage(node))
     init = Path(__file__).with_name("node_init.py")
     processes.start(
         [
