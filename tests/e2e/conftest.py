@@ -2,6 +2,7 @@
 group.
 """
 
+import contextlib
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from tools.deployment import Deployment
 from tools.local_cluster import host
 
 CLUSTER_NAME = "e2e"
+Make = Callable[..., Group]
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -36,14 +38,38 @@ def deployed() -> Iterator[Deployment]:
 
 
 @pytest.fixture
-def make_group(
-    deployed: Deployment, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., Group]]:
+def make_group(deployed: Deployment, request: pytest.FixtureRequest) -> Iterator[Make]:
     """Make groups, each in its own namespace under Pod Security "restricted"."""
+    with _groups_for(request.node, deployed) as make:
+        yield make
+
+
+@pytest.fixture
+def group(make_group: Make) -> Group:
+    """A group of three whose members are all ready, with a client's pod beside it."""
+    return _when_whole(make_group())
+
+
+@pytest.fixture(scope="module")
+def calm_group(deployed: Deployment, request: pytest.FixtureRequest) -> Iterator[Group]:
+    """The same for all tests of a module that only look, or are refused."""
+    with _groups_for(request.node, deployed) as make:
+        yield _when_whole(make())
+
+
+def _when_whole(made: Group) -> Group:
+    made.start_client()
+    made.wait_until_ready()
+    made.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+    return made
+
+
+@contextlib.contextmanager
+def _groups_for(node: pytest.Item | pytest.Module, deployed: Deployment) -> Iterator[Make]:
     namespaces: list[str] = []
 
     def make(name: str = "log", **spec: object) -> Group:
-        words = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())
+        words = re.sub("[^a-z0-9]+", "-", node.name.removeprefix("test_").lower())
         namespace = f"{words[:40].strip('-')}-{uuid.uuid4().hex[:8]}"
         deployed.kubernetes.kubectl("create", "namespace", namespace)
         namespaces.append(namespace)
@@ -53,29 +79,19 @@ def make_group(
         return group
 
     yield make
-    failed = getattr(request.node, "failed", False)
     for namespace in namespaces:
-        if failed:
+        if getattr(node, "failed", False):
             _show(deployed, namespace)
         deployed.kubernetes.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-@pytest.fixture
-def group(make_group: Callable[..., Group]) -> Group:
-    """A group of three whose members are all ready, with a client's pod beside it."""
-    made = make_group()
-    made.start_client()
-    made.wait_until_ready()
-    made.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
-    return made
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Remember on the test that it failed, for what is shown when its groups go."""
+    """Remember on the test and its module that it failed: what is shown when their groups go."""
     report: pytest.TestReport = yield  # type: ignore[assignment]  # what the wrapped hooks give back
     if report.failed:
-        item.failed = True  # type: ignore[attr-defined]  # read by make_group
+        for node in (item, item.getparent(pytest.Module)):
+            node.failed = True  # type: ignore[union-attr]  # read by _groups_for
     return report  # type: ignore[return-value]
 
 

@@ -18,14 +18,14 @@ def uids(group: Group) -> set[str]:
     return {pod["metadata"]["uid"] for pod in group.pods().values()}
 
 
-def test_a_group_is_shown_with_its_leader_term_and_members(group: Group) -> None:
-    leader = group.leader_pod()
+def test_a_group_is_shown_with_its_leader_term_and_members(calm_group: Group) -> None:
+    leader = calm_group.leader_pod()
 
-    status = group.status()
-    row = group.kubectl("get", "dlg", group.name, "--no-headers").split()
+    status = calm_group.status()
+    row = calm_group.kubectl("get", "dlg", calm_group.name, "--no-headers").split()
 
     assert status["leader"]["pod"] == leader
-    assert row[:3] == [group.name, "True", leader]
+    assert row[:3] == [calm_group.name, "True", leader]
     assert row[3] == str(status["leader"]["term"])
     assert row[4] == "3/3"
     assert status["observedGeneration"] == 1
@@ -33,29 +33,29 @@ def test_a_group_is_shown_with_its_leader_term_and_members(group: Group) -> None
     assert status["toleratedFailures"] == 1
 
 
-def test_the_slave_service_sends_to_the_two_others(group: Group) -> None:
-    leader = group.leader_pod()
-    selector = f"--selector=kubernetes.io/service-name={group.name}-slave"
+def test_the_slave_service_sends_to_the_two_others(calm_group: Group) -> None:
+    leader = calm_group.leader_pod()
+    selector = f"--selector=kubernetes.io/service-name={calm_group.name}-slave"
 
     def slaves() -> list[str]:
         return sorted(
             endpoint["targetRef"]["name"]
-            for each in group.get("endpointslices", selector)["items"]
+            for each in calm_group.get("endpointslices", selector)["items"]
             for endpoint in each.get("endpoints") or []
         )
 
-    others = sorted(set(group.pods()) - {leader})
+    others = sorted(set(calm_group.pods()) - {leader})
     wait_for(lambda: slaves() == others, "the slave Service sends to both followers")
 
 
-def test_the_operators_metrics_name_the_leader(group: Group) -> None:
-    leader = group.leader_pod()
-    pod = group.deployment.operator_pod()
+def test_the_operators_metrics_name_the_leader(calm_group: Group) -> None:
+    leader = calm_group.leader_pod()
+    pod = calm_group.deployment.operator_pod()
     path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
 
-    metrics = group.deployment.kubernetes.kubectl("get", "--raw", path).splitlines()
+    metrics = calm_group.deployment.kubernetes.kubectl("get", "--raw", path).splitlines()
 
-    here = f'namespace="{group.namespace}"'
+    here = f'namespace="{calm_group.namespace}"'
     leaders = [
         line for line in metrics if line.startswith("dledger_group_leader{") and here in line
     ]
@@ -75,14 +75,14 @@ def test_the_operators_metrics_name_the_leader(group: Group) -> None:
     ids=["an even number of members", "another storage class", "another segment size"],
 )
 def test_a_bad_change_is_refused_with_its_rule_and_nothing_is_touched(
-    group: Group, patch: str, words: str
+    calm_group: Group, patch: str, words: str
 ) -> None:
-    before = uids(group)
+    before = uids(calm_group)
 
     with pytest.raises(CommandError, match=words):
-        group.kubectl("patch", "dlg", group.name, "--type=merge", f"--patch={patch}")
+        calm_group.kubectl("patch", "dlg", calm_group.name, "--type=merge", f"--patch={patch}")
 
-    assert uids(group) == before
+    assert uids(calm_group) == before
 
 
 def test_an_image_that_cannot_be_pulled_is_named_in_a_condition(
@@ -135,7 +135,7 @@ def test_a_full_volume_is_named_and_nothing_acknowledged_is_lost(
     group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
     before = uids(group)
 
-    with Load(group, per_second=50_000, in_flight=500, deadline_s=3) as load:
+    with Load(group, per_second=20_000, in_flight=500, body_bytes=4_000, deadline_s=3) as load:
         degraded = group.wait_for_words("Degraded", "full", timeout_s=180)
 
     assert degraded["status"] == "True"

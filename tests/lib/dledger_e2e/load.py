@@ -32,9 +32,16 @@ class Load:
     """Feeds `dledger append` with numbered bodies until the block ends."""
 
     def __init__(
-        self, group: Group, *, in_flight: int = 64, per_second: int = 2_000, deadline_s: float = 30
+        self,
+        group: Group,
+        *,
+        in_flight: int = 64,
+        per_second: int = 2_000,
+        body_bytes: int = 200,
+        deadline_s: float = 30,
     ) -> None:
         self._group = group
+        self._body_bytes = body_bytes
         self._in_flight = in_flight
         self._per_second = per_second
         self._deadline_s = deadline_s
@@ -46,10 +53,9 @@ class Load:
         self.unknown = 0
         self.refused = 0
 
-    @staticmethod
-    def body(number: int) -> str:
+    def body(self, number: int) -> str:
         """The body of the append with this number."""
-        return f"record {number} " + "." * 200
+        return f"record {number} ".ljust(self._body_bytes, ".")
 
     def __enter__(self) -> Self:
         """Start appending; returns once the first append is acknowledged."""
@@ -139,7 +145,7 @@ def assert_nothing_was_lost(group: Group, load: Load) -> None:
     indexes = [each.index for each in load.acknowledged]
     held = group.read_back(min(indexes), max(indexes))
     lost_or_moved = [
-        each for each in load.acknowledged if held.get(each.index) != Load.body(each.number)
+        each for each in load.acknowledged if held.get(each.index) != load.body(each.number)
     ]
 
     assert not lost_or_moved
