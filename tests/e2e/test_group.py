@@ -135,7 +135,7 @@ def test_a_full_volume_is_named_and_nothing_acknowledged_is_lost(
     group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
     before = uids(group)
 
-    with Load(group, per_second=20_000, in_flight=500, body_bytes=4_000, deadline_s=3) as load:
+    with Load(group, per_second=20_000, in_flight=500, body_bytes=4_000, deadline_s=1) as load:
         degraded = group.wait_for_words("Degraded", "full", timeout_s=180)
 
     assert degraded["status"] == "True"

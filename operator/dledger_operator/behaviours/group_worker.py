@@ -12,12 +12,13 @@ Each is a loop of its own: a member that does not answer must not keep a leader 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from dledger_formats.status import NodeStatus
 from dledger_operator import names
 from dledger_operator.behaviours import endpoints, observe
+from dledger_operator.behaviours.beginning import Beginning
 from dledger_operator.behaviours.double_master import DoubleMasterWatch
 from dledger_operator.behaviours.follow_leader import Decision, Followed, LeaderFollower
 from dledger_operator.behaviours.group_news import ConditionNews, of_leader_change
@@ -47,8 +48,6 @@ PACES: Final = {
     "observe": Pace(interval_s=5.0, gap_s=0.5, failure_gap_s_max=5.0),
     "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),
 }
-# For so long after its creation a group is merely starting.
-STARTING_AGE_MAX: Final = timedelta(seconds=60)
 # An operator that has just started knows nothing yet; it must not say that nobody leads.
 GATHERING_S_MAX: Final = 5.0
 
@@ -67,6 +66,7 @@ class GroupWorker:
         self._on_gone = on_gone
         self._started_s = tools.clock()
         self._is_new = not body.get("status")
+        self._beginning = Beginning(datetime.fromisoformat(metadata["creationTimestamp"]))
         self._wakes = {loop: Wake() for loop in PACES}
         self._group = group_to_follow(body, tools.node_image)
         self._reconciled = Reconciled()
@@ -263,14 +263,14 @@ class GroupWorker:
 
     def _facts(self, now: datetime) -> GroupFacts:
         group, followed, answers = self._group, self._followed, self._answers or {}
-        created = datetime.fromisoformat(self._body["metadata"]["creationTimestamp"])
+        members = observe.members(group, followed.pods, self._volumes, answers) if group else ()
         return GroupFacts(
             namespace=self.namespace,
             name=self.name,
             replicas=group.replicas if group else 0,
             leader=followed.leader,
             disputed=followed.disputed,
-            members=observe.members(group, followed.pods, self._volumes, answers) if group else (),
+            members=members,
             endpoints=endpoints.judge(
                 self._endpoints or [],
                 service=names.master_service(self.name),
@@ -279,7 +279,7 @@ class GroupWorker:
             paused=group.paused if group else False,
             problem=self._reconciled.problem,
             warning=self._reconciled.warning,
-            starting=now - created < STARTING_AGE_MAX,
+            starting=self._beginning.lasts(members, now),
         )
 
     def _count_double_masters(self, count: int) -> None:
