@@ -247,7 +247,7 @@ AIMED_FAULTS: Final = (
 AMBUSHES: Final = {
     Moment.ELECTED: (*AIMED_FAULTS, "hide"),
     Moment.STANDS: ("hold_up",),
-    Moment.HANDS_OVER: ("isolate", "disconnect", "crash"),
+    Moment.HANDS_OVER: ("isolate", "disconnect", "crash", "late_answers"),
 }
 """What a strike may be at a moment: these, or otherwise any that is aimed."""
 AMBUSHES_ONLY: Final = ("hide", "hold_up")
