@@ -74,6 +74,14 @@ def make_durable(store: MmapStore) -> None:
     store.flushed(target)
 
 
+def make_ready(store: MmapStore) -> None:
+    """What other threads of a member do meanwhile: segments and zeros ahead of the log."""
+    if store.room_is_short:
+        store.preallocate()
+    while store.zero_ahead.is_due:
+        store.zero_ahead.run()
+
+
 def timed(work: Callable[[], object]) -> float:
     """How long it takes, in seconds."""
     begin_s = time.perf_counter()
@@ -104,9 +112,9 @@ def append(folder: Path, batch: int, rounds: int) -> None:
     for number in range(rounds):
         raws.append(timed(raw))
         ours.append(timed(lambda: store.append_bodies(bodies, 1)))
-        if number * batch % 8192 < batch:  # as group commit does, or the kernel holds us back
+        if number * batch % 4096 < batch:  # as group commit does, or the kernel holds us back
             make_durable(store)
-            store.preallocate()
+            make_ready(store)
     store.close()
     raw_path.unlink()
     own_s, raw_s = statistics.median(ours), statistics.median(raws)
@@ -138,6 +146,7 @@ def flush(folder: Path, rounds: int) -> None:
     for number in range(rounds):
         raws.append(timed(lambda number=number: raw(number)))  # type: ignore[misc]
         ours.append(timed(own))
+        make_ready(store)
     os.close(fd)
     store.close()
     (folder / "raw").unlink()
@@ -155,7 +164,7 @@ def fill(store: MmapStore, log_bytes: int) -> None:
         if store.end_index % 8192 < 256:
             make_durable(store)
             settle(store)
-            store.preallocate()
+            make_ready(store)
     make_durable(store)
     settle(store)
 
