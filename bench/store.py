@@ -1,12 +1,14 @@
 """How fast one member's store is, by itself, against the bare machine in the same run.
 
     make bench                          or, for one part:
-    python bench/store.py --only append flush open memory --log-mib 1024
+    python bench/store.py --only append flush zeros open memory --log-mib 1024
 
 append   batches of 1 KiB bodies, against the least that such a log needs: CRC-32 of each body and a
          copy into a mapped file, each page once, as in a log. Both take turns, so that a busy
          machine slows both.
 flush    one append made durable, against a bare pwrite and fdatasync of as many bytes, in turns.
+zeros    what a bare pwrite and fdatasync costs where blocks were only allocated, and where they
+         hold zeros, in turns: why the store writes zeros ahead of the log.
 open     a log that was closed in order, and one that was left by a crash, both warm.
 memory   anonymous memory of this process over a log of `--memory-mib`.
 
@@ -29,7 +31,7 @@ from dledger_node.store.mmap_store import MmapStore
 
 BODY = os.urandom(1024)
 STORED_BYTES = len(BODY) + 48
-PARTS = ("append", "flush", "open", "memory")
+PARTS = ("append", "flush", "zeros", "open", "memory")
 
 
 def main() -> None:
@@ -50,6 +52,9 @@ def main() -> None:
                 append(folder, batch, arguments.rounds)
         if "flush" in arguments.only:
             flush(folder, arguments.rounds)
+        if "zeros" in arguments.only:
+            for size in (4 << 10, 64 << 10, 256 << 10):
+                zeros(folder, size, min(arguments.rounds, (64 << 20) // size))
         if "open" in arguments.only:
             open_(folder, arguments.log_mib << 20)
         if "memory" in arguments.only:
@@ -154,6 +159,37 @@ def flush(folder: Path, rounds: int) -> None:
     print(
         f"flush   one append + fdatasync: p50 {own_s * 1e6:.0f} us, bare pwrite + fdatasync "
         f"{raw_s * 1e6:.0f} us: {own_s / raw_s:.2f} times"
+    )
+
+
+def zeros(folder: Path, size: int, rounds: int) -> None:
+    """Bare durable writes, one behind the other, to allocated blocks and to zeros, in turns."""
+    data, files, seconds = os.urandom(size), [], ([], [])
+    for name in ("allocated", "zeros"):
+        fd = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
+        os.posix_fallocate(fd, 0, rounds * size)
+        files.append(fd)
+    for at in range(0, rounds * size, 64 << 10):
+        os.pwrite(files[1], bytes(min(64 << 10, rounds * size - at)), at)
+    for fd in files:
+        os.fsync(fd)
+
+    def durable(fd: int, at: int) -> None:
+        os.pwrite(fd, data, at)
+        os.fdatasync(fd)
+
+    for number in range(rounds):
+        for kind in (0, 1) if number % 2 else (1, 0):
+            fd, at = files[kind], number * size
+            seconds[kind].append(timed(lambda fd=fd, at=at: durable(fd, at)))  # type: ignore[misc]
+    for fd, name in zip(files, ("allocated", "zeros"), strict=True):
+        os.close(fd)
+        (folder / name).unlink()
+    p50s = [statistics.median(each) * 1e6 for each in seconds]
+    p99s = [statistics.quantiles(each, n=100)[-1] * 1e6 for each in seconds]
+    print(
+        f"zeros   {size >> 10:3} KiB + fdatasync: allocated p50 {p50s[0]:.0f}, p99 {p99s[0]:.0f} "
+        f"us; zeros {p50s[1]:.0f}, {p99s[1]:.0f} us: {p50s[0] / p50s[1]:.2f} times as dear"
     )
 
 
