@@ -1,12 +1,14 @@
 """How fast one member's store is, by itself, against the bare machine in the same run.
 
     make bench                          or, for one part:
-    python bench/store.py --only append flush open memory --log-mib 1024
+    python bench/store.py --only append flush zeros open memory --log-mib 1024
 
 append   batches of 1 KiB bodies, against the least that such a log needs: CRC-32 of each body and a
          copy into a mapped file, each page once, as in a log. Both take turns, so that a busy
          machine slows both.
 flush    one append made durable, against a bare pwrite and fdatasync of as many bytes, in turns.
+zeros    what a bare pwrite and fdatasync costs where blocks were only allocated, and where they
+         hold zeros, in turns: why the store writes zeros ahead of the log.
 open     a log that was closed in order, and one that was left by a crash, both warm.
 memory   anonymous memory of this process over a log of `--memory-mib`.
 
@@ -29,7 +31,7 @@ from dledger_node.store.mmap_store import MmapStore
 
 BODY = os.urandom(1024)
 STORED_BYTES = len(BODY) + 48
-PARTS = ("append", "flush", "open", "memory")
+PARTS = ("append", "flush", "zeros", "open", "memory")
 
 
 def main() -> None:
@@ -50,6 +52,9 @@ def main() -> None:
                 append(folder, batch, arguments.rounds)
         if "flush" in arguments.only:
             flush(folder, arguments.rounds)
+        if "zeros" in arguments.only:
+            for size in (4 << 10, 64 << 10, 256 << 10):
+                zeros(folder, size, min(arguments.rounds, (64 << 20) // size))
         if "open" in arguments.only:
             open_(folder, arguments.log_mib << 20)
         if "memory" in arguments.only:
@@ -72,6 +77,14 @@ def make_durable(store: MmapStore) -> None:
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)
+
+
+def make_ready(store: MmapStore) -> None:
+    """What other threads of a member do meanwhile: segments and zeros ahead of the log."""
+    if store.room_is_short:
+        store.preallocate()
+    while store.zero_ahead.is_due:
+        store.zero_ahead.run()
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -104,9 +117,9 @@ def append(folder: Path, batch: int, rounds: int) -> None:
     for number in range(rounds):
         raws.append(timed(raw))
         ours.append(timed(lambda: store.append_bodies(bodies, 1)))
-        if number * batch % 8192 < batch:  # as group commit does, or the kernel holds us back
+        if number * batch % 4096 < batch:  # as group commit does, or the kernel holds us back
             make_durable(store)
-            store.preallocate()
+            make_ready(store)
     store.close()
     raw_path.unlink()
     own_s, raw_s = statistics.median(ours), statistics.median(raws)
@@ -138,6 +151,7 @@ def flush(folder: Path, rounds: int) -> None:
     for number in range(rounds):
         raws.append(timed(lambda number=number: raw(number)))  # type: ignore[misc]
         ours.append(timed(own))
+        make_ready(store)
     os.close(fd)
     store.close()
     (folder / "raw").unlink()
@@ -148,6 +162,37 @@ def flush(folder: Path, rounds: int) -> None:
     )
 
 
+def zeros(folder: Path, size: int, rounds: int) -> None:
+    """Bare durable writes, one behind the other, to allocated blocks and to zeros, in turns."""
+    data, files, seconds = os.urandom(size), [], ([], [])
+    for name in ("allocated", "zeros"):
+        fd = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
+        os.posix_fallocate(fd, 0, rounds * size)
+        files.append(fd)
+    for at in range(0, rounds * size, 64 << 10):
+        os.pwrite(files[1], bytes(min(64 << 10, rounds * size - at)), at)
+    for fd in files:
+        os.fsync(fd)
+
+    def durable(fd: int, at: int) -> None:
+        os.pwrite(fd, data, at)
+        os.fdatasync(fd)
+
+    for number in range(rounds):
+        for kind in (0, 1) if number % 2 else (1, 0):
+            fd, at = files[kind], number * size
+            seconds[kind].append(timed(lambda fd=fd, at=at: durable(fd, at)))  # type: ignore[misc]
+    for fd, name in zip(files, ("allocated", "zeros"), strict=True):
+        os.close(fd)
+        (folder / name).unlink()
+    p50s = [statistics.median(each) * 1e6 for each in seconds]
+    p99s = [statistics.quantiles(each, n=100)[-1] * 1e6 for each in seconds]
+    print(
+        f"zeros   {size >> 10:3} KiB + fdatasync: allocated p50 {p50s[0]:.0f}, p99 {p99s[0]:.0f} "
+        f"us; zeros {p50s[1]:.0f}, {p99s[1]:.0f} us: {p50s[0] / p50s[1]:.2f} times as dear"
+    )
+
+
 def fill(store: MmapStore, log_bytes: int) -> None:
     """Write a log of so many bytes, as a leader does."""
     for _ in range(log_bytes // (256 * STORED_BYTES)):
@@ -155,7 +200,7 @@ def fill(store: MmapStore, log_bytes: int) -> None:
         if store.end_index % 8192 < 256:
             make_durable(store)
             settle(store)
-            store.preallocate()
+            make_ready(store)
     make_durable(store)
     settle(store)
 

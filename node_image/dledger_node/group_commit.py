@@ -1,11 +1,12 @@
 """Group commit: at most one flush is in flight, and it covers everything written before it began.
 
 An entry is acknowledged only behind a flush, so under load many entries share one; an idle log is
-flushed at once. The segments that a growing log will need are made in another thread, so that no
-append waits for one.
+flushed at once. The segments that a growing log will need are made in another thread, and zeros are
+written ahead of it in a third, so that no append waits for that.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
@@ -14,7 +15,15 @@ from dledger_node.errors import StoreFullError
 from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.mmap_store import MmapStore
 
+logger = logging.getLogger(__name__)
+
 FULL_RETRY_S: Final = 1.0
+ZEROS_INTERVAL_S: Final = 1 / 16
+"""Between two MiB of zeros. A log that grows faster shares each flush among so many entries that
+writing its blocks twice costs more than it saves.
+"""
+ZEROS_PAUSE_S: Final = 1.0
+"""What such a log is left alone for."""
 
 
 class GroupCommit:
@@ -31,24 +40,29 @@ class GroupCommit:
     ) -> None:
         """`interval_s` is how long entries wait for others to share their flush; 0 for not.
 
-        The executor has two threads, or a segment that is made holds up a flush.
+        Where they do not wait, zeros are written ahead: that makes flushes shorter, and writes the
+        log's blocks twice. The executor has three threads, or others hold up a flush.
         """
         self._store = store
         self._executor = executor
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._interval_s = interval_s
+        self._zero_ahead = not interval_s
         self._timer: asyncio.TimerHandle | None = None
         self._flush: asyncio.Future[None] | None = None
         self._preallocation: asyncio.Future[None] | None = None
+        self._zeroing: asyncio.Future[None] | None = None
         self._began_s = 0.0
-        self._preallocate_from_s = 0.0
+        self._preallocate_from_s = self._zero_from_s = 0.0
         self.flushes = 0
 
     def start(self) -> None:
         """See to it that what is written is flushed, now or when the interval is over."""
         if self._preallocation is None and self._store.room_is_short:
             self._preallocate()
+        if self._zero_ahead and self._zeroing is None and self._store.zero_ahead.is_due:
+            self._zero()
         if self._flush is not None or self._store.durable_index >= self._store.end_index:
             return
         if not self._interval_s:
@@ -79,8 +93,12 @@ class GroupCommit:
             self._timer.cancel()
             self._timer = None
         self.start()
-        while waited := [work for work in (self._flush, self._preallocation) if work is not None]:
+        while waited := [work for work in self._work if work is not None]:
             await asyncio.wait(waited)
+
+    @property
+    def _work(self) -> "tuple[asyncio.Future[None] | None, ...]":
+        return self._flush, self._preallocation, self._zeroing
 
     def _done(self, target: FlushTarget, flush: "asyncio.Future[None]") -> None:
         self._flush = None
@@ -107,5 +125,23 @@ class GroupCommit:
         error = preallocation.exception()
         if isinstance(error, StoreFullError):  # `reserve` tells when the room is needed
             self._preallocate_from_s = asyncio.get_running_loop().time() + FULL_RETRY_S
+        elif error is not None:
+            self._on_failed(error)
+
+    def _zero(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._zero_from_s:
+            return
+        outrun = self._store.zero_ahead.is_outrun
+        self._zero_from_s = loop.time() + (ZEROS_PAUSE_S if outrun else ZEROS_INTERVAL_S)
+        self._zeroing = loop.run_in_executor(self._executor, self._store.zero_ahead.run)
+        self._zeroing.add_done_callback(self._zeroed)
+
+    def _zeroed(self, zeroing: "asyncio.Future[None]") -> None:
+        self._zeroing = None
+        error = zeroing.exception()
+        if isinstance(error, OSError):  # appends go where room was allocated, as without zeros
+            self._zero_ahead = False
+            logger.warning("no more zeros are written ahead of the log: %s", error)
         elif error is not None:
             self._on_failed(error)

@@ -87,7 +87,7 @@ class DLedgerServer:
         self.gate = Gate(Limits.of(settings), self._loop.time)
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         self._async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-        self._executor = ThreadPoolExecutor(2, thread_name_prefix="store")
+        self._executor = ThreadPoolExecutor(3, thread_name_prefix="store")
         self._group_commit = GroupCommit(
             store,
             self._executor,

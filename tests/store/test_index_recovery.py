@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dledger_formats import disk
+from dledger_node.errors import StoreDamagedError
 from dledger_node.store.mmap_store import MmapStore
 from dledger_store_files.contents import bodies_of, entry_or_none, files_under, flush
 from dledger_store_files.damage import flip
@@ -75,3 +77,43 @@ def test_a_wrong_index_unit_gives_the_right_entry_or_none(
 
     assert again.term_runs() == runs
     assert all(entry_or_none(again, number) in (body, None) for number, body in enumerate(BODIES))
+
+
+@pytest.mark.parametrize("verified_when_served", [False, True])
+@pytest.mark.parametrize("field", ["pos", "size"])
+@pytest.mark.parametrize("value", [1 << 30, -(1 << 30), 48 + 20, 0, 4095])
+def test_a_range_with_a_wrong_index_unit_within_is_given_right_or_refused_as_damage(
+    open_store: OpenStore, field: str, value: int, verified_when_served: bool
+) -> None:
+    """The unit goes bad while the store is open, as a page does that is read again."""
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    first_index, last_index = 2, 37
+    right = b"".join(store.read_range(first_index, last_index, 1 << 20)[0])
+    store._verified_index = 40 if verified_when_served else 0
+    for index in range(first_index, last_index + 1):
+        unit = store.position(index)
+        path = sorted((store._folder / "index").iterdir())[index * 32 // 320]
+        whole = path.read_bytes()
+        at = index * 32 % 320
+        wrong = disk.INDEX_UNIT.pack(*unit._replace(**{field: value}))
+        path.write_bytes(whole[:at] + wrong + whole[at + 32 :])
+        store.damage = None
+
+        found = runs_or_damage(store, first_index, last_index)
+
+        assert store.damage is (found if isinstance(found, StoreDamagedError) else None)
+        if isinstance(found, StoreDamagedError):
+            assert first_index <= (found.index or 0) <= last_index
+        else:
+            assert right.startswith(found)
+        path.write_bytes(whole)
+
+
+def runs_or_damage(
+    store: MmapStore, first_index: int, last_index: int
+) -> bytes | StoreDamagedError:
+    try:
+        return b"".join(store.read_range(first_index, last_index, 1 << 20)[0])
+    except StoreDamagedError as error:
+        return error

@@ -293,21 +293,6 @@ def test_saving_on_a_full_volume_is_told_apart(
     assert store.producers.saved_index == -1
 
 
-def test_a_file_is_made_again_when_the_log_has_grown_so_much(open_store: OpenStore) -> None:
-    store = open_store(segment=1 << 24, index_segment=1 << 22)
-    store.append_bodies([b""] * (SAVE_ENTRIES - 1), term=1)
-    store.producers.table.settle(store.end_index)
-    assert store.producers.image_due() is None
-    store.append_bodies([b""], term=1)
-    store.producers.table.settle(store.end_index)
-
-    image = store.producers.image_due()
-
-    assert image is not None
-    store.producers.save(image)
-    assert store.producers.image_due() is None
-
-
 def good() -> Producer:
     table = Producers()
     table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))

@@ -22,7 +22,7 @@ class EntryRun:
     """Entries of one term that follow one another in one segment."""
 
     pos: int
-    data: bytes | memoryview
+    data: Buffer
     units: bytes
     """Their index units."""
     chain_crc: int

@@ -71,15 +71,18 @@ class LogFiles:
         return first_index + bisect.bisect_right(others, limit_pos, key=self.end_pos)
 
     def runs(self, first_index: int, last_index: int) -> list[bytes]:
-        """Stored bytes of these entries, one run per segment. StoreDamagedError."""
-        self.header(first_index)
-        self.header(last_index)
+        """Stored bytes of these entries, one run per segment. StoreDamagedError.
+
+        Each run begins and ends where the data say so too, whatever the index says in between.
+        """
         runs: list[bytes] = []
         index = first_index
         while index <= last_index:
+            self.header(index)
             start = self.pos(index)
             file = self.data.file_at(start)
             following = self.first_from(file.end, index + 1, last_index)
+            self.header(following - 1)
             last = self.unit(following - 1)
             if not start < last.pos + last.size <= file.end:
                 self._index_is_wrong(following - 1, last, "names a place behind its segment")

@@ -21,6 +21,8 @@ from dledger_node.store.producers_file import Image
 SAVE_ENTRIES: Final = 1 << 16
 SAVE_BYTES: Final = 128 << 20
 """So many entries, or bytes, are read at a start, at most, and those of the last second or so."""
+EMPTY_SHARE: Final = 8
+"""A file without producers takes no time to write, so it is written so many times as often."""
 SCAN_BYTES: Final = 4 << 20
 """What is read at a time."""
 CLOSE_ENTRIES: Final = 1024
@@ -83,9 +85,10 @@ class LogProducers:
         """
         settled_index = self.table.settled_index
         needs = before_index is not None and self.saved_index < before_index - 1
+        share = 1 if len(self.table) else EMPTY_SHARE
         grown = (
-            settled_index - self.saved_index >= SAVE_ENTRIES
-            or self._log.end_pos - self._saved_pos >= SAVE_BYTES
+            settled_index - self.saved_index >= SAVE_ENTRIES // share
+            or self._log.end_pos - self._saved_pos >= SAVE_BYTES // share
         )
         return self._image() if needs or grown else None
 

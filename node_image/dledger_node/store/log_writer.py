@@ -13,6 +13,7 @@ from dledger_node.store.block import Block
 from dledger_node.store.entry_runs import EntryRun, Link, pack_runs, place_bodies
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.recovery import Examined
+from dledger_node.store.zero_ahead import ZeroAhead
 
 
 class LogWriter:
@@ -27,6 +28,7 @@ class LogWriter:
         self.end_pos = found.end.pos
         self.chain_crc = found.end.chain_crc or 0
         self.term_runs = list(found.term_runs)
+        self.zero_ahead = ZeroAhead(files.data, self.end_pos)
         self._files = files
         self._segment_size = files.data.file_size
 
@@ -148,6 +150,7 @@ class LogWriter:
         """Copy a run behind the end, with a blank before it where a segment is left."""
         assert term >= self.end_term
         data = self._files.data
+        self.zero_ahead.enter(run.end_pos)
         if run.pos != self.end_pos:
             data.write(self.end_pos, disk.BLANK_HEADER.pack(disk.BLANK, run.pos - self.end_pos))
         data.write(run.pos, run.data)

@@ -200,9 +200,9 @@ def _check_that_the_file_system_lives(fd: int) -> None:
 
     On ext4 an fdatasync that was under way then may say yes: the data is written, but the extent
     that was allocated ahead of it stays marked as unwritten, and reads as zeros after a mount.
-    Opening a file fails from then on.
+    Reading fails from then on, ext4 and XFS alike: even no bytes, which costs next to nothing.
     """
-    os.close(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY))
+    os.pread(fd, 0, 0)
 
 
 @contextlib.contextmanager

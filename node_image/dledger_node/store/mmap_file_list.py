@@ -109,7 +109,7 @@ class MmapFileList:
         room_bytes = self._start_of_next(pos) + len(self._spares) * self.file_size - pos
         return room_bytes < max(self.file_size // 2, min(ROOM_BYTES, 2 * self.file_size))
 
-    def write(self, pos: int, data: bytes | memoryview) -> None:
+    def write(self, pos: int, data: disk.Buffer) -> None:
         """Copy bytes to `pos`, over the borders of files; room must have been reserved."""
         rest = memoryview(data)
         while rest:

@@ -62,11 +62,11 @@ class MmapStore:
         self.front = LogFront(files, log, self._save_begin)
         self.segments = SegmentFiles(folder, files, log)
         self.producers = LogProducers(folder, files, log)
+        self.zero_ahead = log.zero_ahead
         self._files = files
         self._log = log
         self._verified_index = verified_index
-        self._flushed_pos = log.end_pos
-        self._index_synced_pos = log.index_pos
+        self._flushed_pos, self._index_synced_pos = log.end_pos, log.index_pos
         self._generation = 0
         self._saved_begin_index = 0  # never goes back, or what was removed would be missed
         self._flush_error: StoreError | None = None

@@ -82,7 +82,7 @@ class Wire:
             pos=index * ENTRY_BYTES,
             previous_chain_crc=self._chain_crcs[log[index - 1].chain if index else 0],
         )
-        return packed.data
+        return bytes(packed.data)
 
     def _link(self, disk: SimDisk, push: AppendRequest | InstallSnapshotRequest) -> Link | None:
         """The end of the receiver's log before the push, if it is the leader's."""
