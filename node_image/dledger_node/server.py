@@ -196,7 +196,7 @@ class DLedgerServer:
         if self._watch.damage is not None:
             self._fail(self._watch.damage)
         elif self._watch.look():
-            self._drive(lambda: hand_over(self._core, self._peers_up()))
+            self._drive(lambda: hand_over(self._core))
 
     def _peers_up(self) -> dict[str, bool]:
         return {peer_id: link.up for peer_id, link in self._links.items()}

@@ -66,7 +66,7 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
             last_index=request.last_index,
             term=request.entries_term,
             entries=request.entries,
-            memberships=tuple(one for one in request.memberships if one.index > held_index),
+            memberships=request.memberships and request.memberships_after(held_index),
         )
         member.append(write, request.last_index, request.entries_term)
         for entry in write.memberships:

@@ -92,7 +92,7 @@ def link_restored(leader: Leader, peer_id: str) -> None:
 
 def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
     """Send ranges, each of one term, until the window or the log ends."""
-    log, limits = member.log, member.config
+    log, limits, memberships = member.log, member.config, member.memberships
     while (
         progress.next_index <= log.end_index and len(progress.inflight) < limits.inflight_ranges_max
     ):
@@ -111,7 +111,11 @@ def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
                 last_index=last_index,
                 entries_term=log.term_at(first_index),
                 committed_index=member.committed_index,
-                memberships=member.memberships.between(first_index, last_index),
+                memberships=(
+                    memberships.between(first_index, last_index)
+                    if first_index <= memberships.last_index
+                    else ()
+                ),
             )
         )
         progress.pushed(last_index, member.now_ticks)

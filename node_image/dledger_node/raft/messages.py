@@ -209,8 +209,12 @@ class AppendRequest:
             previous_index=index,
             previous_term=self.entries_term,
             first_index=index + 1,
-            memberships=tuple(entry for entry in self.memberships if entry.index > index),
+            memberships=self.memberships_after(index),
         )
+
+    def memberships_after(self, index: int) -> tuple[MembershipEntry, ...]:
+        """Those that lie behind an index."""
+        return tuple(entry for entry in self.memberships if entry.index > index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

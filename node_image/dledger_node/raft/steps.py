@@ -129,14 +129,14 @@ def _refuse_old_term(member: MemberState, message: _TermMessage) -> None:
 
 def _step_leader(member: MemberState, leader: Leader, message: _TermMessage) -> None:
     match message:
-        case PushResponse() | HeartBeatResponse() if message.sender not in leader.progress:
-            member.refuse(RefusalCause.UNKNOWN_MEMBER)
-        case PushResponse():
+        case PushResponse() if message.sender in leader.progress:
             entry_pusher.take_answer(member, leader, message)
             if member.part is leader:
                 transfer.go_on(member, leader)
-        case HeartBeatResponse():
+        case HeartBeatResponse() if message.sender in leader.progress:
             heartbeats.take_answer(member, leader, message)
+        case PushResponse() | HeartBeatResponse():
+            member.refuse(RefusalCause.UNKNOWN_MEMBER)
         case VoteRequest():
             leader_elector.answer_vote_request(member, message)
         case VoteResponse():
