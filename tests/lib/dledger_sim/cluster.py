@@ -205,7 +205,7 @@ class SimCluster(Events):
         and have all of its log, committed.
         """
         members = self.members.values()
-        if not self.conditions.changes and len({one.committed_index for one in members}) > 1:
+        if not self.conditions.reshapes and len({one.committed_index for one in members}) > 1:
             return False  # which is nearly always so
         leader = self.leader()
         return leader is not None and agree(self.members, leader)

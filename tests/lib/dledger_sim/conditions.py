@@ -256,6 +256,11 @@ class Conditions:
         )
 
     @property
+    def reshapes(self) -> bool:
+        """Whether the membership may change."""
+        return self.changes > 0 or "reshape" in self.faults
+
+    @property
     def voter_ids(self) -> tuple[str, ...]:
         """With whom the group begins."""
         return self.member_ids[: self.voter_count or self.member_count]

@@ -48,22 +48,26 @@ def settle(cluster: SimCluster) -> None:
     cluster.run_until(answered, timeout_us, rule="every request is answered")
     # What a pause has held back comes when it would have ended.
     cluster.run_until(lambda: cluster.now_us > late_until_us, timeout_us)
-    if calm.changes:
-        cluster.run_until(cluster.agreed, timeout_us)
+    if calm.reshapes:
         _nobody_is_deposed(cluster, timeout_us)
     if calm.stall_ticks >= STALL_TICKS_MIN:
         _push_without_waste(cluster, timeout_us)
 
 
 def _nobody_is_deposed(cluster: SimCluster, timeout_us: int) -> None:
-    """Rule 24: who was removed is there, knows it or not, and deposes nobody."""
+    """Rule 24: who was removed is there, knows it or not, and deposes nobody.
+
+    What a candidate has said before may; it is lost first, with a heartbeat round perhaps.
+    """
+    cluster.network.drop_what_travels()
+    settled_us = cluster.now_us + cluster.conditions.election_ticks * TICK_US
+    cluster.run_until(lambda: cluster.now_us > settled_us and cluster.agreed(), timeout_us)
     leader = cluster.leader()
     assert leader is not None
     assert leader.raft is not None
     outsiders = set(cluster.members) - set(leader.raft.membership.members)
     if not outsiders or cluster.conditions.preferred_count:
         return
-    cluster.network.drop_what_travels()
     term = leader.raft.term
     end_us = cluster.now_us + OUTSIDERS_TIMEOUTS * cluster.conditions.election_ticks * TICK_US
     cluster.run_until(lambda: cluster.now_us > end_us, timeout_us)
