@@ -1,5 +1,7 @@
 """Who belongs to the group: the value, its place in the log, its way from a leader to others."""
 
+import random
+
 import pytest
 
 from dledger_node.raft.invariants import InvariantError
@@ -115,6 +117,36 @@ def test_a_leader_finds_the_entries_of_any_range() -> None:
 def test_memberships_of_a_log_follow_one_another() -> None:
     with pytest.raises(InvariantError):
         two_changes().append(MembershipEntry(7, THREE))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_befalls_a_log_its_memberships_are_those_of_its_entries(seed: int) -> None:
+    """Against a model that keeps every entry."""
+    rng = random.Random(seed)
+    known = [THREE, WITH_LEARNER, FOUR, WITHOUT_N0]
+    log, model, begin_index = LogMemberships(THREE), dict[int, Membership](), 0
+    for _ in range(60):
+        end_index = max(model, default=begin_index)
+        index = rng.randint(begin_index, end_index + 3)
+        match rng.choice(("append", "append", "truncate", "remove")):
+            case "append" if index > max(model, default=-1):
+                model[index] = rng.choice(known)
+                log.append(MembershipEntry(index, model[index]))
+            case "truncate":
+                model = {at: one for at, one in model.items() if at < max(index, begin_index + 1)}
+                log.truncate(max(index, begin_index + 1))
+            case "remove":
+                begin_index = index
+                log.remove_before(index)
+            case _:
+                pass
+        held = sorted((at, one) for at, one in model.items() if at >= begin_index)
+        before = [model[at] for at in sorted(model) if at < begin_index]
+        assert log.current == ([one for _, one in held] or before or [THREE])[-1]
+        assert log.last_index == (held[-1][0] if held else -1)
+        assert log.cut == (before[-1] if before else None)
+        first, last = sorted((rng.randint(0, end_index + 3), rng.randint(0, end_index + 3)))
+        assert list(log.between(first, last)) == [one for one in held if first <= one[0] <= last]
 
 
 # -- following -------------------------------------------------------------------------------------

@@ -252,7 +252,12 @@ class Conditions:
             leader_bias=rng.choice((0.5, 0.9)),
             ambush=rng.choice((0.0, 0.2, 0.5, 0.9)),
             moments=(Moment.ELECTED.value, Moment.CHANGES.value),
-            faults=("reshape", *(fault for fault in faults if rng.random() < 0.3)),
+            faults=(
+                "reshape",
+                "isolate",
+                *rng.choice(((), ("remove_front",) * 2)),
+                *(fault for fault in faults if rng.random() < 0.25),
+            ),
         )
 
     @property
