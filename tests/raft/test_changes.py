@@ -264,6 +264,17 @@ def test_a_removed_member_that_is_silent_is_not_waited_for() -> None:
     assert driver.raft.role is Role.LEADER
 
 
+def test_a_removed_member_is_let_go_when_the_entry_of_its_removal_is_gone_too() -> None:
+    """Found by seed 988: then nobody waits for it to have that entry."""
+    driver = leader()
+    driver.change(Remove("n2"))
+    driver.propose()
+    confirm(driver, "n1")
+    driver.raft.remove_before(2)
+    driver.tick(HEARTBEAT_TICKS)
+    assert "n2" not in driver.raft.match_indexes()
+
+
 def test_what_a_member_confirmed_before_it_was_removed_says_nothing_of_its_next_stay() -> None:
     driver = leader()
     driver.change(Remove("n2"))

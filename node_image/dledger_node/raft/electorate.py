@@ -65,7 +65,7 @@ def let_go(member: MemberState, leader: Leader) -> None:
     Called after every heartbeat round: the last one has told it that its removal is committed.
     """
     index = member.memberships.last_index
-    if index < 0 or index > member.committed_index:
+    if not member.memberships.changed or index > member.committed_index:
         return
     members = member.memberships.current.members
     for peer_id, progress in list(leader.progress.items()):
