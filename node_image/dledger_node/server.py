@@ -28,6 +28,7 @@ from dledger_node.news import News
 from dledger_node.once import Entries
 from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
+from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.messages import (
     AppendRequest,
     HeldByAllNotice,
@@ -39,6 +40,7 @@ from dledger_node.raft.ready import (
     Ready,
     Truncate,
     Write,
+    WriteMembership,
     WriteNoop,
     WriteProposal,
     WritePushed,
@@ -194,7 +196,7 @@ class DLedgerServer:
         if self._watch.damage is not None:
             self._fail(self._watch.damage)
         elif self._watch.look():
-            self._drive(lambda: hand_over(self._core, self._peers_up()))
+            self._drive(lambda: hand_over(self._core))
 
     def _peers_up(self) -> dict[str, bool]:
         return {peer_id: link.up for peer_id, link in self._links.items()}
@@ -252,6 +254,8 @@ class DLedgerServer:
                 self._store.truncate(write.first_index)
             case WriteNoop():
                 self._store.append_noop(write.term)
+            case WriteMembership():
+                raise InvariantError("a membership was changed, which the store cannot keep yet")
             case WriteProposal():
                 assert isinstance(write.entries, Entries)
                 bodies, channels, magic = write.entries

@@ -6,7 +6,7 @@ hands its leadership over, and goes on by itself once the flush has returned.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from dledger_formats.status import StorageState
@@ -99,17 +99,12 @@ class StorageWatch:
         return VOLUME_NEARLY_FULL if self.nearly_full else ""
 
 
-def hand_over(core: Raft, peers_up: Mapping[str, bool]) -> None:
+def hand_over(core: Raft) -> None:
     """Let the peer lead that can take over soonest, if this member leads.
 
     If none can, the leader steps down within an election timeout, since it takes no answers.
     """
-    matched = core.match_indexes()
-    successor = max(
-        (peer_id for peer_id in matched if peers_up[peer_id]),
-        key=lambda peer_id: (matched[peer_id], peer_id),
-        default=None,
-    )
+    successor = core.fittest_peer_id
     if successor is None:
         return
     refusal = core.transfer_leadership(successor)

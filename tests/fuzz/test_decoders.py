@@ -31,7 +31,13 @@ from dledger_formats.status import (
 )
 from dledger_fuzz.mutate import Mutator
 from dledger_node.errors import RemoteProtocolError
-from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
+from dledger_node.raft.membership import Membership, MembershipEntry
+from dledger_node.raft.messages import (
+    AppendRequest,
+    InstallSnapshotRequest,
+    JoinResponse,
+    Message,
+)
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader
 from dledger_node.store import producers_file
@@ -164,7 +170,27 @@ def native_messages() -> tuple[list[bytes], Feed]:
         b"\x02" + native.KINDS[2].numbers.pack(5, 5, 0),
         b"\x07" + native.KINDS[7].numbers.pack(5, 5, 0, 9, 9, -1, -1, -1),
     ]
-    return [*sound, *results], feed
+    memberships = (Membership(("n0", "n1")), Membership(("n0",), ("n1", "n2")))
+    entries = tuple(MembershipEntry(3 + at, one) for at, one in enumerate(memberships))
+    told: list[Message] = [
+        JoinResponse(
+            sender="n1", receiver="n0", term=4, incarnation=1, ledger_end_index=9, leading=True,
+            joining=False, alone=False, memberships=memberships,
+        ),
+        InstallSnapshotRequest(
+            sender="n1", receiver="n0", term=4, first_index=3, last_index=4, entries_term=4,
+            committed_index=9, membership=memberships[1], memberships=entries,
+        ),
+        AppendRequest(
+            sender="n1", receiver="n0", term=4, previous_index=2, previous_term=3, first_index=3,
+            last_index=4, entries_term=4, committed_index=9, memberships=entries,
+        ),
+    ]  # fmt: skip
+    bodies = [
+        bytes(frames.FrameDecoder().feed(b"".join(native.encode(message)))[0].body)
+        for message in told
+    ]
+    return [*sound, *results, *bodies], feed
 
 
 def hello() -> tuple[list[bytes], Feed]:

@@ -10,6 +10,8 @@ from dledger_formats.frames import FrameDecoder, RemotingCommand
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.group import NodeGroup, wait_for
 from dledger_group.wire import ask, connect
+from dledger_node.raft.membership import Membership, MembershipEntry
+from dledger_node.raft.messages import AppendRequest
 from dledger_node.remoting import native
 
 
@@ -118,6 +120,29 @@ def test_a_push_with_a_flipped_bit_is_never_stored(steady_group: NodeGroup) -> N
 
     after = steady_group.status(follower)
     assert (after.ledger_end_index, after.term) == (before.ledger_end_index, before.term)
+
+
+def test_a_pushed_membership_is_refused_as_it_cannot_be_kept(steady_group: NodeGroup) -> None:
+    master = steady_group.master()
+    follower = next(member for member in steady_group.running() if member != master)
+    sender = next(member for member in steady_group.peers if member != follower)
+    before = steady_group.status(follower)
+    index, term = before.ledger_end_index + 1, before.term
+    push = AppendRequest(
+        sender=sender, receiver=follower, term=term, previous_index=index - 1, previous_term=term,
+        first_index=index, last_index=index, entries_term=term, committed_index=-1,
+        memberships=(MembershipEntry(index, Membership(("n0",))),),
+    )  # fmt: skip
+
+    with connect(steady_group, follower) as connection:
+        greeting = hello(sender_id=sender, receiver_id=follower)
+        connection.sendall(native.encode_hello(greeting, opaque=0))
+        connection.recv(4096)
+        connection.sendall(b"".join(native.encode(push, [bytes(48)])))
+
+        assert closed_by_peer(connection)
+
+    assert steady_group.status(follower).ledger_end_index == before.ledger_end_index
 
 
 @pytest.mark.parametrize("code", [RequestCode.METADATA, RequestCode.APPEND, RequestCode.GET])

@@ -11,8 +11,10 @@ import pytest
 from dledger_formats.status import StorageState
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.group_commit import GroupCommit
-from dledger_node.storage_watch import StorageWatch, state_of
+from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
+from dledger_node.storage_watch import StorageWatch, hand_over, state_of
 from dledger_node.store.mmap_store import MmapStore
+from dledger_sim.driver import CoreDriver, of_type
 
 
 @pytest.fixture
@@ -87,6 +89,37 @@ def test_damage_that_a_read_finds_is_kept(store: MmapStore, group_commit: GroupC
 
     assert watch.damage is not None
     assert (watch.damage.damage, watch.damage.index) == (Damage.BAD_ENTRY, 1)
+
+
+def leader_of_three() -> CoreDriver:
+    """Both peers hold all that it has."""
+    driver = CoreDriver(terms=[1])
+    driver.become_leader()
+    for peer_id in ("n1", "n2"):
+        driver.agree(peer_id)
+        driver.receive(driver.success_from(peer_id, driver.raft.ledger_end_index))
+    return driver
+
+
+def asked_to_lead(messages: list[Message]) -> list[str]:
+    return [message.receiver for message in of_type(TakeLeadershipRequest, messages)]
+
+
+def test_a_leader_whose_disk_hangs_hands_over_to_no_member_that_joins() -> None:
+    driver = leader_of_three()
+    driver.receive(JoinRequest(sender="n2", receiver="n0", term=0, incarnation=9))
+    hand_over(driver.raft)
+
+    assert asked_to_lead(driver.work()) == ["n1"]
+
+
+def test_without_anybody_who_could_lead_it_asks_nobody() -> None:
+    driver = leader_of_three()
+    for peer_id in ("n1", "n2"):
+        driver.receive(JoinRequest(sender=peer_id, receiver="n0", term=0, incarnation=9))
+    hand_over(driver.raft)
+
+    assert not asked_to_lead(driver.work())
 
 
 @pytest.mark.parametrize(

@@ -230,8 +230,10 @@ def test_the_end_that_counts_is_told_by_the_leader_of_this_term() -> None:
     driver = joining_core(answer("n1", 3, 0, leading=True), answer("n2", 4))
     driver.receive(append(5, (-1, -1), 0, 3))
     driver.flush()
-    assert driver.raft.joining == "waits for n1 to say where its log ends"
+    assert driver.raft.joining == "waits for a leader", "n1 has not said that it leads this term"
     driver.receive(answer("n1", 5, 0, leading=True))
+    driver.receive(append(5, (-1, -1), 0, 3))
+    driver.flush()
 
     assert not driver.raft.joining
 

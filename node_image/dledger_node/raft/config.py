@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from dledger_node.raft.membership import Membership
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
@@ -9,8 +11,8 @@ class RaftConfig:
 
     self_id: str
     voters: tuple[str, ...]
-    """Every voter's id, this member's own included. Sorted: peers are visited in this order, so
-    that the same inputs give the same outputs.
+    """The group's voters before its log's first membership entry, sorted. Members are visited in
+    the order of their ids, so that the same inputs give the same outputs.
     """
     heartbeat_ticks: int
     election_ticks: int
@@ -35,16 +37,22 @@ class RaftConfig:
     `maxLeadershipTransferWaitIndex`).
     """
 
+    addable_ids: tuple[str, ...] = ()
+    """Who is no voter at first and may be added. Whoever is neither is a stranger to this member:
+    nobody hears or adds it.
+    """
+    promotion_lag_entries_max: int = 1000
+    """A learner that lags by more is not made a voter."""
+
     peers: tuple[str, ...] = field(init=False)
-    """The other voters, sorted; asked for with every message, so made once."""
+    """All others that can ever be members, sorted; asked for with every message, so made once."""
 
     def __post_init__(self) -> None:
-        peers = tuple(voter for voter in self.voters if voter != self.self_id)
+        known_ids = Membership(self.voters, self.addable_ids).members
+        peers = tuple(member_id for member_id in known_ids if member_id != self.self_id)
         object.__setattr__(self, "peers", peers)
-        if list(self.voters) != sorted(set(self.voters)):
-            raise ValueError(f"voters must be sorted and distinct: {self.voters}")
-        if self.self_id not in self.voters:
-            raise ValueError(f"{self.self_id} is not among the voters {self.voters}")
+        if self.self_id not in known_ids:
+            raise ValueError(f"{self.self_id} is not among the members {known_ids}")
         if self.heartbeat_ticks < 1 or self.election_ticks < 2 * self.heartbeat_ticks:
             raise ValueError(
                 f"election_ticks ({self.election_ticks}) must be at least twice "
@@ -57,8 +65,8 @@ class RaftConfig:
                 f"lease_ticks ({self.lease_ticks}) must be less than election_ticks "
                 f"({self.election_ticks})"
             )
-        if not set(self.preferred_leader_ids) <= set(self.voters):
-            raise ValueError(f"preferred leaders must be voters: {self.preferred_leader_ids}")
+        if not set(self.preferred_leader_ids) <= set(known_ids):
+            raise ValueError(f"preferred leaders must be members: {self.preferred_leader_ids}")
 
     @property
     def favour_ticks(self) -> int:

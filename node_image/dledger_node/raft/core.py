@@ -1,6 +1,6 @@
 """The core's face to its shell: inputs go in, `Ready` comes out.
 
-    raft.tick() | raft.step(message) | raft.propose(n, entries) | raft.persisted(index, term)
+    raft.tick() | raft.step(message) | raft.propose(n, entries) | raft.persisted(index, term) | …
     while (ready := raft.ready()) is not None:
         ...  # do its work, in the order that `Ready` states
         raft.advance(ready)
@@ -11,6 +11,8 @@ No call waits, and none does IO. Inputs may come while a Ready is being worked o
 from collections.abc import Callable, Mapping
 
 from dledger_node.raft import (
+    changes,
+    electorate,
     entry_handler,
     entry_pusher,
     heartbeats,
@@ -22,19 +24,14 @@ from dledger_node.raft import (
 )
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.invariants import InvariantError
+from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
-from dledger_node.raft.member_state import (
-    Candidate,
-    Follower,
-    Joining,
-    Leader,
-    MemberState,
-    PreCandidate,
-    Role,
-)
+from dledger_node.raft.member_state import Candidate, Follower, Leader, PreCandidate, Role
+from dledger_node.raft.membership import Change, Membership
 from dledger_node.raft.messages import Message
 from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason
 from dledger_node.raft.ready import HardState, Ready, WriteProposal
+from dledger_node.raft.recovered import recovered
 from dledger_node.raft.refusals import RefusalCause
 
 
@@ -50,30 +47,23 @@ class Raft:
         committed_index: int,
         incarnation: int,
         randint: Callable[[int, int], int],
+        memberships: LogMemberships | None = None,
     ) -> None:
         """Begin as a follower. `hard_state`, `log` and `committed_index` are what is durable.
 
-        The core keeps `log` and changes it. `committed_index` is any index up to which this log was
+        The core keeps `log` and changes it; so it does with `memberships`, those of the log, None
+        if it has none. `committed_index` is any index up to which this log was
         once committed and durable here, -1 if unknown. `incarnation` is a number that no earlier
         start of this member had. InvariantError when term or committed entries were lost.
         """
-        has_peers = bool(config.peers)
-        self._member = MemberState(
-            config=config,
-            randint=randint,
-            term=hard_state.term,
-            vote_for=hard_state.vote_for,
-            log=log,
-            committed_index=committed_index,
-            durable_index=log.end_index,
-            part=Follower(leader_id=None, verified_index=committed_index),
-            joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
-            alone=hard_state.alone or not has_peers,
+        if memberships is None:
+            memberships = LogMemberships(Membership(config.voters))
+        self._member = recovered(
+            config, hard_state, log, memberships, committed_index, incarnation, randint
         )
         self._saved_hard_state = hard_state
         self._told_committed_index = committed_index
         self._ready: Ready | None = None
-        self._check_recovered()
         leader_elector.restart_election_timer(self._member)
 
     # -- inputs ----------------------------------------------------------------------------------
@@ -88,11 +78,15 @@ class Raft:
             case Follower() if member.joining is not None:
                 joining.tick(member, member.joining)
             case PreCandidate() | Candidate() | Follower():
-                if member.now_ticks >= member.election_deadline:
+                if member.now_ticks < member.election_deadline:
+                    return
+                if electorate.may_stand(member):
                     leader_elector.stand(member)
+                else:
+                    leader_elector.forget_leader(member)
 
     def step(self, message: Message) -> None:
-        """Take a message. One that is not for this member, or from no other voter, is ignored."""
+        """Take a message. One that is not for this member, or from a stranger, is ignored."""
         steps.step(self._member, message)
 
     def propose(self, count: int, entries: object) -> Proposal | Refusal:
@@ -125,12 +119,27 @@ class Raft:
             return self._refuse(RefusalReason.NOT_LEADER)
         if member.part.transfer is not None:
             return self._refuse(RefusalReason.LEADER_TRANSFERRING)
-        if transferee_id not in member.part.progress:
+        progress = member.part.progress.get(transferee_id)
+        if progress is None or not progress.votes:
             return self._refuse(RefusalReason.UNKNOWN_MEMBER)
         if not transfer.has_nearly_all(member, member.part, transferee_id):
             return self._refuse(RefusalReason.FALL_BEHIND_TOO_MUCH)
         transfer.begin(member, member.part, transferee_id)
         return None
+
+    def change_membership(self, change: Change) -> Proposal | Refusal:
+        """Change who belongs to the group, by an entry that comes back in `Ready.writes`.
+
+        It holds at once, and for good once that entry is committed. A leader that removes itself
+        leads until then.
+        """
+        member = self._member
+        if not isinstance(member.part, Leader):
+            return self._refuse(RefusalReason.NOT_LEADER)
+        reason = changes.refusal(member, member.part, change)
+        if reason is not None:
+            return self._refuse(reason)
+        return changes.begin(member, member.part, change)
 
     def read_index(self, handle: object) -> Refusal | None:
         """Ask up to where a linearizable read must see; the answer comes in `Ready.reads`."""
@@ -169,6 +178,7 @@ class Raft:
                 f"{self._member.committed_index} are committed"
             )
         self._member.log.remove_before(first_index)
+        self._member.memberships.remove_before(first_index)
 
     def link_lost(self, peer_id: str) -> None:
         """Note that the connection to a peer broke, or was refused."""
@@ -188,8 +198,9 @@ class Raft:
             case Leader() as leader if peer_id in leader.progress:
                 heartbeats.send_to(member, leader, peer_id)
                 entry_pusher.link_restored(leader, peer_id)
-            case (PreCandidate() | Candidate()) as part if peer_id in member.config.peers:
-                leader_elector.ask_for_vote(member, part, peer_id)
+            case (PreCandidate() | Candidate()) as part:
+                if peer_id in electorate.other_voters(member):
+                    leader_elector.ask_for_vote(member, part, peer_id)
             case Follower() if member.joining is not None and peer_id in member.config.peers:
                 joining.ask(member, member.joining, peer_id)
             case _:
@@ -242,6 +253,11 @@ class Raft:
     def config(self) -> RaftConfig:
         """As given."""
         return self._member.config
+
+    @property
+    def membership(self) -> Membership:
+        """Who belongs to the group, by the last such entry of this member's log."""
+        return self._member.memberships.current
 
     @property
     def role(self) -> Role:
@@ -355,6 +371,7 @@ class Raft:
         transfer.end_overdue(member, leader)
         if member.now_ticks >= leader.heartbeat_due:
             heartbeats.send_round(member, leader)
+            electorate.let_go(member, leader)
             entry_pusher.retry(member, leader)
             transfer.consider_favourite(member, leader)
             transfer.go_on(member, leader)
@@ -377,16 +394,3 @@ class Raft:
             joining=member.joining is not None,
             alone=member.alone,
         )
-
-    def _check_recovered(self) -> None:
-        member = self._member
-        if member.log.end_term > member.term:
-            raise InvariantError(
-                f"{member.self_id}: the log holds entries of term {member.log.end_term}, but the "
-                f"stored term is {member.term}: term and vote were lost"
-            )
-        if member.committed_index > member.log.end_index:
-            raise InvariantError(
-                f"{member.self_id}: the log ends at {member.log.end_index}, but entries up to "
-                f"{member.committed_index} were committed: committed entries were lost"
-            )

@@ -66,8 +66,11 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
             last_index=request.last_index,
             term=request.entries_term,
             entries=request.entries,
+            memberships=request.memberships and request.memberships_after(held_index),
         )
         member.append(write, request.last_index, request.entries_term)
+        for entry in write.memberships:
+            member.enter(entry)
     follower.verified_index = max(follower.verified_index, request.last_index)
     commit_verified(member, follower, request.committed_index)
     if member.durable_index >= request.last_index:
@@ -93,6 +96,8 @@ def handle_install(
             last_index=request.last_index,
             term=request.entries_term,
             entries=request.entries,
+            membership=request.membership,
+            memberships=request.memberships,
         )
         member.restart(write)
         verified_index = request.last_index

@@ -4,7 +4,7 @@ Rules: Raft paper, section 5.3, with the faster way back of its end; 5.4.2 for w
 DLedger's counterpart is `EntryDispatcher`.
 """
 
-from dledger_node.raft import quorum
+from dledger_node.raft import changes, quorum
 from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import Leader, MemberState
 from dledger_node.raft.messages import (
@@ -55,10 +55,15 @@ def take_answer(member: MemberState, leader: Leader, response: PushResponse) -> 
 
 def advance_commit(member: MemberState, leader: Leader) -> None:
     """Commit what a majority holds durably, if it ends in an entry of this leader's own term."""
-    matched = [progress.match_index for progress in leader.progress.values()]
-    index = quorum.reached_by_majority([member.durable_index, *matched])
+    matched = [progress.match_index for progress in leader.progress.values() if progress.votes]
+    if leader.votes:
+        matched.append(member.durable_index)
+    index = quorum.reached_by_majority(matched)
     if index > member.committed_index and member.log.holds(index, member.term):
+        changing = member.memberships.last_index > member.committed_index
         member.commit(index)
+        if changing:
+            changes.settle(member, leader)
 
 
 def retry(member: MemberState, leader: Leader) -> None:
@@ -87,7 +92,7 @@ def link_restored(leader: Leader, peer_id: str) -> None:
 
 def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
     """Send ranges, each of one term, until the window or the log ends."""
-    log, limits = member.log, member.config
+    log, limits, memberships = member.log, member.config, member.memberships
     while (
         progress.next_index <= log.end_index and len(progress.inflight) < limits.inflight_ranges_max
     ):
@@ -106,6 +111,11 @@ def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
                 last_index=last_index,
                 entries_term=log.term_at(first_index),
                 committed_index=member.committed_index,
+                memberships=(
+                    memberships.between(first_index, last_index)
+                    if first_index <= memberships.last_index
+                    else ()
+                ),
             )
         )
         progress.pushed(last_index, member.now_ticks)
@@ -137,18 +147,20 @@ def _send_first(member: MemberState, peer_id: str) -> None:
     Sent in every heartbeat round until then: the peer takes them once.
     """
     log, first_index = member.log, member.log.begin_index
+    last_index = min(
+        log.last_index_of_term_at(first_index), first_index + member.config.push_entries_max - 1
+    )
     member.send(
         InstallSnapshotRequest(
             sender=member.self_id,
             receiver=peer_id,
             term=member.term,
             first_index=first_index,
-            last_index=min(
-                log.last_index_of_term_at(first_index),
-                first_index + member.config.push_entries_max - 1,
-            ),
+            last_index=last_index,
             entries_term=log.term_at(first_index),
             committed_index=member.committed_index,
+            membership=member.memberships.before(first_index),
+            memberships=member.memberships.between(first_index, last_index),
         )
     )
 

@@ -10,8 +10,10 @@ from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
 
 def quorum_active(member: MemberState, leader: Leader) -> bool:
     """Tell whether a quorum, the leader included, has answered within election_ticks."""
-    contacts = [peer.contact_tick for peer in leader.progress.values()]
-    reached = quorum.reached_by_majority([member.now_ticks, *contacts])
+    contacts = [peer.contact_tick for peer in leader.progress.values() if peer.votes]
+    if leader.votes:
+        contacts.append(member.now_ticks)
+    reached = quorum.reached_by_majority(contacts)
     return member.now_ticks - reached < member.config.election_ticks
 
 
@@ -27,8 +29,10 @@ def send_round(member: MemberState, leader: Leader) -> None:
 
 def confirmed_round(leader: Leader) -> int:
     """The last round that a quorum has answered, the leader included; 0 when there is none."""
-    answered = [progress.answered_round for progress in leader.progress.values()]
-    return quorum.reached_by_majority([leader.heartbeat_round, *answered])
+    answered = [progress.answered_round for progress in leader.progress.values() if progress.votes]
+    if leader.votes:
+        answered.append(leader.heartbeat_round)
+    return quorum.reached_by_majority(answered)
 
 
 def confirmed_sent_tick(leader: Leader) -> int | None:
@@ -60,6 +64,7 @@ def answer(member: MemberState, request: HeartBeatRequest) -> None:
             receiver=request.sender,
             term=member.term,
             round=request.round,
+            joining=member.joining is not None,
         )
     )
 
@@ -70,6 +75,7 @@ def take_answer(member: MemberState, leader: Leader, response: HeartBeatResponse
     if response.round > progress.answered_round:
         progress.answered_round = response.round
         progress.contact_tick = member.now_ticks
+        progress.remembers = not response.joining
 
 
 def _forget_answered_rounds(leader: Leader) -> None:

@@ -2,39 +2,55 @@
 
 It is new, or has lost its volume, and cannot tell which. In the second case its earlier self made
 promises that it does not know of: votes, and entries that it confirmed. So while `Joining` is there
-it takes entries and confirms them, but does not vote. It asks every other voter, again and again,
-and becomes a voter in one of two ways:
+it does not vote. It asks all others, again and again, and becomes a voter in one of two ways:
 
-- All others are blank, in term 0 with an empty log: the group is new, and nothing was promised.
-- All others have answered since this start, which gives the floor, the highest of their terms. Of
-  lower terms nothing is heeded from then on, and before that nothing at all. Then a leader has
-  answered, in a term T not below the floor, that its log ends at E; and all up to E is here,
-  durably, as that leader pushed it in T.
+- All others that there can be are blank, in term 0 with an empty log: the group is new, and nothing
+  was promised.
+- A leader has answered, in a term T, that its log ends at E, and which memberships may hold: the
+  current one and, while it is not committed, the one before. All others of these memberships,
+  learners too, have answered since this start, with terms up to T. Then this member takes entries
+  of that leader and confirms them; before that it heeds nobody. Once all up to E is here, durably,
+  as that leader pushed it in T, it votes.
 
-Why the second is safe, given that no other volume was lost:
+Why the second is safe, given that no other voter's volume was lost:
 
 - Votes: whoever got the earlier self's vote in a term had saved that term before it asked, and
-  whoever elected the earlier self before it answered; both have answered since. So these terms are
-  at most the floor, and T + 1 is the first that this member can vote in.
+  whoever elected the earlier self before it answered; both have answered since, as shown below. So
+  these terms are at most T, and T + 1 is the first that this member can vote in.
 - Terms below T: the leader of T was elected without this member, or by the earlier self while it
   still knew its promises. Either way it holds all that was committed before (quorum intersection).
 - Term T: what the earlier self confirmed to this leader lay at or below E when the leader said so.
-- Leaders above T had no vote of the earlier self, or the floor would be above T.
-- Confirming is safe at once: it says what is on this disk now. A commit that counts what only the
-  lost disk held is safe too, since whoever lacks the entry wins no election without this member.
+- Leaders above T had no vote of the earlier self, or somebody's term would have been above T.
+- Confirming is safe then: it says what is on this disk now. A commit that counts what only the lost
+  disk held is safe too, since whoever lacks the entry wins no election without this member.
+
+Why the leader's memberships name all who can have stood above T: let C be the last membership that
+is committed in terms up to T. The leader's log holds C; it is the current one, or the one before
+it, since nothing is changed while a change is not committed. A candidate above T holds C too, or it
+loses anyway, and at most one change more, by another leader. Voters of that change are members of
+C: nobody becomes a voter who was not a learner before. Its voters alone can be elected, and elect.
+
+A learner joins by the same rule, as it cannot know that it is none: its id may have voted before it
+was removed, or it may have been promoted by an entry that this leader lacks. Who was removed may
+lose its disk once that is committed: from then on every majority is one of others, who hold all
+that it ever confirmed, and if it is added again, it is another volume that was lost. Who kept its
+disk knows its promises and need not join.
 
 Every start draws a number of its own (`incarnation`), and only answers to it count: an older answer
 knows nothing of what this member promised in between.
 
-More volumes may be lost at once. While those who still know their promises are in every majority,
-the argument holds; with fewer, this member refuses. The exception is a group that grows from one
-member. That one knows that it was alone (`HardState.alone`) and that nobody else has led since, so
-it holds all that was ever acknowledged, and may have this member's vote above the floor before
-anybody can lead.
+More volumes may be lost at once. While those who still know their promises are in every majority of
+each of these memberships, the argument holds; with fewer, this member refuses. The exception is a
+group that grows from one member by its settings. That one knows that it was alone
+(`HardState.alone`) and that nobody else has led since, so it holds all that was ever acknowledged,
+and may have this member's vote above the highest term that was told before anybody can lead.
 """
+
+from collections.abc import Iterable
 
 from dledger_node.raft import entry_handler, leader_elector, quorum
 from dledger_node.raft.member_state import Follower, Joining, Leader, MemberState
+from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import (
     AppendRequest,
     CompareRequest,
@@ -56,8 +72,7 @@ def tick(member: MemberState, joining: Joining) -> None:
         for peer_id in member.config.peers:
             ask(member, joining, peer_id)
     if member.now_ticks >= member.election_deadline:
-        leader_elector.become_follower(member, member.term, None)
-        leader_elector.restart_election_timer(member)
+        leader_elector.forget_leader(member)
 
 
 def ask(member: MemberState, joining: Joining, peer_id: str) -> None:
@@ -74,8 +89,9 @@ def ask(member: MemberState, joining: Joining, peer_id: str) -> None:
 
 def answer(member: MemberState, request: JoinRequest) -> None:
     """Say what this member knows; whatever the terms are, nothing changes here."""
-    if isinstance(member.part, Leader):
+    if isinstance(member.part, Leader) and request.sender in member.part.progress:
         member.part.progress[request.sender].join_asked_tick = member.now_ticks
+    memberships = member.memberships
     member.send(
         JoinResponse(
             sender=member.self_id,
@@ -86,6 +102,7 @@ def answer(member: MemberState, request: JoinRequest) -> None:
             leading=isinstance(member.part, Leader),
             joining=member.joining is not None,
             alone=member.alone,
+            memberships=memberships.possible(member.committed_index) if memberships.changed else (),
         )
     )
 
@@ -98,11 +115,9 @@ def take_answer(member: MemberState, response: JoinResponse) -> None:
     if response.term > member.term:
         leader_elector.become_follower(member, response.term, None)
     known = joining.answers.get(response.sender)
-    # A leader's first answer stands: its log grows, and E need not run away.
-    if known is None or not (known.leading and known.term == response.term):
+    # A leader's first answer that is of use stands: its log grows, and E need not run away.
+    if known is None or known.term != response.term or not _may_be_heeded(member, joining, known):
         joining.answers[response.sender] = response
-    if joining.floor is None and _knows_floor(member, joining):
-        joining.floor = max(known.term for known in joining.answers.values())
 
 
 def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
@@ -113,7 +128,9 @@ def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
         case VoteRequest():
             return not _may_vote_for(member, joining, message.sender, message.term)
         case HeartBeatRequest() | CompareRequest() | AppendRequest() | InstallSnapshotRequest():
-            return joining.floor is None
+            known = joining.answers.get(message.sender)
+            told = known is not None and known.term == message.term
+            return not (told and known and _may_be_heeded(member, joining, known))
         case TakeLeadershipRequest():
             return True
         case _:
@@ -129,32 +146,57 @@ def go_on(member: MemberState, joining: Joining) -> None:
 
 def awaited(member: MemberState, joining: Joining) -> str:
     """What this member waits for, for people."""
-    peers = member.config.peers
-    silent = [peer_id for peer_id in peers if peer_id not in joining.answers]
+    leading = [known for known in joining.answers.values() if known.leading]
+    known = max(leading, key=lambda answer: answer.term, default=None)
+    memberships = _memberships_of(member, known)
+    others = _others(member, memberships)
+    silent = [peer_id for peer_id in others if peer_id not in joining.answers]
     if silent:
         return f"waits for {', '.join(silent)}: all others must answer before it may vote"
-    if joining.floor is None:
-        others = [peer_id for peer_id in peers if joining.answers[peer_id].joining]
-        return f"waits for members that kept their logs; {', '.join(others)} have none either"
-    leader_id = member.leader_id
-    if leader_id is None:
+    if not _are_covered(member, joining, memberships):
+        blank = [peer_id for peer_id in others if joining.answers[peer_id].joining]
+        return f"waits for members that kept their logs; {', '.join(blank)} have none either"
+    if known is None or member.leader_id is None:
         return "waits for a leader"
-    known = joining.answers[leader_id]
-    if known.leading and known.term == member.term:
-        return f"waits for the entries of {leader_id} up to {known.ledger_end_index}"
-    return f"waits for {leader_id} to say where its log ends"
+    if known.sender == member.leader_id and known.term == member.term:
+        return f"waits for the entries of {known.sender} up to {known.ledger_end_index}"
+    return f"waits for {member.leader_id} to say where its log ends"
 
 
-def _knows_floor(member: MemberState, joining: Joining) -> bool:
+def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -> bool:
+    """Tell whether who answered leads, and all have answered who must by what it knows."""
+    return known.leading and _are_covered(member, joining, _memberships_of(member, known))
+
+
+def _memberships_of(member: MemberState, known: JoinResponse | None) -> tuple[Membership, ...]:
+    """The memberships that may hold, as somebody told; those of the settings if nobody has."""
+    if known is not None and known.memberships:
+        return known.memberships
+    return (Membership(member.config.voters),)
+
+
+def _others(member: MemberState, memberships: Iterable[Membership]) -> list[str]:
+    """All who belong to one of some memberships, but for this member."""
+    return sorted({one for membership in memberships for one in membership.members}
+                  - {member.self_id})  # fmt: skip
+
+
+def _are_covered(
+    member: MemberState, joining: Joining, memberships: tuple[Membership, ...]
+) -> bool:
     """Tell whether the answers cover all that the earlier self can have promised."""
-    answers = joining.answers.values()
-    if len(answers) < len(member.config.peers):
+    answers = joining.answers
+    others = _others(member, memberships)
+    if any(peer_id not in answers for peer_id in others):
         return False
-    keeper_count = sum(not answer.joining for answer in answers)
-    voter_count = len(member.config.voters)
-    return quorum.meets_every_majority(keeper_count, voter_count) or any(
-        answer.alone for answer in answers
-    )
+    if any(answers[peer_id].alone for peer_id in others):
+        return True
+    for membership in memberships:
+        voters = [one for one in membership.voters if one != member.self_id]
+        keeper_count = sum(not answers[voter_id].joining for voter_id in voters)
+        if not quorum.meets_every_majority(keeper_count, len(membership.voters)):
+            return False
+    return True
 
 
 def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term: int) -> bool:
@@ -163,7 +205,13 @@ def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term
     It does if it was its group's only member and no majority was ever there without it: those who
     are voters by now, and the earlier self, are too few.
     """
-    if joining.floor is None or term <= joining.floor or not joining.answers[candidate_id].alone:
+    memberships = _memberships_of(member, None)
+    answers = joining.answers.values()
+    if any(known.memberships for known in answers) or not _are_covered(
+        member, joining, memberships
+    ):
+        return False
+    if term <= max(known.term for known in answers) or not joining.answers[candidate_id].alone:
         return False
     others = [known for peer_id, known in joining.answers.items() if peer_id != candidate_id]
     voter_count = 1 + sum(not known.joining for known in others)
@@ -176,6 +224,7 @@ def _is_new_group(member: MemberState, joining: Joining) -> bool:
         len(joining.answers) == len(member.config.peers)
         and member.term == 0
         and member.log.end_index < 0
+        and member.votes
         and all(known.blank for known in joining.answers.values())
     )
 
@@ -183,11 +232,12 @@ def _is_new_group(member: MemberState, joining: Joining) -> bool:
 def _has_caught_up(member: MemberState, joining: Joining) -> bool:
     """Tell whether all is here that this term's leader had when it answered."""
     part = member.part
-    if joining.floor is None or not isinstance(part, Follower) or part.leader_id is None:
+    if not isinstance(part, Follower) or part.leader_id is None:
         return False
-    known = joining.answers[part.leader_id]
+    known = joining.answers.get(part.leader_id)
     return (
-        known.leading
+        known is not None
         and known.term == member.term
+        and _may_be_heeded(member, joining, known)
         and entry_handler.confirmed_index(member, part) >= known.ledger_end_index
     )

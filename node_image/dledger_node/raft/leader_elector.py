@@ -7,7 +7,7 @@ Rules: Raft paper, section 5.2 and 5.4.1; pre-vote, and keeping to a leader that
 dissertation, sections 9.6 and 4.2.3.
 """
 
-from dledger_node.raft import heartbeats, quorum, reads
+from dledger_node.raft import electorate, heartbeats, quorum, reads
 from dledger_node.raft.member_state import (
     Candidate,
     Follower,
@@ -22,7 +22,6 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger_node.raft.progress import Progress
 from dledger_node.raft.ready import WriteNoop
 from dledger_node.raft.refusals import RefusalCause
 
@@ -59,6 +58,12 @@ def leader_link_lost(member: MemberState, follower: Follower) -> None:
     if member.election_deadline > member.now_ticks + 2 * heartbeat_ticks:
         soon_ticks = heartbeat_ticks + member.randint(1, heartbeat_ticks)
         member.election_deadline = member.now_ticks + soon_ticks
+
+
+def forget_leader(member: MemberState) -> None:
+    """Wait for another leader, as who may not stand does when its own falls silent."""
+    become_follower(member, member.term, None)
+    restart_election_timer(member)
 
 
 def trusts_leader(member: MemberState) -> bool:
@@ -122,10 +127,10 @@ def stand(member: MemberState) -> None:
 
     So a member that comes back from a partition, or has lost its own links only, deposes nobody.
     """
-    candidate = PreCandidate(votes={member.self_id})
+    candidate = PreCandidate(votes=electorate.own_votes(member))
     member.part = candidate
     try_again_soon(member)
-    for peer_id in member.config.peers:
+    for peer_id in electorate.other_voters(member):
         ask_for_vote(member, candidate, peer_id)
     _count_votes(member, candidate)
 
@@ -135,10 +140,10 @@ def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
     member.term += 1
     member.vote_for = member.self_id
     member.contradiction = ""
-    candidate = Candidate(votes={member.self_id}, take_leadership=take_leadership)
+    candidate = Candidate(votes=electorate.own_votes(member), take_leadership=take_leadership)
     member.part = candidate
     try_again_soon(member)
-    for peer_id in member.config.peers:
+    for peer_id in electorate.other_voters(member):
         ask_for_vote(member, candidate, peer_id)
     _count_votes(member, candidate)
 
@@ -191,8 +196,7 @@ def take_pre_vote(member: MemberState, response: PreVoteResponse) -> None:
     if not isinstance(candidate, PreCandidate) or response.requested_term != member.term:
         return
     if response.result is VoteResult.ACCEPT:
-        candidate.votes.add(response.sender)
-        _count_votes(member, candidate)
+        _take_vote_of(member, candidate, response.sender)
 
 
 def answer_vote_request(member: MemberState, request: VoteRequest) -> None:
@@ -221,8 +225,7 @@ def send_vote(member: MemberState, request: VoteRequest, result: VoteResult) -> 
 def take_vote(member: MemberState, candidate: Candidate, response: VoteResponse) -> None:
     """Count an answer to this member's own candidacy."""
     if response.requested_term == member.term and response.result is VoteResult.ACCEPT:
-        candidate.votes.add(response.sender)
-        _count_votes(member, candidate)
+        _take_vote_of(member, candidate, response.sender)
 
 
 def _judge_pre_candidate(member: MemberState, request: PreVoteRequest) -> VoteResult:
@@ -266,8 +269,15 @@ def _judge_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> Vo
     return VoteResult.ACCEPT
 
 
+def _take_vote_of(member: MemberState, candidate: PreCandidate | Candidate, voter_id: str) -> None:
+    """Count a vote, if it is a voter's."""
+    if voter_id in member.memberships.current.voters:
+        candidate.votes.add(voter_id)
+        _count_votes(member, candidate)
+
+
 def _count_votes(member: MemberState, candidate: PreCandidate | Candidate) -> None:
-    if not quorum.is_majority(len(candidate.votes), len(member.config.voters)):
+    if not quorum.is_majority(len(candidate.votes), len(member.memberships.current.voters)):
         return
     match candidate:
         case PreCandidate():
@@ -283,14 +293,8 @@ def _lead(member: MemberState) -> None:
     sections 5.4.2 and 8). A peer is first asked about the entry before it.
     """
     noop_index = member.log.end_index + 1
-    leader = Leader(
-        noop_index=noop_index,
-        progress={
-            peer_id: Progress(next_index=noop_index, contact_tick=member.now_ticks)
-            for peer_id in member.config.peers
-        },
-        heartbeat_due=member.now_ticks,
-    )
+    leader = Leader(noop_index=noop_index, progress={}, heartbeat_due=member.now_ticks)
     member.part = leader
+    electorate.arrange(member, leader, next_index=noop_index)
     member.append(WriteNoop(index=noop_index, term=member.term), noop_index, member.term)
     heartbeats.send_round(member, leader)

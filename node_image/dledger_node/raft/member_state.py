@@ -11,7 +11,9 @@ from typing import TypeAlias
 
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.invariants import InvariantError
+from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.messages import JoinResponse, Message
 from dledger_node.raft.progress import Progress
 from dledger_node.raft.ready import ReadState, Truncate, Write, WriteSnapshot
@@ -98,7 +100,9 @@ class Leader:
     noop_index: int
     """Index of this term's first entry; the leader is master once it is committed."""
     progress: dict[str, Progress]
-    """One for each peer, in the order of their ids."""
+    """One for each peer that is pushed to, in the order of their ids."""
+    votes: bool = True
+    """This member is a voter itself; one that removes itself leads until that is committed."""
     heartbeat_due: int
     """The tick of the next heartbeat round."""
     heartbeat_round: int = 0
@@ -124,8 +128,6 @@ class Joining:
     """This start's number, in every question."""
     answers: dict[str, JoinResponse] = field(default_factory=dict)
     """What each peer said."""
-    floor: int | None = None
-    """The earlier self gave no vote above this term; None while that is not known."""
     ask_due: int = 0
     """The tick at which all are asked again."""
 
@@ -145,6 +147,8 @@ class MemberState:
     term: int
     vote_for: str | None
     log: LogTerms
+    memberships: LogMemberships
+    """Those of `log`; the current one decides who counts in quorums."""
     committed_index: int
     durable_index: int
     """Up to here the log survives a crash. Invariant: at most log.end_index."""
@@ -169,6 +173,11 @@ class MemberState:
     def self_id(self) -> str:
         """This member's own id."""
         return self.config.self_id
+
+    @property
+    def votes(self) -> bool:
+        """Whether this member is a voter, by the membership that it knows."""
+        return self.config.self_id in self.memberships.current.voters
 
     @property
     def role(self) -> Role:
@@ -201,6 +210,11 @@ class MemberState:
         self.log.append(last_index, term)
         self.writes.append(write)
 
+    def enter(self, entry: MembershipEntry) -> None:
+        """Let the membership hold that an entry of the log says, from now on."""
+        self.memberships.append(entry)
+        self.alone = False
+
     def truncate(self, first_index: int) -> None:
         """Queue the removal of `first_index` and all behind it."""
         if first_index <= self.committed_index:
@@ -209,6 +223,7 @@ class MemberState:
                 f"up to {self.committed_index}"
             )
         self.log.truncate(first_index)
+        self.memberships.truncate(first_index)
         self.durable_index = min(self.durable_index, first_index - 1)
         self.writes.append(Truncate(first_index=first_index))
 
@@ -220,8 +235,11 @@ class MemberState:
                 f"{self.committed_index}"
             )
         self.log.restart(write.first_index)
+        self.memberships.restart(write.membership)
         self.durable_index = min(self.durable_index, write.first_index - 1)
         self.append(write, write.last_index, write.term)
+        for entry in write.memberships:
+            self.enter(entry)
 
     def commit(self, index: int) -> None:
         """Move the committed index forward to `index`; a lower one changes nothing."""

@@ -5,8 +5,11 @@ a leader; answers go back. Names are DLedger's (`protocol/` there) where it has 
 """
 
 import enum
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias
+
+from dledger_node.raft.membership import Membership, MembershipEntry
 
 
 class VoteResult(enum.Enum):
@@ -113,6 +116,10 @@ class JoinResponse:
     """The sender is no voter yet either."""
     alone: bool
     """The sender was its group's only member, and nobody else has led since."""
+    memberships: tuple[Membership, ...] = ()
+    """The current one as the sender knows it; before it the one that it replaces, while it is not
+    committed. Empty while the group has those voters with which it began.
+    """
 
     @property
     def blank(self) -> bool:
@@ -141,6 +148,8 @@ class HeartBeatResponse:
     receiver: str
     term: int
     round: int
+    joining: bool = False
+    """The sender has no memory yet of what it may have promised: see `joining`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +185,36 @@ class AppendRequest:
     entries_term: int
     committed_index: int
     entries: object = None
+    memberships: tuple[MembershipEntry, ...] = ()
+    """Those of the entries that change the membership; nearly always there is none."""
 
     def __post_init__(self) -> None:
         if not self.previous_index + 1 == self.first_index <= self.last_index:
             raise ValueError(f"the range {self.first_index}..{self.last_index} cannot be")
         if self.entries_term < 0 or not self.previous_term <= self.entries_term <= self.term:
             raise ValueError(f"the terms {self.previous_term}, {self.entries_term} cannot be")
+        if self.memberships:
+            _check_within(self.memberships, self.first_index, self.last_index)
+
+    def until(self, last_index: int) -> Self:
+        """The first part of this push."""
+        return replace(
+            self, last_index=last_index, memberships=_until(self.memberships, last_index)
+        )
+
+    def after(self, index: int) -> Self:
+        """What `until` leaves of it."""
+        return replace(
+            self,
+            previous_index=index,
+            previous_term=self.entries_term,
+            first_index=index + 1,
+            memberships=self.memberships_after(index),
+        )
+
+    def memberships_after(self, index: int) -> tuple[MembershipEntry, ...]:
+        """Those that lie behind an index."""
+        return tuple(entry for entry in self.memberships if entry.index > index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +235,24 @@ class InstallSnapshotRequest:
     committed_index: int
     """At least `first_index`, so that the receiver's new log begins for good."""
     entries: object = None
+    membership: Membership | None = None
+    """What holds before the first entry; None for the voters with which the group began."""
+    memberships: tuple[MembershipEntry, ...] = ()
+    """As in AppendRequest."""
 
     def __post_init__(self) -> None:
         if not 0 < self.first_index <= min(self.last_index, self.committed_index):
             raise ValueError(f"a log cannot begin with {self.first_index}..{self.last_index}")
         if not 0 <= self.entries_term <= self.term:
             raise ValueError(f"the term {self.entries_term} cannot be")
+        if self.memberships:
+            _check_within(self.memberships, self.first_index, self.last_index)
+
+    def until(self, last_index: int) -> Self:
+        """The first part of this push."""
+        return replace(
+            self, last_index=last_index, memberships=_until(self.memberships, last_index)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +299,19 @@ class HeldByAllNotice:
     receiver: str
     term: int
     index: int
+
+
+def _check_within(
+    memberships: Sequence[MembershipEntry], first_index: int, last_index: int
+) -> None:
+    """ValueError unless the entries lie in the range, one after another."""
+    indexes = [entry.index for entry in memberships]
+    if indexes != sorted(set(indexes)) or indexes[0] < first_index or indexes[-1] > last_index:
+        raise ValueError(f"membership entries {indexes} are not of {first_index}..{last_index}")
+
+
+def _until(memberships: Sequence[MembershipEntry], last_index: int) -> tuple[MembershipEntry, ...]:
+    return tuple(entry for entry in memberships if entry.index <= last_index)
 
 
 LeaderRequest: TypeAlias = (

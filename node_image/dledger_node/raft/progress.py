@@ -62,6 +62,10 @@ class Progress:
     """When the peer last asked to join; None while it has not. Meanwhile it cannot lead."""
     answered_round: int = 0
     """The last heartbeat round that the peer answered."""
+    votes: bool = True
+    """The peer is a voter: it counts in quorums."""
+    remembers: bool = False
+    """The peer said, in that answer, that it knows what it has promised; see `joining`."""
 
     def compare(self, index: int, *, at_once: bool) -> None:
         """Ask next whether the peer holds the entry `index`; later, when not `at_once`."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import Message
 
 
@@ -46,33 +47,48 @@ class WriteNoop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WriteMembership:
+    """Write an entry that changes the membership, as the leader of this term."""
+
+    index: int
+    term: int
+    membership: Membership
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WritePushed:
     """Write entries that the leader pushed, from `first_index` on.
 
     `entries` is the handle of an AppendRequest. It may begin before `first_index`, with entries
-    that the log holds already.
+    that the log holds already. `memberships` are those of the written entries that are such.
     """
 
     first_index: int
     last_index: int
     term: int
     entries: object
+    memberships: tuple[MembershipEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSnapshot:
     """Remove the whole log, durably, and write entries that the leader pushed in its place.
 
-    `entries` is the handle of an InstallSnapshotRequest.
+    `entries` is the handle of an InstallSnapshotRequest. `membership` holds before the first of
+    them, which no entry says any more; None for the voters with which the group began.
     """
 
     first_index: int
     last_index: int
     term: int
     entries: object
+    membership: Membership | None = None
+    memberships: tuple[MembershipEntry, ...] = ()
 
 
-Write: TypeAlias = Truncate | WriteProposal | WriteNoop | WritePushed | WriteSnapshot
+Write: TypeAlias = (
+    Truncate | WriteProposal | WriteNoop | WriteMembership | WritePushed | WriteSnapshot
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,10 @@ class RefusalCause(enum.Enum):
     JOINING = "JOINING"
     """This member has no memory yet of what it may have promised: see `joining`."""
     UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
-    """It is for another member, or from none of this group."""
+    """It is for another member, or from none of this group; or an answer of one that was removed.
+    """
+    NO_VOTER = "NO_VOTER"
+    """This member, a learner or removed, is asked to lead."""
 
 
 CONTRADICTIONS = frozenset((RefusalCause.OTHER_LEADER, RefusalCause.BELOW_COMMITTED))

@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 from dledger_node.raft import (
+    electorate,
     entry_handler,
     entry_pusher,
     heartbeats,
@@ -42,13 +43,18 @@ _TermMessage: TypeAlias = (
     VoteRequest | VoteResponse | HeartBeatResponse | PushResponse | LeaderRequest
 )
 """All but the questions that bind nobody, to which the terms' own rules apply."""
+_Answer: TypeAlias = VoteResponse | HeartBeatResponse | PushResponse
 
 
 def step(member: MemberState, message: Message) -> None:
-    """Take a message. One that is not for this member, or from no other voter, is ignored."""
+    """Take a message. One that is not for this member, or from a stranger, is ignored.
+
+    A request of who belongs to the group no more, as far as this member knows, is heard: its sender
+    may have been added since, and lead. An answer of such a one counts nowhere.
+    """
     if isinstance(message, HeldByAllNotice):
         return  # the shell's
-    if message.receiver != member.self_id or message.sender not in member.config.peers:
+    if message.receiver != member.self_id or _is_stranger(member, message.sender):
         member.refuse(RefusalCause.UNKNOWN_MEMBER)
         return
     if member.joining is not None and joining.forbids(member, member.joining, message):
@@ -70,6 +76,12 @@ def step(member: MemberState, message: Message) -> None:
             _step_in_term(member, message)
 
 
+def _is_stranger(member: MemberState, sender: str) -> bool:
+    if sender in member.config.peers:
+        return False
+    return sender == member.self_id or not electorate.belongs(member, sender)
+
+
 def _disturbs(member: MemberState, request: VoteRequest) -> bool:
     """Tell whether a candidate would depose a leader that lives (Raft dissertation, 4.2.3).
 
@@ -88,6 +100,9 @@ def _step_in_term(member: MemberState, message: _TermMessage) -> None:
         _refuse_old_term(member, message)
         return
     if message.term > member.term:
+        if isinstance(message, _Answer) and not electorate.belongs(member, message.sender):
+            member.refuse(RefusalCause.UNKNOWN_MEMBER)  # a removed member deposes nobody
+            return
         leader_elector.become_follower(member, message.term, None)
     match member.part:
         case Leader() as leader:
@@ -114,11 +129,14 @@ def _refuse_old_term(member: MemberState, message: _TermMessage) -> None:
 
 def _step_leader(member: MemberState, leader: Leader, message: _TermMessage) -> None:
     match message:
-        case PushResponse():
+        case PushResponse() if message.sender in leader.progress:
             entry_pusher.take_answer(member, leader, message)
-            transfer.go_on(member, leader)
-        case HeartBeatResponse():
+            if member.part is leader:
+                transfer.go_on(member, leader)
+        case HeartBeatResponse() if message.sender in leader.progress:
             heartbeats.take_answer(member, leader, message)
+        case PushResponse() | HeartBeatResponse():
+            member.refuse(RefusalCause.UNKNOWN_MEMBER)
         case VoteRequest():
             leader_elector.answer_vote_request(member, message)
         case VoteResponse():
@@ -160,5 +178,7 @@ def _obey(member: MemberState, request: LeaderRequest) -> None:
             entry_handler.handle_append(member, follower, request)
         case InstallSnapshotRequest():
             entry_handler.handle_install(member, follower, request)
-        case TakeLeadershipRequest():
+        case TakeLeadershipRequest() if electorate.may_stand(member):
             leader_elector.campaign(member, take_leadership=True)
+        case TakeLeadershipRequest():
+            member.refuse(RefusalCause.NO_VOTER)

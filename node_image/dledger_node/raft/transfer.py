@@ -54,7 +54,7 @@ def fittest(member: MemberState, leader: Leader) -> str | None:
 
     None when no peer could.
     """
-    fit = [peer_id for peer_id in leader.progress if _is_fit(member, leader, peer_id)]
+    fit = [peer_id for peer_id in leader.progress if is_fit(member, leader, peer_id)]
     return min(
         fit,
         key=lambda peer_id: (
@@ -88,12 +88,15 @@ def _favourite(member: MemberState, leader: Leader) -> str | None:
     for peer_id in config.preferred_leader_ids:
         if peer_id == member.self_id:
             return None
-        if _is_fit(member, leader, peer_id):
+        if is_fit(member, leader, peer_id):
             return peer_id
     return None
 
 
-def _is_fit(member: MemberState, leader: Leader, peer_id: str) -> bool:
-    silent_ticks = member.now_ticks - leader.progress[peer_id].contact_tick
-    lives = silent_ticks <= 2 * member.config.heartbeat_ticks
+def is_fit(member: MemberState, leader: Leader, peer_id: str) -> bool:
+    """Tell whether a voter lives and could take over soon."""
+    progress = leader.progress.get(peer_id)
+    if progress is None or not progress.votes:
+        return False
+    lives = member.now_ticks - progress.contact_tick <= 2 * member.config.heartbeat_ticks
     return lives and has_nearly_all(member, leader, peer_id)

@@ -6,7 +6,8 @@ calling:
     HELLO    code 52001, JSON body {group, senderId, receiverId, segmentSizeBytes, protocol}
     MESSAGE  code 52000, binary body: kind (1 byte), the message's numbers, and for APPEND and
              INSTALL_SNAPSHOT the stored bytes of its entries, exactly as they lie in the
-             leader's segments
+             leader's segments; kinds of their own have memberships before these
+             (`told_memberships`)
 
 Sender and receiver are known from HELLO, so a MESSAGE does not repeat them. Both codes are outside
 the range that Java DLedger uses; it answers them with "not supported". HELLO is answered; a MESSAGE
@@ -42,6 +43,7 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
+from dledger_node.remoting import told_memberships
 
 MESSAGE_CODE: Final = 52000
 HELLO_CODE: Final = 52001
@@ -117,9 +119,16 @@ KINDS: Final[dict[int, Kind]] = {
         struct.Struct(">qqqqq"),
         ("term", "first_index", "last_index", "entries_term", "committed_index"),
     ),
+    14: Kind(HeartBeatResponse, struct.Struct(">qq"), ("term", "round")),
     64: Kind(HeldByAllNotice, struct.Struct(">qq"), ("term", "index")),
 }  # fmt: skip
-_KIND_OF: Final = {kind.message: number for number, kind in KINDS.items()}
+JOINING_HEARTBEAT: Final = 14
+WITH_MEMBERSHIPS: Final = {6: 15, 12: 16, 13: 17}
+"""APPEND, JoinResponse and INSTALL_SNAPSHOT, when there are memberships to be told."""
+KINDS.update({number: KINDS[plain] for plain, number in WITH_MEMBERSHIPS.items()})
+_TELL_MEMBERSHIPS: Final = frozenset(WITH_MEMBERSHIPS.values())
+_SPECIAL: Final = {JOINING_HEARTBEAT, *_TELL_MEMBERSHIPS}
+_KIND_OF: Final = {kind.message: number for number, kind in KINDS.items() if number not in _SPECIAL}
 _FLAGS: Final = (False, True)
 _FLAG_FIELDS: Final = frozenset(("take_leadership", "leading", "joining", "alone"))
 _RESULTS: Final[dict[type[Message], tuple[Any, ...]]] = {
@@ -133,10 +142,15 @@ def encode(
     message: Message, entries: Sequence[bytes | memoryview] = ()
 ) -> list[bytes | memoryview]:
     """Return the buffers of one frame, the entries' bytes among them as they are."""
-    number = _KIND_OF[type(message)]
+    number, memberships = _KIND_OF[type(message)], b""
+    if isinstance(message, AppendRequest | InstallSnapshotRequest | JoinResponse):
+        memberships = told_memberships.encode(message)
+        number = WITH_MEMBERSHIPS[number] if memberships else number
+    elif isinstance(message, HeartBeatResponse) and message.joining:
+        number = JOINING_HEARTBEAT
     kind = KINDS[number]
     values = [_to_number(message, field) for field in kind.fields]
-    head = bytes((number,)) + kind.numbers.pack(*values)
+    head = bytes((number,)) + kind.numbers.pack(*values) + memberships
     body_bytes = len(head) + sum(map(len, entries))
     length = frames.LENGTH_WORD_BYTES + len(_HEADER) + body_bytes
     return [_PREFIX.pack(length, len(_HEADER)) + _HEADER + head, *entries]
@@ -155,12 +169,17 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
             f"{sender} sent a message that cannot be read: {error}"
         ) from error
     named = dict(zip(kind.fields, values, strict=True))
-    end = 1 + kind.numbers.size
-    if kind.message in (AppendRequest, InstallSnapshotRequest):
-        named["entries"] = memoryview(body)[end:]
-    elif len(body) != end:
-        raise RemoteProtocolError(f"{sender} sent {len(body) - end} bytes behind a message")
+    rest = memoryview(body)[1 + kind.numbers.size :]
     try:
+        if body[0] in _TELL_MEMBERSHIPS:
+            told, rest = told_memberships.decode(kind.message, rest)
+            named |= told
+        if body[0] == JOINING_HEARTBEAT:
+            named["joining"] = True
+        if kind.message in (AppendRequest, InstallSnapshotRequest):
+            named["entries"] = rest
+        elif rest:
+            raise RemoteProtocolError(f"{sender} sent {len(rest)} bytes behind a message")
         if "result" in named:
             named["result"] = _RESULTS[kind.message][named["result"]]
         for field in _FLAG_FIELDS & named.keys():
@@ -168,7 +187,7 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
         if named.get("probe") == NO_PROBE:
             named["probe"] = None
         return kind.message(sender=sender, receiver=receiver, **named)
-    except (IndexError, ValueError) as error:
+    except (IndexError, ValueError, struct.error, msgspec.MsgspecError) as error:
         raise RemoteProtocolError(
             f"{sender} sent a {kind.message.__name__} that cannot be"
         ) from error

@@ -8,7 +8,6 @@ queue, pushes as ranges and not as bytes; those are read from the store when the
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import socket
 from collections import deque
@@ -247,7 +246,7 @@ class _Connection(asyncio.Protocol):
         found = self._owner.read_entries(push, PUSH_BYTES_MAX)
         if found is not None:
             entries, last_index = found
-            piece = dataclasses.replace(push, last_index=last_index)
+            piece = push.until(last_index)
             self._transport.writelines(native.encode(piece, entries))
 
     def _write_push(self, push: AppendRequest) -> None:
@@ -260,18 +259,13 @@ class _Connection(asyncio.Protocol):
             if found is None:
                 return
             entries, last_index = found
-            piece = dataclasses.replace(push, last_index=last_index)
+            piece = push.until(last_index)
             self._transport.writelines(native.encode(piece, entries))
             if self._transport.is_closing():  # that was the write that found it broken
                 return
             if last_index >= push.last_index:
                 return
-            push = dataclasses.replace(
-                push,
-                previous_index=last_index,
-                previous_term=push.entries_term,
-                first_index=last_index + 1,
-            )
+            push = push.after(last_index)
             if self._paused:
                 self._queue.appendleft(push)
                 return

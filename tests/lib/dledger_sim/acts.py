@@ -31,6 +31,10 @@ def _transfer(cluster: SimCluster, member_id: str, transferee_id: str) -> None:
     cluster.transfer(member_id, transferee_id)
 
 
+def _change(cluster: SimCluster, member_id: str, kind: str, target: str) -> None:
+    cluster.change(member_id, kind, target)
+
+
 def _crash(cluster: SimCluster, member_id: str, down_us: int) -> None:
     cluster.crash(member_id, down_us=down_us)
 
@@ -89,6 +93,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "read": _read,
     "read_index": _read_index,
     "transfer": _transfer,
+    "change": _change,
     "crash": _crash,
     "lose_volume": _lose_volume,
     "remove_front": _remove_front,

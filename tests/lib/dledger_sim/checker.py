@@ -6,6 +6,7 @@ there are equal (`Entry.chain`). The numbers are those of docs/simulator.md.
 
 from collections.abc import Mapping
 
+from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import (
     AppendRequest,
     CompareRequest,
@@ -21,6 +22,7 @@ from dledger_node.raft.ready import HardState
 from dledger_sim.conditions import Conditions
 from dledger_sim.disk import Entry, SimDisk
 from dledger_sim.kinds import described
+from dledger_sim.membership_rules import MembershipRules
 from dledger_sim.violation import ViolationError
 
 
@@ -30,6 +32,7 @@ class Checker:
     def __init__(self, conditions: Conditions, disks: Mapping[str, SimDisk]) -> None:
         self._conditions = conditions
         self._disks = disks
+        self.memberships = MembershipRules(Membership(conditions.voter_ids), disks)
         self._leaders: dict[int, str] = {}
         self._reigning: dict[str, int] = {}
         self._votes: dict[tuple[str, int], str] = {}
@@ -170,14 +173,7 @@ class Checker:
     def leads(self, member_id: str, term: int) -> None:
         """Rules 1 and 5: one leader a term, and it holds all that was committed before."""
         self._reigning[member_id] = term
-        if self._led(member_id, term) and self.committed:
-            log = self._disks[member_id].cached
-            last_index = len(self.committed) - 1
-            if last_index >= len(log) or log[last_index].chain != self.committed[-1].chain:
-                raise ViolationError(
-                    "a leader holds what is committed",
-                    f"{member_id} leads term {term} without entry {last_index}",
-                )
+        self._led(member_id, term)
 
     def told(self, member_id: str, committed_index: int) -> None:
         """Rules 3, 6, 7 and 9: the committed index only rises; what it covers is here, the same
@@ -248,17 +244,26 @@ class Checker:
             )
         self._voted(member_id, term, candidate_id)
 
-    def _led(self, member_id: str, term: int) -> bool:
-        """Note a leader; true when its term had none yet."""
+    def _led(self, member_id: str, term: int) -> None:
+        """Note a leader; it shows itself first by its heartbeats."""
         new = term not in self._leaders
         leader_id = self._leaders.setdefault(term, member_id)
         if leader_id != member_id:
             raise ViolationError(
                 "one leader a term", f"{leader_id} and {member_id} both lead term {term}"
             )
-        if new:
-            self.newest_leader_id = member_id
-        return new
+        if not new:
+            return
+        self.newest_leader_id = member_id
+        self.memberships.elected(member_id, term, self._votes)
+        log, last_index = self._disks[member_id].cached, len(self.committed) - 1
+        if term < max(self._leaders):
+            return  # by late votes, and later leaders may have committed what it lacks
+        if self.committed and not _holds(log, last_index, self.committed[-1].chain):
+            raise ViolationError(
+                "a leader holds what is committed",
+                f"{member_id} leads term {term} without entry {last_index}",
+            )
 
     def _pushed(self, push: AppendRequest) -> None:
         """A push is no larger than allowed, and one batch has no more of them than may be on their
@@ -298,15 +303,15 @@ class Checker:
 
     def _durable_on_majority(self, member_id: str, index: int) -> None:
         chain = self.committed[index].chain
-        holder_count = 0
-        for disk in self._disks.values():
+        holders = set()
+        for name, disk in self._disks.items():
             # A lost volume counts too: its member gives no vote before it is back.
             if any(_holds(log, index, chain) for log in (disk.durable, *disk.lost)):
-                holder_count += 1
-        if 2 * holder_count <= len(self._disks):
+                holders.add(name)
+        if not self.memberships.hold_majority(holders, self._disks[member_id].cached, index):
             raise ViolationError(
                 "committed is durable on a majority",
-                f"{member_id} committed {index}, durable on {holder_count} of {len(self._disks)}",
+                f"{member_id} committed {index}, durable on {sorted(holders)}",
             )
 
 

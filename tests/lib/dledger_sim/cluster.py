@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, Message
 from dledger_sim.checker import Checker
 from dledger_sim.choices import Choices, DrawnChoices
@@ -20,13 +21,12 @@ from dledger_sim.history import Answer, Asked, Operation
 from dledger_sim.kinds import described
 from dledger_sim.member import DiedError, SimMember
 from dledger_sim.network import SimLink, SimNetwork
+from dledger_sim.reshaping import agree, change_of, leaves_enough, may_lose_volume
 from dledger_sim.transcript import Transcript, state_of
 from dledger_sim.violation import ViolationError
 from dledger_sim.wire import Wire
 
 HARD_STATE_US = 15_000
-VOLUME_PEERS_MIN = 2
-"""Of two members, neither may lose its volume: all that is committed needs both."""
 NOTICE_US = 500
 """How long it takes to learn that a peer's process has died."""
 
@@ -79,9 +79,8 @@ class SimCluster(Events):
         self.after(down_us, self._start, member_id)
 
     def lose_volume(self, member_id: str, *, down_us: int) -> None:
-        """Kill a member and empty its disk, unless another volume is lost already."""
-        others = [disk for name, disk in self._disks.items() if name != member_id]
-        if len(others) < VOLUME_PEERS_MIN or any(disk.hard_state.joining for disk in others):
+        """Kill a member and empty its disk, unless another voter's volume is lost already."""
+        if not may_lose_volume(self.members, Membership(self.conditions.voter_ids), member_id):
             return
         self.crash(member_id, down_us=down_us)
         self._note(member_id, "loses its volume")
@@ -185,6 +184,15 @@ class SimCluster(Events):
             member.raft.transfer_leadership(transferee_id)
             self._work(member, f"is asked to hand over to {transferee_id}")
 
+    def change(self, member_id: str, kind: str, target: str) -> None:
+        """Ask a member to change who belongs to the group."""
+        member, change = self.members[member_id], change_of(kind, target)
+        if member.raft is None or self.now_us < member.paused_until_us or member.disk.full:
+            return
+        if leaves_enough(self.members, member, change):
+            member.raft.change_membership(change)
+            self._work(member, f"is asked to {kind} {target}")
+
     def leader(self) -> SimMember | None:
         """The master of the highest term, if there is one."""
         masters = [member for member in self.members.values() if member.raft and member.raft.master]
@@ -193,20 +201,14 @@ class SimCluster(Events):
         )
 
     def agreed(self) -> bool:
-        """Whether all members vote, follow one master and have all of its log, committed."""
-        if len({member.committed_index for member in self.members.values()}) > 1:
-            return False
+        """Whether all members know their promises, follow one master that pushes to nobody else,
+        and have all of its log, committed.
+        """
+        members = self.members.values()
+        if not self.conditions.reshapes and len({one.committed_index for one in members}) > 1:
+            return False  # which is nearly always so
         leader = self.leader()
-        if leader is None or leader.raft is None:
-            return False
-        end_index = leader.raft.ledger_end_index
-        return all(
-            member.raft is not None
-            and member.committed_index == end_index
-            and member.raft.leader_id == leader.member_id
-            and not member.raft.joining
-            for member in self.members.values()
-        )
+        return leader is not None and agree(self.members, leader)
 
     def described(self) -> str:
         """Every member in a few words."""
@@ -297,9 +299,7 @@ class SimCluster(Events):
         if durable is not None:
             member.raft.persisted(*durable)
             if member.saving is None:  # otherwise what the core has written waits for the save
-                self.checker.worked(
-                    member.member_id, member.raft.durable_index, member.raft.ledger_end_index
-                )
+                member.judge(member.raft)
         self._work(member, f"flushed {durable}" if self.transcript else "")
 
     def _hard_state_saved(self, member: SimMember, life: int) -> None:

@@ -16,6 +16,7 @@ TICK_US = 10_000
 SHORT_REIGNS_RATE = 0.15
 LATE_READS_RATE = 0.2
 LOST_VOLUMES_RATE = 0.15
+CHANGES_RATE = 0.15
 CLOCK_DRIFT_MAX = 100
 """Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
 VOLUME_FAULTS = ("remove_front", "crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
@@ -33,6 +34,8 @@ class Conditions:
     """Sizes, speeds and rates; the defaults are a calm group."""
 
     member_count: int = 3
+    voter_count: int = 0
+    """So many of them are voters at first; 0 for all."""
     heartbeat_ticks: int = 5
     election_ticks: int = 20
     push_entries_max: int = 64
@@ -50,6 +53,8 @@ class Conditions:
     """How many of the clients' requests read; half of these are linearizable."""
     transfers: float = 0.0
     """How many of the clients' requests hand the leadership over."""
+    changes: float = 0.0
+    """How many of them change the membership."""
     # Network.
     loss: float = 0.0
     duplicate: float = 0.0
@@ -94,6 +99,13 @@ class Conditions:
             return cls._late_reads(rng)
         if drawn < SHORT_REIGNS_RATE + LATE_READS_RATE + LOST_VOLUMES_RATE:
             return cls._lost_volumes(rng)
+        if drawn > 1.0 - CHANGES_RATE:
+            return cls._changes(rng, faults)
+        return cls._all_sorts(rng, faults)
+
+    @classmethod
+    def _all_sorts(cls, rng: random.Random, faults: tuple[str, ...]) -> Self:
+        """Draw anything."""
         heartbeat_ticks = rng.choice((1, 2, 3))
         election_ticks = heartbeat_ticks * rng.choice((3, 4, 6))
         return cls(
@@ -215,6 +227,54 @@ class Conditions:
             ),
         )
 
+    @classmethod
+    def _changes(cls, rng: random.Random, faults: tuple[str, ...]) -> Self:
+        """Draw conditions under which members come and go while leaders change."""
+        heartbeat_ticks = rng.choice((1, 2))
+        member_count = rng.choice((3, 4, 4, 5, 5, 6))
+        return cls(
+            member_count=member_count,
+            voter_count=rng.choice((1, 2, 3, 3, 3, 4, 4, 5)) % (member_count + 1),
+            heartbeat_ticks=heartbeat_ticks,
+            election_ticks=heartbeat_ticks * rng.choice((4, 6)),
+            push_entries_max=rng.choice((1, 8)),
+            inflight_ranges_max=rng.choice((1, 4)),
+            proposal_interval_us=rng.choice((3_000, 5_000, 20_000)),
+            proposal_entries_max=rng.choice((1, 4)),
+            transfers=rng.choice((0.0, 0.02)),
+            changes=rng.choice((0.1, 0.3, 0.6)),
+            loss=rng.choice((0.0, 0.0, 0.1)),
+            duplicate=rng.choice((0.0, 0.2)),
+            delay_us=rng.choice((300, 2_000, 2_000, 10_000)),
+            in_order=rng.random() < 0.4,
+            notice_link=rng.choice((0.0, 1.0)),
+            real_bytes=rng.random() < 0.1,
+            flush_us=rng.choice((100, 3_000)),
+            slow_hard_state=rng.choice((0.0, 0.0, 0.3)),
+            checkpoint=rng.choice((0.0, 0.1)),
+            keep=rng.choice(tuple(Keep)),
+            strike_interval_us=int(rng.choice((0, 4, 10, 20)) * heartbeat_ticks * TICK_US),
+            leader_bias=rng.choice((0.5, 0.9)),
+            ambush=rng.choice((0.0, 0.2, 0.5, 0.9)),
+            moments=(Moment.ELECTED.value, Moment.CHANGES.value),
+            faults=(
+                "reshape",
+                "isolate",
+                *rng.choice(((), ("remove_front",) * 2)),
+                *(fault for fault in faults if rng.random() < 0.25),
+            ),
+        )
+
+    @property
+    def reshapes(self) -> bool:
+        """Whether the membership may change."""
+        return self.changes > 0 or "reshape" in self.faults
+
+    @property
+    def voter_ids(self) -> tuple[str, ...]:
+        """With whom the group begins."""
+        return self.member_ids[: self.voter_count or self.member_count]
+
     @property
     def member_ids(self) -> tuple[str, ...]:
         """n0, n1 and so on."""
@@ -259,5 +319,7 @@ class Moment(enum.Enum):
     TRUNCATED = "truncated"
     STANDS = "stands"
     """A member asks whether it would be elected."""
+    CHANGES = "changes"
+    """A leader writes a change of the membership."""
     HANDS_OVER = "hands_over"
     """A leader asks another member to stand."""

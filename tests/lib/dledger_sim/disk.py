@@ -18,8 +18,11 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.ready import HardState
+from dledger_sim.membership_bodies import HIGHEST, membership_of
 
 
 class Entry(NamedTuple):
@@ -82,17 +85,23 @@ class SimDisk:
     flush: Flush | None = None
     lost: list[list[Entry]] = field(default_factory=list)
     """What was durable here whenever the volume was lost, until the member is a voter again."""
+    membership_indexes: list[int] = field(default_factory=list)
+    """Which of the cached entries are memberships."""
     full: bool = False
     """No room for another entry; the member's shell refuses what would need some."""
 
     def append(self, entry: Entry) -> None:
         """Write one entry to the page cache."""
+        if entry.body <= HIGHEST:
+            self.membership_indexes.append(len(self.cached))
         self.pending.append(Written(len(self.cached), entry))
         self.cached.append(entry)
 
     def truncate(self, first_index: int) -> None:
         """Cut the log in the page cache; a flush in flight says nothing of what comes after."""
         del self.cached[first_index:]
+        while self.membership_indexes and self.membership_indexes[-1] >= first_index:
+            self.membership_indexes.pop()
         self.pending.append(first_index)
         if self.flush is not None:
             self.flush.end_index = min(self.flush.end_index, first_index - 1)
@@ -105,7 +114,7 @@ class SimDisk:
         self.begin_index = len(before)
         self.checkpoint = -1
         self.durable = list(before)
-        self.cached = list(before)
+        self._read()
         self.pending.clear()
         if self.flush is not None:
             self.flush.write_count, self.flush.end_index = 0, -1
@@ -143,7 +152,7 @@ class SimDisk:
         self.flush = None
         if self.begin_index and len(self.durable) <= self.begin_index:
             self.durable, self.begin_index = [], 0  # nothing of a new log was durable yet
-        self.cached = list(self.durable)
+        self._read()
 
     def lose(self) -> None:
         """Become an empty disk."""
@@ -152,7 +161,24 @@ class SimDisk:
         self.begin_index = 0
         self.checkpoint = -1
         self.durable = []
-        self.cached = []
+        self._read()
+
+    def log_memberships(self, first: Membership) -> LogMemberships:
+        """What recovery tells the core of them; `first` is what the settings say."""
+        entries = [
+            MembershipEntry(index, membership_of(self.durable[index].body))
+            for index in self.membership_indexes
+        ]
+        memberships = LogMemberships(first, entries)
+        memberships.remove_before(self.begin_index)
+        return memberships
+
+    def _read(self) -> None:
+        """Have in the page cache what is durable, and nothing else."""
+        self.cached = list(self.durable)
+        self.membership_indexes = [
+            index for index, entry in enumerate(self.cached) if entry.body <= HIGHEST
+        ]
 
     def log_terms(self) -> LogTerms:
         """What recovery tells the core of the log."""

@@ -5,8 +5,10 @@ from typing import TypeVar
 
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
+from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Role
+from dledger_node.raft.membership import Change, Membership, MembershipEntry
 from dledger_node.raft.messages import (
     AppendRequest,
     CompareRequest,
@@ -21,6 +23,7 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
+from dledger_node.raft.proposals import Refusal, RefusalReason
 from dledger_node.raft.ready import HardState, ReadState, Write
 
 HEARTBEAT_TICKS = 5
@@ -44,6 +47,10 @@ class CoreDriver:
         vote_for: str | None = None,
         joining: bool = False,
         voter_count: int = 3,
+        self_id: str = "n0",
+        addable_ids: tuple[str, ...] = (),
+        memberships: Sequence[MembershipEntry] = (),
+        promotion_lag_entries_max: int = 1000,
         committed_index: int = -1,
         push_entries_max: int = 100,
         inflight_ranges_max: int = 4,
@@ -60,10 +67,13 @@ class CoreDriver:
             vote_for=vote_for,
             joining=joining,
         )
+        voters = tuple(f"n{number}" for number in range(voter_count))
         self.raft = Raft(
             RaftConfig(
-                self_id="n0",
-                voters=tuple(f"n{number}" for number in range(voter_count)),
+                self_id=self_id,
+                voters=voters,
+                addable_ids=addable_ids,
+                promotion_lag_entries_max=promotion_lag_entries_max,
                 heartbeat_ticks=HEARTBEAT_TICKS,
                 election_ticks=ELECTION_TICKS,
                 push_entries_max=push_entries_max,
@@ -76,6 +86,7 @@ class CoreDriver:
             committed_index=committed_index,
             incarnation=INCARNATION,
             randint=randint,
+            memberships=LogMemberships(Membership(voters), memberships),
         )
 
     # -- the shell -------------------------------------------------------------------------------
@@ -112,12 +123,17 @@ class CoreDriver:
         self.raft.propose(count, "bodies")
         return self.work()
 
+    def change(self, change: Change) -> RefusalReason | None:
+        """Ask for a change of the membership; returns why it is refused."""
+        answer = self.raft.change_membership(change)
+        return answer.reason if isinstance(answer, Refusal) else None
+
     # -- the peers -------------------------------------------------------------------------------
 
     def become_leader(self, *, flushed: bool = True) -> list[Message]:
         """Win the next election by every peer's vote; returns what the new leader says first."""
         self.stand()
-        for peer_id in self.raft.config.peers:
+        for peer_id in self.voters():
             if self.raft.role is Role.CANDIDATE:
                 self.raft.step(self.vote_from(peer_id))
         messages = self.work()
@@ -131,9 +147,13 @@ class CoreDriver:
             self.raft.tick()
         self.work()
         messages: list[Message] = []
-        for peer_id in self.raft.config.peers:
+        for peer_id in self.voters():
             messages += self.receive(self.pre_vote_from(peer_id))
         return messages
+
+    def voters(self) -> list[str]:
+        """The other voters."""
+        return [one for one in self.raft.membership.voters if one != self.raft.config.self_id]
 
     def agree(self, peer_id: str, match_index: int | None = None) -> list[Message]:
         """Let a peer hold the entry that it is asked about, all of it durable or up to an index."""
@@ -193,9 +213,11 @@ class CoreDriver:
             conflict_term=conflict_term, conflict_index=conflict_index, probe=probe,
         )  # fmt: skip
 
-    def heard_from(self, peer_id: str, round_: int) -> HeartBeatResponse:
+    def heard_from(self, peer_id: str, round_: int, *, joining: bool = False) -> HeartBeatResponse:
         """A peer's answer to a heartbeat."""
-        return HeartBeatResponse(sender=peer_id, receiver="n0", term=self.raft.term, round=round_)
+        return HeartBeatResponse(
+            sender=peer_id, receiver="n0", term=self.raft.term, round=round_, joining=joining
+        )
 
 
 def log_of(terms: Sequence[int]) -> LogTerms:

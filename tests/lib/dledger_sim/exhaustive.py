@@ -328,10 +328,20 @@ def _slots(value: Any) -> tuple[str, ...]:
     return tuple(getattr(type(value), "__slots__", ()))
 
 
+@dataclass
+class _Mutable:
+    """Stands for all that is no frozen dataclass."""
+
+
+_MUTABLE = _Mutable.__dataclass_params__  # type: ignore[attr-defined]
+
+
 def _frozen(value: Any) -> Any:
     """A value with the same contents that can be a key."""
     if isinstance(value, set):
         return frozenset(value)
+    if getattr(value, "__dataclass_params__", _MUTABLE).frozen:
+        return value
     if isinstance(value, dict):
         return tuple((key, _frozen(one)) for key, one in value.items())
     if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":

@@ -15,14 +15,28 @@ from typing import Any, Final
 from dledger_node.raft import messages, ready
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
+from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.membership import (
+    AddLearner,
+    Demote,
+    Membership,
+    MembershipEntry,
+    Promote,
+    Remove,
+)
 from dledger_node.raft.messages import Message
 from dledger_node.raft.ready import HardState
 from dledger_sim.violation import ViolationError
 
 VOTERS: Final = ("n0", "n1", "n2")
 SELF: Final = "n0"
+ADDABLE: Final = ("n3",)
 STRANGER: Final = "n9"
+MEMBERSHIPS: Final = (
+    Membership(VOTERS), Membership(VOTERS, ADDABLE), Membership(("n1", "n2"), ("n0",)),
+    Membership(("n0", "n1", "n2", "n3")), Membership(("n1",)), Membership(("n0", "n9")),
+)  # fmt: skip
 LIFE_STEPS: Final = 60
 """After so many inputs the core starts anew: a term that was once far off is never near again."""
 FAR: Final = 1 << 40
@@ -70,10 +84,17 @@ class Fuzzer:
         self._terms = terms
         """The log, as the writes say it is."""
         self._committed_index = rng.randint(-1, len(terms) - 1)
+        self._memberships = [
+            MembershipEntry(index, rng.choice(MEMBERSHIPS))
+            for index in range(len(terms))
+            if rng.random() < 0.03
+        ]
+        """Those of the log, as the writes say they are."""
         self._raft = Raft(
             RaftConfig(
                 self_id=SELF,
                 voters=VOTERS,
+                addable_ids=ADDABLE,
                 heartbeat_ticks=2,
                 election_ticks=6,
                 push_entries_max=rng.choice((1, 3, 64)),
@@ -86,12 +107,13 @@ class Fuzzer:
             committed_index=self._committed_index,
             incarnation=rng.randint(1, 3),
             randint=rng.randint,
+            memberships=LogMemberships(Membership(VOTERS), self._memberships),
         )
 
     def _known(self) -> tuple[Any, ...]:
         raft = self._raft
         return (raft.role, raft.term, raft.vote_for, raft.leader_id, raft.ledger_end_index,
-                raft.ledger_end_term, raft.committed_index, raft.contradiction,
+                raft.ledger_end_term, raft.committed_index, raft.contradiction, raft.membership,
                 tuple(raft.match_indexes().items()))  # fmt: skip
 
     def _input(self) -> Message | str:
@@ -128,13 +150,19 @@ class Fuzzer:
 
     def _link(self) -> str:
         tell = self._rng.choice((self._raft.link_lost, self._raft.link_restored))
-        tell(self._rng.choice((*VOTERS, STRANGER)))
+        tell(self._rng.choice((*VOTERS, *ADDABLE, STRANGER)))
         return "link"
 
     def _other(self) -> str:
-        if self._rng.random() < 0.5:
-            self._raft.transfer_leadership(self._rng.choice((*VOTERS, STRANGER)))
+        some_id = self._rng.choice((*VOTERS, *ADDABLE, STRANGER))
+        drawn = self._rng.random()
+        if drawn < 0.3:
+            self._raft.transfer_leadership(some_id)
             return "transfer_leadership"
+        if drawn < 0.7:
+            kind = self._rng.choice((AddLearner, Promote, Demote, Remove))
+            self._raft.change_membership(kind(some_id))
+            return "change_membership"
         self._raft.read_index("handle")
         return "read_index"
 
@@ -147,7 +175,7 @@ class Fuzzer:
             for write in batch.writes:
                 self._write(write)
             for message in batch.messages:
-                if message.sender != SELF or message.receiver not in raft.config.peers:
+                if message.sender != SELF or message.receiver == SELF:
                     raise ViolationError("a member speaks for itself, to peers", f"{message}")
                 if message.term > self._hard_state.term:
                     raise ViolationError("a term is saved before it is told", f"{message}")
@@ -161,6 +189,10 @@ class Fuzzer:
         if raft.durable_index > end[0]:
             raise ViolationError("durable is what a flush covered", f"{self._known()}")
         self._committed_index = raft.committed_index
+        told = self._memberships[-1].membership if self._memberships else Membership(VOTERS)
+        if raft.membership != told:
+            raise ViolationError("the core knows the membership of its log",
+                                 f"{told}: {raft.membership}")  # fmt: skip
 
     def _save(self, hard_state: HardState) -> None:
         before, self._hard_state = self._hard_state, hard_state
@@ -174,15 +206,25 @@ class Fuzzer:
             if write.first_index <= self._committed_index:
                 raise ViolationError("nothing committed is removed", f"{write}")
             del self._terms[write.first_index :]
+            while self._memberships and self._memberships[-1].index >= write.first_index:
+                self._memberships.pop()
             return
         if isinstance(write, ready.WriteSnapshot):
             if write.first_index <= self._committed_index:
                 raise ViolationError("nothing committed is removed", f"{write}")
             self._terms = [-1] * write.first_index
-        is_noop = isinstance(write, ready.WriteNoop)
-        first_index, last_index = (
-            (write.index, write.index) if is_noop else (write.first_index, write.last_index)
-        )
+            self._memberships.clear()
+            if write.membership is not None:
+                self._memberships.append(MembershipEntry(-1, write.membership))
+        match write:
+            case ready.WriteNoop(index=index):
+                first_index = last_index = index
+            case ready.WriteMembership(index=index, membership=membership):
+                first_index = last_index = index
+                self._memberships.append(MembershipEntry(index, membership))
+            case _:
+                first_index, last_index = write.first_index, write.last_index
+                self._memberships += getattr(write, "memberships", ())
         if first_index != len(self._terms):
             raise ViolationError("the log has no gaps", f"{write} after {len(self._terms)}")
         self._terms += [write.term] * (last_index - first_index + 1)
@@ -202,6 +244,12 @@ class Fuzzer:
                 if "previous_index" in values:
                     values["first_index"] = values["previous_index"] + 1
                 values["last_index"] = values["first_index"] + self._rng.randint(0, 3)
+            if "first_index" in values:
+                index = values["first_index"] + self._rng.choice((0, 0, 1, 2))
+                few = self._rng.choice((0, 0, 0, 0, 0, 1, 2))
+                values["memberships"] = tuple(
+                    MembershipEntry(index + at, self._rng.choice(MEMBERSHIPS)) for at in range(few)
+                )
             try:
                 return kind(**values)
             except ValueError:
@@ -211,8 +259,12 @@ class Fuzzer:
         rng, raft = self._rng, self._raft
         if name == "receiver":
             return SELF if rng.random() < 0.98 else "n1"
+        if name == "memberships" and hint == tuple[Membership, ...]:
+            return tuple(rng.choices(MEMBERSHIPS, k=rng.choice((0, 0, 1, 2))))
+        if name == "membership":
+            return rng.choice((None, *MEMBERSHIPS))
         if hint is str:
-            return rng.choice(("n1", "n1", "n2", STRANGER if rng.random() < 0.1 else "n2"))
+            return rng.choice(("n1", "n1", "n2", "n1", "n2", rng.choice(("n3", STRANGER, "n0"))))
         if hint is bool:
             return rng.random() < 0.5
         if isinstance(hint, type) and issubclass(hint, enum.Enum):

@@ -52,9 +52,11 @@ def _end_of_candidate(message: PreVoteRequest | VoteRequest) -> Place:
 
 
 def _told_append(message: AppendRequest) -> str:
+    indexes = ", ".join(str(entry.index) for entry in message.memberships)
     return (
         f"{message.first_index}..{message.last_index}/t{message.entries_term} after "
         f"{message.previous_index}/t{message.previous_term} committed {message.committed_index}"
+        + (f" members {indexes}" if indexes else "")
     )
 
 
@@ -89,6 +91,7 @@ def _told_fields(message: Message) -> str:
         field.name
         for field in dataclasses.fields(message)
         if field.name not in ("sender", "receiver", "term", "entries")
+        and getattr(message, field.name) != ()
     ]
     return " ".join(f"{name} {getattr(message, name)}" for name in fields)
 

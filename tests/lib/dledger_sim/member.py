@@ -4,13 +4,13 @@ The shell does what any shell must: a Ready in its order, one flush at a time, a
 only while it still leads the proposal's term.
 """
 
-import dataclasses
 from collections import deque
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.member_state import Role
+from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import (
     AppendRequest,
     InstallSnapshotRequest,
@@ -24,6 +24,7 @@ from dledger_node.raft.ready import (
     Ready,
     Truncate,
     Write,
+    WriteMembership,
     WriteNoop,
     WriteProposal,
     WritePushed,
@@ -34,6 +35,7 @@ from dledger_sim.choices import Choices
 from dledger_sim.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions, Moment
 from dledger_sim.disk import SimDisk, chained
 from dledger_sim.history import Answer, Operation
+from dledger_sim.membership_bodies import body_of
 from dledger_sim.pushed import PushedEntries
 
 PROPOSALS_WAITING_MAX = 50
@@ -127,7 +129,8 @@ class SimMember:
         self.raft = Raft(
             RaftConfig(
                 self_id=self.member_id,
-                voters=conditions.member_ids,
+                voters=conditions.voter_ids,
+                addable_ids=conditions.member_ids[len(conditions.voter_ids) :],
                 heartbeat_ticks=conditions.heartbeat_ticks,
                 election_ticks=conditions.election_ticks,
                 push_entries_max=conditions.push_entries_max,
@@ -140,6 +143,7 @@ class SimMember:
             committed_index=self.committed_index,
             incarnation=self.life,
             randint=self._randint,
+            memberships=self.disk.log_memberships(Membership(conditions.voter_ids)),
         )
 
     def die(self) -> None:
@@ -226,8 +230,14 @@ class SimMember:
                 self._save(ready)
             self._do(ready)
             ready = raft.ready()
-        self._world.checker.worked(self.member_id, raft.durable_index, raft.ledger_end_index)
+        self.judge(raft)
         return False
+
+    def judge(self, raft: Raft) -> None:
+        """Let the judge compare what the core knows with what is on the disk."""
+        checker = self._world.checker
+        checker.worked(self.member_id, raft.durable_index, raft.ledger_end_index)
+        checker.memberships.knows(self.member_id, raft.membership)
 
     def hard_state_saved(self) -> None:
         """Go on with the Ready whose hard state has reached the disk."""
@@ -251,7 +261,7 @@ class SimMember:
         for write in ready.writes:
             if may_die:
                 self._perhaps_die()
-            self._write(write)
+            self._write(write, ready.committed_index)
         if ready.messages:
             self._world.checker.sending_batch()
             for message in ready.messages:
@@ -311,7 +321,7 @@ class SimMember:
             else:
                 self._confirmed.append((index, operation))
 
-    def _write(self, write: Write) -> None:
+    def _write(self, write: Write, committed_index: int) -> None:
         match write:
             case WritePushed(entries=pushed):
                 assert isinstance(pushed, PushedEntries)
@@ -328,6 +338,11 @@ class SimMember:
             case WriteNoop(index=index, term=term):
                 self._append(index, [(term, -term)])
                 self._world.moment(Moment.ELECTED, self.member_id)
+            case WriteMembership(index=index, term=term, membership=membership):
+                rules = self._world.checker.memberships
+                rules.changing(self.member_id, membership, term, committed_index)
+                self._append(index, [(term, body_of(membership))])
+                self._world.moment(Moment.CHANGES, self.member_id)
             case Truncate(first_index=first_index):
                 self._world.checker.truncating(self.member_id, first_index)
                 self.disk.truncate(first_index)
@@ -356,15 +371,8 @@ class SimMember:
         middle = message.last_index
         if message.first_index < middle and choices.chance(self._site_split, rate):
             middle = (message.first_index + message.last_index) // 2
-            first = dataclasses.replace(message, last_index=middle)
-            second = dataclasses.replace(
-                message,
-                previous_index=middle,
-                previous_term=message.entries_term,
-                first_index=middle + 1,
-            )
-            world.send(self._filled(first))
-            world.send(self._filled(second))
+            world.send(self._filled(message.until(middle)))
+            world.send(self._filled(message.after(middle)))
         else:
             world.send(self._filled(message))
 

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from dledger_sim.acts import Act
 from dledger_sim.cluster import SimCluster
 from dledger_sim.conditions import TICK_US, Moment
+from dledger_sim.reshaping import likely_kinds
 
 Planned: TypeAlias = list[tuple[int, Act]]
 """Acts with their delays, at least 1 µs."""
@@ -70,6 +71,21 @@ class Nemesis:
         if leaders and self._rng.random() < cluster.conditions.leader_bias:
             return self._rng.choice(leaders)
         return self._rng.choice(cluster.conditions.member_ids)
+
+
+def _reshape(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """Ask a leader for changes, one soon after another, as soon as it is elected or changes."""
+    raft = cluster.members[target].raft
+    if raft is None:
+        return []
+    planned: Planned = []
+    delay_us = 1
+    for _ in range(rng.randint(1, 3)):
+        member_id = rng.choice(cluster.conditions.member_ids)
+        kind = rng.choice(likely_kinds(raft.membership, member_id))
+        planned.append((delay_us, ("change", target, kind, member_id)))
+        delay_us += 1 + int(rng.random() * 2 * cluster.conditions.delay_us)
+    return planned
 
 
 def _crash(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
@@ -223,6 +239,7 @@ def _some_time_us(cluster: SimCluster, rng: random.Random) -> int:
 
 
 FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = {
+    "reshape": _reshape,
     "crash": _crash,
     "lose_volume": _lose_volume,
     "remove_front": _remove_front,
@@ -245,10 +262,11 @@ AIMED_FAULTS: Final = (
     "crash", "lose_volume", "isolate", "disconnect", "cut_one_way", "reset_link", "clog", "pause",
 )  # fmt: skip
 AMBUSHES: Final = {
-    Moment.ELECTED: (*AIMED_FAULTS, "hide"),
+    Moment.ELECTED: (*AIMED_FAULTS, "hide", "reshape"),
+    Moment.CHANGES: (*AIMED_FAULTS, "reshape"),
     Moment.STANDS: ("hold_up",),
     Moment.HANDS_OVER: ("isolate", "disconnect", "crash", "late_answers"),
 }
 """What a strike may be at a moment: these, or otherwise any that is aimed."""
-AMBUSHES_ONLY: Final = ("hide", "hold_up")
+AMBUSHES_ONLY: Final = ("hide", "hold_up", "reshape")
 """What makes sense at its moment alone."""

@@ -15,6 +15,8 @@ FAST_US = 100
 STALL_TICKS_MIN = 3
 """A group that takes pushes for lost sooner may do so without any being lost."""
 APPENDS_MAX = 6
+OUTSIDERS_TIMEOUTS = 4
+"""Time enough for those who were removed to stand, if they do."""
 
 
 def settle(cluster: SimCluster) -> None:
@@ -44,10 +46,36 @@ def settle(cluster: SimCluster) -> None:
 
     cluster.run_until(appended, timeout_us)
     cluster.run_until(answered, timeout_us, rule="every request is answered")
-    if calm.member_count > 1 and calm.stall_ticks >= STALL_TICKS_MIN:
-        # What a pause has held back comes when it would have ended.
-        cluster.run_until(lambda: cluster.now_us > late_until_us, timeout_us)
+    # What a pause has held back comes when it would have ended.
+    cluster.run_until(lambda: cluster.now_us > late_until_us, timeout_us)
+    if calm.reshapes:
+        _nobody_is_deposed(cluster, timeout_us)
+    if calm.stall_ticks >= STALL_TICKS_MIN:
         _push_without_waste(cluster, timeout_us)
+
+
+def _nobody_is_deposed(cluster: SimCluster, timeout_us: int) -> None:
+    """Rule 24: who was removed is there, knows it or not, and deposes nobody.
+
+    What a candidate has said before may; it is lost first, with a heartbeat round perhaps.
+    """
+    cluster.network.drop_what_travels()
+    settled_us = cluster.now_us + cluster.conditions.election_ticks * TICK_US
+    cluster.run_until(lambda: cluster.now_us > settled_us and cluster.agreed(), timeout_us)
+    leader = cluster.leader()
+    assert leader is not None
+    assert leader.raft is not None
+    outsiders = set(cluster.members) - set(leader.raft.membership.members)
+    if not outsiders or cluster.conditions.preferred_count:
+        return
+    term = leader.raft.term
+    end_us = cluster.now_us + OUTSIDERS_TIMEOUTS * cluster.conditions.election_ticks * TICK_US
+    cluster.run_until(lambda: cluster.now_us > end_us, timeout_us)
+    if not leader.leads or leader.raft.term != term:
+        raise ViolationError(
+            "who does not belong deposes nobody",
+            f"{leader.member_id} led term {term} well, and {outsiders} were about",
+        )
 
 
 def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
@@ -71,7 +99,7 @@ def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
         return
     pushed_count = checker.pushed_count - pushed_count
     question_count = checker.question_count - question_count
-    needed_count = append_count * (cluster.conditions.member_count - 1)
+    needed_count = append_count * (len(leader.raft.membership.members) - 1)
     if pushed_count != needed_count or question_count:
         raise ViolationError(
             "a level group is pushed each entry once",

@@ -1,6 +1,8 @@
 """Scripts for a stage: a command a line, so that a situation takes a few of them.
 
     > group n0=1,1 n1=1 n2= push=2      logs by their entries' terms, and settings
+    > group n0= n1= n2= voters=2        the last is no member at first, but may be added
+    > change n0 add n2                  or promote, demote, remove
     > time out n0                       until it stands, or gives up its leadership
     > elect n0                          the same, and all that follows, told by its end alone
     > quietly deliver                   any command, told by its end alone
@@ -27,6 +29,7 @@ SETTINGS: Final = {
     "window": "inflight_ranges_max",
     "lease": "lease_ticks",
     "lag": "transfer_lag_entries_max",
+    "learner-lag": "promotion_lag_entries_max",
 }
 QUIET: Final = ("quietly", "elect", "live")
 KINDS: Final = {kind.__name__: kind for kind in typing.get_args(messages.Message)}
@@ -76,20 +79,24 @@ def _group(words: list[str]) -> Stage:
     settings: dict[str, Any] = {"heartbeat_ticks": 5, "election_ticks": 20}
     logs: list[list[int]] = []
     terms: list[int] = []
-    flushes = True
+    flushes, voter_count = True, 0
     for word in words:
         name, _, value = word.partition("=")
         if name in SETTINGS:
             settings[SETTINGS[name]] = int(value)
         elif name == "prefer":
             settings["preferred_leader_ids"] = tuple(value.split(","))
+        elif name == "voters":
+            voter_count = int(value)
         elif name == "flush":
             flushes = value != "by-hand"
         else:
             log, _, term = value.partition("@")
             logs.append([int(one) for one in log.split(",") if one])
             terms.append(int(term) if term else max(logs[-1], default=0))
-    return Stage(logs, flushes=flushes, terms=terms, **settings)
+    return Stage(
+        logs, flushes=flushes, terms=terms, voter_count=voter_count or len(logs), **settings
+    )
 
 
 def _chosen(stage: Stage, words: list[str]) -> list[Message]:
@@ -150,6 +157,7 @@ def _forge(stage: Stage, words: list[str]) -> None:
 
 COMMANDS: Final[dict[str, Callable[[Stage, list[str]], None]]] = {
     "append": lambda stage, words: stage.append(words[0], int(words[1])),
+    "change": lambda stage, words: stage.change(*words),
     "crash": lambda stage, words: stage.crash(words[0]),
     "cut": lambda stage, words: stage.cut(words[0]),
     "delay": _delay,

@@ -11,12 +11,23 @@ from typing import Any
 
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
+from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.member_state import Role
+from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import Message, PreVoteRequest
 from dledger_node.raft.proposals import Refusal
-from dledger_node.raft.ready import HardState, Ready, Truncate, Write, WriteNoop
+from dledger_node.raft.ready import (
+    HardState,
+    Ready,
+    Truncate,
+    Write,
+    WriteMembership,
+    WriteNoop,
+    WriteProposal,
+)
 from dledger_sim.driver import log_of
 from dledger_sim.kinds import described
+from dledger_sim.reshaping import change_of
 from dledger_sim.transcript import state_of
 
 STEPS_MAX = 1_000
@@ -32,6 +43,10 @@ class Actor:
     terms: list[int]
     """The term of each entry, flushed or not."""
     durable_count: int
+    memberships: list[MembershipEntry] = field(default_factory=list)
+    """Those of the entries."""
+    membership: Membership
+    """The current one, as last told."""
     dies_before: str = ""
     """The work at which it dies: "saving" or "sending"."""
     told: str = ""
@@ -43,7 +58,13 @@ class Stage:
     """Members, the messages between them, and what was told of both so far."""
 
     def __init__(
-        self, logs: Sequence[Sequence[int]], *, flushes: bool, terms: Sequence[int], **settings: Any
+        self,
+        logs: Sequence[Sequence[int]],
+        *,
+        flushes: bool,
+        terms: Sequence[int],
+        voter_count: int,
+        **settings: Any,
     ) -> None:
         self.lines: list[str] = []
         self.travelling: deque[Message] = deque()
@@ -53,6 +74,7 @@ class Stage:
         self._flushes = flushes
         self._cut: set[str] = set()
         self._ids = tuple(f"n{number}" for number in range(len(logs)))
+        self._first = Membership(self._ids[:voter_count])
         self._leaders: dict[int, str] = {}
         self._committed: list[int] = []
         self.actors = {
@@ -60,6 +82,7 @@ class Stage:
                 hard_state=HardState(term=term, vote_for=None),
                 terms=list(log),
                 durable_count=len(log),
+                membership=self._first,
             )
             for member_id, log, term in zip(self._ids, logs, terms, strict=True)
         }
@@ -73,13 +96,20 @@ class Stage:
         """Begin a life with what the disk holds."""
         actor = self.actors[member_id]
         actor.raft = Raft(
-            RaftConfig(self_id=member_id, voters=self._ids, **self._settings),
+            RaftConfig(
+                self_id=member_id,
+                voters=self._first.voters,
+                addable_ids=self._ids[len(self._first.voters) :],
+                **self._settings,
+            ),
             actor.hard_state,
             log_of(actor.terms),
             committed_index=-1,
             incarnation=0,
             randint=_lowest,
+            memberships=LogMemberships(self._first, actor.memberships),
         )
+        actor.membership = actor.raft.membership
         actor.refusals = Counter()
         self._tell(member_id, "starts")
 
@@ -87,7 +117,7 @@ class Stage:
         """End a life; what was not flushed is lost."""
         actor = self.actors[member_id]
         actor.raft, actor.dies_before = None, ""
-        del actor.terms[actor.durable_count :]
+        _cut(actor, actor.durable_count)
         self._tell(member_id, "dies")
 
     def doom(self, member_id: str, work: str) -> None:
@@ -124,6 +154,11 @@ class Stage:
         """Ask a member to hand its leadership over."""
         refusal = self._raft(member_id).transfer_leadership(transferee_id)
         self._work(member_id, _answered(f"is asked to hand over to {transferee_id}", refusal))
+
+    def change(self, member_id: str, kind: str, changed_id: str) -> None:
+        """Ask a member to change who belongs to the group."""
+        answer = self._raft(member_id).change_membership(change_of(kind, changed_id))
+        self._work(member_id, _answered(f"is asked to {kind} {changed_id}", answer))
 
     def link(self, member_id: str, peer_id: str, *, lost: bool) -> None:
         """Tell a member of its connection to a peer."""
@@ -223,6 +258,9 @@ class Stage:
                 raft.persisted(raft.ledger_end_index, raft.ledger_end_term)
         notes += [f"refused: {cause.value}" for cause in Counter(raft.refusals) - actor.refusals]
         actor.refusals = Counter(raft.refusals)
+        if raft.membership != actor.membership:
+            actor.membership = raft.membership
+            notes.append(_told(raft.membership))
         if not idle or notes or self._just_sent or state_of(raft) != actor.told:
             self._tell(member_id, what)
             self.lines += [f"        {note}" for note in notes]
@@ -251,14 +289,30 @@ class Stage:
 def _write(actor: Actor, write: Write) -> None:
     match write:
         case Truncate(first_index=first_index):
-            del actor.terms[first_index:]
+            _cut(actor, first_index)
             actor.durable_count = min(actor.durable_count, first_index)
         case WriteNoop(index=index, term=term):
             assert index == len(actor.terms)
             actor.terms.append(term)
+        case WriteMembership(index=index, term=term, membership=membership):
+            assert index == len(actor.terms)
+            actor.terms.append(term)
+            actor.memberships.append(MembershipEntry(index, membership))
         case _:
+            if not isinstance(write, WriteProposal):
+                actor.memberships += write.memberships
             assert write.first_index == len(actor.terms)
             actor.terms += [write.term] * (write.last_index - write.first_index + 1)
+
+
+def _cut(actor: Actor, first_index: int) -> None:
+    del actor.terms[first_index:]
+    actor.memberships = [entry for entry in actor.memberships if entry.index < first_index]
+
+
+def _told(membership: Membership) -> str:
+    learners = f", learners {' '.join(membership.learners)}" if membership.learners else ""
+    return f"now: voters {' '.join(membership.voters)}{learners}"
 
 
 def _answered(asked: str, answer: object) -> str:

@@ -11,6 +11,7 @@ from dledger_sim.acts import Act, perform
 from dledger_sim.cluster import SimCluster
 from dledger_sim.conditions import Moment
 from dledger_sim.nemesis import Nemesis, Planned
+from dledger_sim.reshaping import likely_kinds
 
 
 class Stress:
@@ -65,6 +66,17 @@ class Stress:
     def _ambush(self, moment: Moment, member_id: str) -> None:
         self._plan(self._nemesis.at(moment, member_id))
 
+    def _change(self, member_id: str) -> Act:
+        """Draw a change of the membership; rather often the leader itself is to go."""
+        raft, random_ = self._cluster.members[member_id].raft, self._rng.random
+        target = member_id
+        if random_() < 0.7:
+            target = self._member_ids[int(random_() * len(self._member_ids))]
+        if raft is None:
+            return ("change", member_id, "remove", target)
+        kinds = likely_kinds(raft.membership, target)
+        return ("change", member_id, kinds[int(random_() * len(kinds))], target)
+
     def _request(self) -> Act:
         """Draw a request; most go to a member that takes itself for the leader."""
         cluster, random_ = self._cluster, self._rng.random
@@ -79,6 +91,8 @@ class Stress:
         member_id = asked[int(random_() * len(asked))]
         if conditions.transfers and random_() < conditions.transfers:
             return ("transfer", member_id, members[int(random_() * len(members))])
+        if conditions.changes and random_() < conditions.changes:
+            return self._change(member_id)
         client = int(random_() * conditions.client_count)
         if random_() < conditions.reads:
             if random_() < 0.5:

@@ -1,0 +1,105 @@
+"""Changing who belongs to the group: when a leader may, and what it does then.
+
+Rules: Raft dissertation, section 4.1, with the correction of 2015: a leader changes nothing before
+an entry of its own term is committed. Otherwise two changes of different terms, each of one member
+only, can leave two majorities that do not meet; the first entry of the term tells which change was
+the last. Who comes with an empty log is a learner first, and votes once it has nearly all (4.2.1).
+"""
+
+from dledger_node.raft import electorate, leader_elector, quorum, transfer
+from dledger_node.raft.member_state import Leader, MemberState
+from dledger_node.raft.membership import (
+    MEMBERS_MAX,
+    AddLearner,
+    Change,
+    Demote,
+    MembershipEntry,
+    Promote,
+    Remove,
+    changed,
+)
+from dledger_node.raft.messages import TakeLeadershipRequest
+from dledger_node.raft.proposals import Proposal, RefusalReason
+from dledger_node.raft.ready import WriteMembership
+
+
+def refusal(member: MemberState, leader: Leader, change: Change) -> RefusalReason | None:
+    """Say why a leader must not make a change now; None when it may."""
+    if leader.transfer is not None:
+        return RefusalReason.LEADER_TRANSFERRING
+    if member.committed_index < leader.noop_index:
+        return RefusalReason.TERM_NOT_COMMITTED
+    if member.committed_index < member.memberships.last_index:
+        return RefusalReason.MEMBERSHIP_CHANGING
+    return _contradiction(member, change) or _danger(member, leader, change)
+
+
+def begin(member: MemberState, leader: Leader, change: Change) -> Proposal:
+    """Append the membership, which holds from now on."""
+    membership = changed(member.memberships.current, change)
+    index = member.log.end_index + 1
+    write = WriteMembership(index=index, term=member.term, membership=membership)
+    member.append(write, index, member.term)
+    member.enter(MembershipEntry(index, membership))
+    if isinstance(change, AddLearner):
+        leader.progress.pop(change.member_id, None)  # of an earlier stay: its disk may be another
+    electorate.arrange(member, leader, next_index=index)
+    return Proposal(first_index=index, last_index=index, term=member.term)
+
+
+def settle(member: MemberState, leader: Leader) -> None:
+    """Once a change is committed, a leader that votes no more hands over and follows."""
+    if leader.votes or member.committed_index < member.memberships.last_index:
+        return
+    successor_id = transfer.fittest(member, leader)
+    if successor_id is not None:
+        member.send(
+            TakeLeadershipRequest(sender=member.self_id, receiver=successor_id, term=member.term)
+        )
+    leader_elector.become_follower(member, member.term, None)
+
+
+def _contradiction(member: MemberState, change: Change) -> RefusalReason | None:
+    """What a change asks that cannot be."""
+    membership, member_id = member.memberships.current, change.member_id
+    votes, learns = member_id in membership.voters, member_id in membership.learners
+    known = member_id == member.self_id or member_id in member.config.peers
+    match change:
+        case AddLearner() if votes or learns:
+            return RefusalReason.ALREADY_MEMBER
+        case AddLearner() if known and len(membership.members) >= MEMBERS_MAX:
+            return RefusalReason.TOO_MANY_MEMBERS
+        case AddLearner():
+            return None if known else RefusalReason.UNKNOWN_MEMBER
+        case Promote() if votes:
+            return RefusalReason.ALREADY_MEMBER
+        case Demote() if learns:
+            return RefusalReason.ALREADY_MEMBER
+        case Demote() | Remove() if membership.voters == (member_id,):
+            return RefusalReason.LAST_VOTER
+        case _:
+            return None if votes or learns else RefusalReason.UNKNOWN_MEMBER
+
+
+def _danger(member: MemberState, leader: Leader, change: Change) -> RefusalReason | None:
+    """What a change would put at risk that could be, too."""
+    if isinstance(change, Promote) and change.member_id != member.self_id:
+        progress = leader.progress[change.member_id]
+        lag_entries = transfer.lag_entries(member, leader, change.member_id)
+        if not progress.remembers or lag_entries > member.config.promotion_lag_entries_max:
+            return RefusalReason.FALL_BEHIND_TOO_MUCH
+    if not isinstance(change, AddLearner):
+        voters = changed(member.memberships.current, change).voters
+        well_count = sum(_is_well(member, leader, voter_id) for voter_id in voters)
+        if not quorum.is_majority(well_count, len(voters)):
+            return RefusalReason.QUORUM_AT_RISK
+    return None
+
+
+def _is_well(member: MemberState, leader: Leader, voter_id: str) -> bool:
+    """Tell whether a voter has answered lately, and can vote."""
+    if voter_id == member.self_id:
+        return True
+    progress = leader.progress[voter_id]
+    silent_ticks = member.now_ticks - progress.contact_tick
+    return progress.remembers and silent_ticks < member.config.election_ticks

@@ -1,0 +1,52 @@
+"""What a member starts from: its disk's word, looked at before it is believed."""
+
+from collections.abc import Callable
+
+from dledger_node.raft.config import RaftConfig
+from dledger_node.raft.invariants import InvariantError
+from dledger_node.raft.log_memberships import LogMemberships
+from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.member_state import Follower, Joining, MemberState
+from dledger_node.raft.ready import HardState
+
+
+def recovered(
+    config: RaftConfig,
+    hard_state: HardState,
+    log: LogTerms,
+    memberships: LogMemberships,
+    committed_index: int,
+    incarnation: int,
+    randint: Callable[[int, int], int],
+) -> MemberState:
+    """A follower without a leader; InvariantError when term or committed entries were lost."""
+    has_peers = bool(config.peers)
+    member = MemberState(
+        config=config,
+        randint=randint,
+        term=hard_state.term,
+        vote_for=hard_state.vote_for,
+        log=log,
+        memberships=memberships,
+        committed_index=committed_index,
+        durable_index=log.end_index,
+        part=Follower(leader_id=None, verified_index=committed_index),
+        joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
+        alone=(hard_state.alone or not has_peers) and not memberships.changed,
+    )
+    if log.end_term > member.term:
+        raise InvariantError(
+            f"{member.self_id}: the log holds entries of term {log.end_term}, but the stored term "
+            f"is {member.term}: term and vote were lost"
+        )
+    if committed_index > log.end_index:
+        raise InvariantError(
+            f"{member.self_id}: the log ends at {log.end_index}, but entries up to "
+            f"{committed_index} were committed: committed entries were lost"
+        )
+    if memberships.last_index > log.end_index:
+        raise InvariantError(
+            f"{member.self_id}: the log ends at {log.end_index}, but its last membership entry is "
+            f"said to be {memberships.last_index}"
+        )
+    return member

@@ -1,0 +1,286 @@
+"""What a leader changes, when it refuses, and what it does with learners and with who is removed.
+
+Situations of a whole group are told in transcripts; here one core is asked.
+"""
+
+import pytest
+
+from dledger_node.raft.member_state import Role
+from dledger_node.raft.membership import (
+    AddLearner,
+    Change,
+    Demote,
+    Membership,
+    MembershipEntry,
+    Promote,
+    Remove,
+)
+from dledger_node.raft.messages import (
+    AppendRequest,
+    HeartBeatRequest,
+    TakeLeadershipRequest,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from dledger_node.raft.proposals import Proposal, RefusalReason
+from dledger_node.raft.ready import WriteMembership
+from dledger_node.raft.refusals import RefusalCause
+from dledger_sim.changing import confirm, leader, with_learner
+from dledger_sim.driver import (
+    ELECTION_TICKS,
+    HEARTBEAT_TICKS,
+    CoreDriver,
+    of_type,
+    only,
+)
+
+THREE = Membership(("n0", "n1", "n2"))
+WITH_LEARNER = Membership(("n0", "n1", "n2"), ("n3",))
+FOUR = Membership(("n0", "n1", "n2", "n3"))
+WITHOUT_N0 = Membership(("n1", "n2"))
+
+
+# -- asking a leader -------------------------------------------------------------------------------
+
+
+def test_a_change_becomes_an_entry_that_holds_at_once() -> None:
+    driver = leader()
+    answer = driver.raft.change_membership(AddLearner("n7"))
+    driver.work()
+
+    membership = Membership(("n0", "n1", "n2"), ("n7",))
+    assert answer == Proposal(first_index=1, last_index=1, term=1)
+    assert driver.writes[-1] == WriteMembership(index=1, term=1, membership=membership)
+    assert driver.raft.membership == membership
+    assert driver.raft.committed_index == 0
+
+
+def test_only_a_leader_changes_the_membership() -> None:
+    assert CoreDriver().change(Remove("n1")) is RefusalReason.NOT_LEADER
+
+
+def test_nothing_is_changed_before_an_entry_of_the_term_is_committed() -> None:
+    driver = leader(settled=False)
+    assert driver.change(Remove("n2")) is RefusalReason.TERM_NOT_COMMITTED
+
+
+def test_nothing_is_changed_while_a_change_is_not_committed() -> None:
+    driver = leader()
+    assert driver.change(AddLearner("n7")) is None
+    assert driver.change(AddLearner("n8")) is RefusalReason.MEMBERSHIP_CHANGING
+    confirm(driver, "n1")
+    assert driver.change(AddLearner("n8")) is None
+
+
+def test_nothing_is_changed_while_the_leadership_is_handed_over() -> None:
+    driver = leader()
+    driver.raft.transfer_leadership("n1")
+    assert driver.change(AddLearner("n7")) is RefusalReason.LEADER_TRANSFERRING
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (AddLearner("n1"), RefusalReason.ALREADY_MEMBER),
+        (AddLearner("n9"), RefusalReason.UNKNOWN_MEMBER),
+        (Promote("n1"), RefusalReason.ALREADY_MEMBER),
+        (Promote("n7"), RefusalReason.UNKNOWN_MEMBER),
+        (Demote("n7"), RefusalReason.UNKNOWN_MEMBER),
+        (Remove("n7"), RefusalReason.UNKNOWN_MEMBER),
+    ],
+)
+def test_a_change_that_says_nothing_sensible_is_refused(
+    change: Change, reason: RefusalReason
+) -> None:
+    assert leader().change(change) is reason
+
+
+@pytest.mark.parametrize("change", [Remove("n0"), Demote("n0")])
+def test_the_last_voter_stays(change: Change) -> None:
+    assert leader(voter_count=1).change(change) is RefusalReason.LAST_VOTER
+
+
+def test_a_group_that_would_lose_its_majority_is_not_made_smaller() -> None:
+    driver = leader()
+    for round_ in range(ELECTION_TICKS - 1):
+        driver.tick()
+        driver.receive(driver.heard_from("n1", 10 + round_))
+    driver.tick(2)
+
+    assert driver.change(Remove("n1")) is RefusalReason.QUORUM_AT_RISK
+    assert driver.change(Remove("n2")) is None, "n2 is the one that is silent"
+
+
+# -- learners --------------------------------------------------------------------------------------
+
+
+def test_a_learner_is_pushed_to_and_counts_nowhere() -> None:
+    driver = with_learner()
+    said = driver.propose()
+    assert "n7" in [push.receiver for push in of_type(AppendRequest, said)]
+    confirm(driver, "n7")
+    assert driver.raft.committed_index == 1
+    confirm(driver, "n1")
+    assert driver.raft.committed_index == 2
+
+
+def test_a_leader_that_hears_learners_alone_steps_down() -> None:
+    driver = with_learner()
+    for round_ in range(2, 2 + ELECTION_TICKS):
+        driver.tick()
+        driver.receive(driver.heard_from("n7", 100 + round_))
+    assert driver.raft.role is Role.FOLLOWER
+
+
+def test_a_learners_answer_confirms_no_read() -> None:
+    driver = with_learner()
+    driver.raft.read_index("read")
+    round_ = of_type(HeartBeatRequest, driver.work())[-1].round
+    driver.receive(driver.heard_from("n7", round_))
+    assert not driver.reads
+    driver.receive(driver.heard_from("n1", round_))
+    assert [read.handle for read in driver.reads] == ["read"]
+
+
+def test_the_leadership_is_not_handed_to_a_learner() -> None:
+    driver = with_learner(voter_count=1)
+    answer = driver.raft.transfer_leadership("n7")
+    assert answer is not None
+    assert answer.reason is RefusalReason.UNKNOWN_MEMBER
+    assert driver.raft.fittest_peer_id is None
+
+
+def test_a_level_learner_is_promoted_and_counts_from_then_on() -> None:
+    driver = with_learner(voter_count=1)
+    assert driver.raft.committed_index == 1
+    assert driver.change(Promote("n7")) is None
+    driver.work()
+    driver.flush()
+    assert driver.raft.committed_index == 1, "one of two voters is no majority"
+    confirm(driver, "n7")
+    assert driver.raft.committed_index == 2
+
+
+@pytest.mark.parametrize(("lag", "reason"), [(2, None), (3, RefusalReason.FALL_BEHIND_TOO_MUCH)])
+def test_a_learner_that_lags_too_much_is_not_promoted(
+    lag: int, reason: RefusalReason | None
+) -> None:
+    driver = with_learner(lag_max=2)
+    driver.propose(lag)
+    assert driver.change(Promote("n7")) is reason
+
+
+def test_a_learner_that_joins_is_not_promoted() -> None:
+    """It cannot vote, so a group of one would wait for it for ever after the next crash."""
+    driver = with_learner(voter_count=1)
+    driver.receive(driver.heard_from("n7", 9, joining=True))
+    assert driver.change(Promote("n7")) is RefusalReason.FALL_BEHIND_TOO_MUCH
+    driver.receive(driver.heard_from("n7", 10))
+    assert driver.change(Promote("n7")) is None
+
+
+def test_a_learner_does_not_stand() -> None:
+    driver = CoreDriver(
+        terms=[1, 1], self_id="n7", addable_ids=("n7",), committed_index=1,
+        memberships=[MembershipEntry(1, Membership(("n0", "n1", "n2"), ("n7",)))],
+    )  # fmt: skip
+    driver.tick(10 * ELECTION_TICKS)
+    assert driver.raft.role is Role.FOLLOWER
+    driver.receive(heartbeat_to("n7", 2))
+    driver.receive(TakeLeadershipRequest(sender="n1", receiver="n7", term=2))
+    assert driver.raft.role is Role.FOLLOWER
+    assert driver.raft.refusals[RefusalCause.NO_VOTER] == 1
+
+
+def heartbeat_to(receiver: str, term: int) -> HeartBeatRequest:
+    return HeartBeatRequest(sender="n1", receiver=receiver, term=term, committed_index=-1, round=1)
+
+
+def test_a_learner_answers_a_candidate_that_counts_it() -> None:
+    """Its promotion may be an entry that the candidate alone has; without this vote that is lost
+    for ever where both are needed.
+    """
+    driver = CoreDriver(
+        terms=[1], self_id="n7", voter_count=1, addable_ids=("n7",),
+        memberships=[MembershipEntry(0, Membership(("n0",), ("n7",)))],
+    )  # fmt: skip
+    request = VoteRequest(sender="n0", receiver="n7", term=2, ledger_end_index=1, ledger_end_term=1)
+    vote = only(VoteResponse, driver.receive(request))
+    assert vote.result is VoteResult.ACCEPT
+
+
+# -- removal ---------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_removes_itself_does_not_count_itself() -> None:
+    driver = leader()
+    assert driver.change(Remove("n0")) is None
+    driver.work()
+    confirm(driver, "n1")
+    assert driver.raft.committed_index == 0
+    assert driver.raft.role is Role.LEADER
+
+
+def test_and_hands_over_to_the_fittest_once_that_is_committed() -> None:
+    driver = leader()
+    assert driver.change(Remove("n0")) is None
+    driver.work()
+    said = confirm(driver, "n2", "n1")
+    assert driver.raft.committed_index == 1
+    assert only(TakeLeadershipRequest, said).receiver == "n1"
+    assert (driver.raft.role, driver.raft.leader_id) == (Role.FOLLOWER, None)
+    driver.tick(10 * ELECTION_TICKS)
+    assert driver.raft.role is Role.FOLLOWER
+
+
+def test_a_leader_that_is_demoted_follows_as_well() -> None:
+    driver = leader()
+    assert driver.change(Demote("n0")) is None
+    driver.work()
+    confirm(driver, "n1", "n2")
+    assert driver.raft.role is Role.FOLLOWER
+
+
+def test_a_removed_member_hears_that_it_was_and_then_nothing() -> None:
+    driver = leader()
+    assert driver.change(Remove("n2")) is None
+    driver.work()
+    confirm(driver, "n1", "n2")
+    last = [one for one in driver.tick(HEARTBEAT_TICKS) if one.receiver == "n2"]
+    assert only(HeartBeatRequest, last).committed_index == 1
+    assert not [one for one in driver.tick(3 * HEARTBEAT_TICKS) if one.receiver == "n2"]
+
+
+def test_a_removed_member_that_is_silent_is_not_waited_for() -> None:
+    driver = leader()
+    assert driver.change(Remove("n2")) is None
+    driver.work()
+    confirm(driver, "n1")
+    for round_ in range(2 * ELECTION_TICKS):
+        driver.tick()
+        driver.receive(driver.heard_from("n1", 10 + round_))
+    assert "n2" not in driver.raft.match_indexes()
+    assert driver.raft.role is Role.LEADER
+
+
+def test_a_removed_member_is_let_go_when_the_entry_of_its_removal_is_gone_too() -> None:
+    """Found by seed 988: then nobody waits for it to have that entry."""
+    driver = leader()
+    driver.change(Remove("n2"))
+    driver.propose()
+    confirm(driver, "n1")
+    driver.raft.remove_before(2)
+    driver.tick(HEARTBEAT_TICKS)
+    assert "n2" not in driver.raft.match_indexes()
+
+
+def test_what_a_member_confirmed_before_it_was_removed_says_nothing_of_its_next_stay() -> None:
+    driver = leader()
+    driver.change(Remove("n2"))
+    driver.work()
+    confirm(driver, "n1")
+    assert driver.change(AddLearner("n2")) is None
+    assert driver.raft.match_indexes()["n2"] == -1
+    confirm(driver, "n1")
+    assert driver.change(Promote("n2")) is RefusalReason.FALL_BEHIND_TOO_MUCH
