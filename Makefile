@@ -68,7 +68,7 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 	$(call stage,API server tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m apiserver)
 	$(call stage,Spark tests,$(PYTEST) -m spark)
 	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: what needs it is skipped")
-	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m interop)
+	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadgroup -m interop)
 	$(call stage,end-to-end tests,$(PYTEST) -m cluster)
 
 # $(call sim,OPTIONS): what does not differ between the simulator's commands.

@@ -1,12 +1,24 @@
 """Fixtures: Java DLedger in every version that matters, and a Python group to meet it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dledger_group.group import NodeGroup
 from tools import java_dledger
 from tools.java_dledger import JavaMissingError
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together, on one core, what shares a group of Java members: a module's tests of one
+    version.
+    """
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.is_relative_to(Path(__file__).parent):
+            version = getattr(item, "callspec", None) and item.callspec.params.get("java")
+            if version:
+                item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {version}"))
 
 
 def class_path_of(version: str) -> str:
