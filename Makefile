@@ -63,13 +63,20 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut)
 	$(call stage,store faults,$(PYTEST) -n $(WORKERS) -m storefaults)
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: what needs them is skipped")
-	$(call stage,local group tests,$(PYTEST) -m local)
-	$(call stage,storage fault tests,$(PYTEST) -n $(WORKERS) -m storage)
-	$(call stage,API server tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m apiserver)
-	$(call stage,Spark tests,$(PYTEST) -m spark)
+	$(MAKE) --jobs=2 --output-sync=target --no-print-directory spark-tests system-tests
 	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: what needs it is skipped")
 	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadgroup -m interop)
 	$(call stage,end-to-end tests,$(PYTEST) -m cluster)
+
+# These wait more than they work, and Spark's tests use little more than one core: side by side.
+.PHONY: spark-tests system-tests
+spark-tests:
+	$(call stage,Spark tests,$(PYTEST) -m spark)
+
+system-tests:
+	$(call stage,local group tests,$(PYTEST) -m local)
+	$(call stage,storage fault tests,$(PYTEST) -n $(WORKERS) -m storage)
+	$(call stage,API server tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m apiserver)
 
 # $(call sim,OPTIONS): what does not differ between the simulator's commands.
 sim = PYTHONPATH=tests/lib $(RUN) -m dledger_sim $(1)

@@ -42,6 +42,8 @@ class Checker:
         self._ranges_sent: dict[str, int] = {}
         self.committed: list[Entry] = []
         """The one true log, as far as anybody has called it committed."""
+        self._committed_in: list[int] = []
+        """For each of its entries, the term of whoever first called it so."""
         self.acknowledged_count = 0
         self.pushed_count = 0
         """Entries that were pushed, each as often as it was."""
@@ -97,7 +99,10 @@ class Checker:
             )
 
     def truncating(self, member_id: str, first_index: int) -> None:
-        """Rule 6: what anybody knows as committed is removed nowhere."""
+        """Rule 6: what is committed is removed nowhere: who heard of the term in which it was, or
+        of a later one, has leaders that hold it. An older leader may still take a copy from who
+        has not, which nobody counted.
+        """
         if first_index <= self._committed_indexes[member_id]:
             raise ViolationError(
                 "nothing committed is removed",
@@ -105,7 +110,10 @@ class Checker:
             )
         if first_index < len(self.committed):
             log = self._disks[member_id].cached
-            if log[first_index].chain == self.committed[first_index].chain:
+            if (
+                self._terms[member_id] >= self._committed_in[first_index]
+                and log[first_index].chain == self.committed[first_index].chain
+            ):
                 raise ViolationError(
                     "nothing committed is removed",
                     f"{member_id} truncates the committed entry {first_index}",
@@ -196,6 +204,8 @@ class Checker:
         known_count = len(self.committed)
         if committed_index >= known_count:
             self.committed += log[known_count : committed_index + 1]
+            term = self._disks[member_id].hard_state.term
+            self._committed_in += [term] * (committed_index + 1 - known_count)
             self._durable_on_majority(member_id, committed_index)
         if log[committed_index].chain != self.committed[committed_index].chain:
             raise ViolationError(
