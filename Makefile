@@ -45,17 +45,18 @@ fmt: setup ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff check --fix .
 
 # What a test needs is said by its marks; see pyproject.toml.
+# Form is `make check`'s business.
 FAST := not apiserver and not group and not local and not storage and not powercut and not storefaults and not spark and not cluster \
   and not simulation and not interop and not fuzz
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
 test-fast: setup ## Every test that needs no cluster, no Spark, no killed members and no campaign (under a minute)
-	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)")
+	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
 
 .PHONY: test
 test: setup check ## Every test: form, units, node groups, API server, Spark, and end to end
-	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)")
+	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
 	$(call stage,node group tests,$(PYTEST) -n $(WORKERS) -m group)
 	$(call stage,simulator tests,$(PYTEST) -n $(WORKERS) -m simulation)
 	$(call stage,hostile bytes,$(PYTEST) -n $(WORKERS) -m fuzz tests/fuzz)
