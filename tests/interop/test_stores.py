@@ -17,6 +17,8 @@ from dledger_node.store.mmap_store import MmapStore
 pytestmark = pytest.mark.interop
 
 SIZES = {"segment_size_bytes": 8192, "index_segment_size_bytes": 3200}
+# What a group of Java's has unless it is told otherwise: all that is appended here fits in it.
+ONE_SEGMENT = {"segment_size_bytes": DATA_BYTES, "index_segment_size_bytes": INDEX_BYTES}
 JAVA_SIZES = {"mappedFileSizeForEntryData": 8192, "mappedFileSizeForEntryIndex": 3200}
 TIMING = Timing(deadline_s=90.0, request_timeout_s=10.0)
 # A body of no bytes, and lengths that leave blanks of many sizes at the ends of segments.
@@ -49,8 +51,8 @@ def bodies_in(entries: dict[int, tuple[int, int, bytes]]) -> dict[int, bytes]:
     return {index: body for index, (_, _, body) in entries.items()}
 
 
-def open_store(folder: Path) -> MmapStore:
-    return MmapStore.open(folder, **SIZES)
+def open_store(folder: Path, sizes: dict[str, int] = SIZES) -> MmapStore:
+    return MmapStore.open(folder, **sizes)
 
 
 def data_of(folder: Path) -> bytes:
@@ -88,11 +90,7 @@ async def test_the_stores_of_a_java_group_open_here_after_a_truncation(
     assert successor != leader
     assert b"tail" in data_of(tmp_path / f"dledger-{leader}"), "the remains that this is about"
     for member in group.peers:
-        store = MmapStore.open(
-            tmp_path / f"dledger-{member}",
-            segment_size_bytes=DATA_BYTES,
-            index_segment_size_bytes=INDEX_BYTES,
-        )
+        store = open_store(tmp_path / f"dledger-{member}", ONE_SEGMENT)
         assert bodies_in(held(store)) == stored
         store.close()
 

@@ -30,8 +30,6 @@ from dledger_sim.driver import (
 )
 
 THREE = Membership(("n0", "n1", "n2"))
-WITH_LEARNER = Membership(("n0", "n1", "n2"), ("n3",))
-FOUR = Membership(("n0", "n1", "n2", "n3"))
 WITHOUT_N0 = Membership(("n1", "n2"))
 
 
