@@ -17,6 +17,8 @@ from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
 from dledger_formats.leadership_transfer import LeadershipTransferResponse
 from dledger_formats.producers import RegisterProducerResponse
+from dledger_formats.register import READ_REGISTER as READ_REGISTER_CODE
+from dledger_formats.register import ReadRegisterResponse
 from dledger_formats.requests import (
     NOT_APPENDED,
     AppendEntryResponse,
@@ -100,6 +102,7 @@ APPEND: Final = _kind(RequestCode.APPEND, AppendEntryResponse, appends=True)
 APPEND_ONCE: Final = _kind(producers.APPEND_ONCE, AppendEntryResponse, appends=True)
 REGISTER: Final = _kind(producers.REGISTER_PRODUCER, RegisterProducerResponse)
 GET: Final = _kind(RequestCode.GET, GetEntriesResponse)
+READ_REGISTER: Final = _kind(READ_REGISTER_CODE, ReadRegisterResponse)
 FOLLOW: Final = _kind(FOLLOW_CODE, FollowResponse)
 TRANSFER: Final = _kind(
     RequestCode.LEADERSHIP_TRANSFER,

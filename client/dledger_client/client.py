@@ -29,7 +29,7 @@ from typing import Final, Self
 from dledger_client.addresses import parse_servers
 from dledger_client.append_stream import Bodies, append_stream, outcome_of
 from dledger_client.backoff import pause_s
-from dledger_client.calls import TRANSFER
+from dledger_client.calls import READ_REGISTER, TRANSFER
 from dledger_client.dispatcher import Dispatcher
 from dledger_client.errors import (
     ClientError,
@@ -46,6 +46,7 @@ from dledger_client.statistics import AppendStatistics
 from dledger_client.tailing import LogBounds, bounds, tail
 from dledger_client.tasks import TaskScope
 from dledger_formats.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.register import SET, ReadRegisterRequest, ReadRegisterResponse
 from dledger_formats.requests import AppendEntryResponse, DLedgerEntry, DLedgerResponseCode
 
 IN_FLIGHT: Final = 1024
@@ -250,6 +251,25 @@ class DLedgerClient:
     async def bounds(self, *, deadline_s: float | None = None) -> LogBounds:
         """Ask for the first and the last index that can be read."""
         return await bounds(self._reader(deadline_s))
+
+    async def set_register(
+        self, key: int, value: int, *, deadline_s: float | None = None
+    ) -> Appended:
+        """Append the entry that sets a register, as `append` does; both are signed 32-bit numbers.
+
+        It sets it in a group that keeps a register. struct.error for other numbers.
+        """
+        return await self.append(SET.pack(key, value), deadline_s=deadline_s)
+
+    async def read_register(self, key: int, *, deadline_s: float | None = None) -> int | None:
+        """Read a register: None when it was never set. All that was acknowledged counts.
+
+        RefusedError in a group that keeps none, as Java's; GroupUnreachableError.
+        """
+        request = ReadRegisterRequest(group=self.group, key=key)
+        answer = await self._entered().ask(READ_REGISTER, request, deadline_s)
+        assert isinstance(answer, ReadRegisterResponse)
+        return answer.value
 
     async def transfer(
         self, transferee_id: str, *, term: int | None = None, deadline_s: float | None = None

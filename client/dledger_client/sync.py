@@ -159,6 +159,14 @@ class BlockingClient:
         """Ask for the first and last index, as DLedgerClient.bounds."""
         return self._call(self._client.bounds(deadline_s=deadline_s))
 
+    def set_register(self, key: int, value: int, *, deadline_s: float | None = None) -> Appended:
+        """Append the entry that sets a register, as DLedgerClient.set_register."""
+        return self._call(self._client.set_register(key, value, deadline_s=deadline_s))
+
+    def read_register(self, key: int, *, deadline_s: float | None = None) -> int | None:
+        """Read a register, as DLedgerClient.read_register."""
+        return self._call(self._client.read_register(key, deadline_s=deadline_s))
+
     def transfer(
         self, transferee_id: str, *, term: int | None = None, deadline_s: float | None = None
     ) -> GroupMetadata:

@@ -24,6 +24,9 @@ CLIENT_FRAME_BYTES_MAX: Final = (4 * 1024 * 1024 + 2) // 3 * 4 + 64 * 1024
 CONNECTIONS_MAX: Final = 1024
 CONNECTIONS_PER_ADDRESS_MAX: Final = 64
 
+NO_STATE_MACHINE: Final = "none"
+STATE_MACHINES: Final = (NO_STATE_MACHINE, "register")
+
 
 class SettingsError(ValueError):
     """A setting is missing, unknown or out of range; the message names it and says what is
@@ -69,6 +72,12 @@ class NodeSettings:
     disk_full_percent: int = 100
     """diskFullRatio: a leader on a fuller volume refuses appends; 100 when it is full indeed.
     DLedger's default is 90."""
+    state_machine: str = NO_STATE_MACHINE
+    """What the committed entries are applied to: none, or register. The same for all members."""
+    snapshot_threshold: int = 1000
+    """snapshotThreshold: a snapshot of the state is taken once so many entries were applied."""
+    snapshots_reserved: int = 3
+    """maxSnapshotReservedNum: so many are kept, and the entries behind the oldest of them."""
     pending_requests_max: int = 10_000
     """maxPendingRequestsNum: appends waiting for their quorum; more are refused with 503."""
     client_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
@@ -168,6 +177,8 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {
     "disk_check_expired_percent": (1, 100),
     "disk_force_clean_percent": (50, 100),
     "disk_full_percent": (50, 100),
+    "snapshot_threshold": (1, 1 << 62),
+    "snapshots_reserved": (1, 100),
     "pending_requests_max": (1, 1_000_000),
     "client_frame_bytes_max": (64 * 1024, 16 * 1024 * 1024),
     "connections_max": (1, 1_000_000),
@@ -202,6 +213,11 @@ def _check(settings: NodeSettings) -> None:
         raise SettingsError(
             f"{variable_name('delete_when')} is {settings.delete_when!r}; hours from 0 to 23 are "
             "expected, with ; between them"
+        )
+    if settings.state_machine not in STATE_MACHINES:
+        raise SettingsError(
+            f"{variable_name('state_machine')} is {settings.state_machine!r}; it must be "
+            f"{' or '.join(STATE_MACHINES)}"
         )
     if settings.log_format not in ("text", "json"):
         raise SettingsError(

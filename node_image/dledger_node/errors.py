@@ -42,6 +42,8 @@ class Damage(enum.StrEnum):
     """A file that no segment is, or records of a kind that this version does not know."""
     HARD_STATE = "HardState"
     """Term and vote cannot be read, or are older than the log."""
+    BAD_SNAPSHOT = "BadSnapshot"
+    """No snapshot can be read, and the entries that would make its state anew were removed."""
     DIVERGED = "Diverged"
     """The leader's entries do not follow this log: two logs differ that must not."""
 

@@ -28,6 +28,7 @@ from dledger_node.http.doors import Doors
 from dledger_node.outage import Outage
 from dledger_node.raft.ready import HardState
 from dledger_node.server import DLedgerServer
+from dledger_node.state_keeper import OpenedState
 from dledger_node.storage_watch import state_of
 from dledger_node.store.mmap_store import MmapStore
 
@@ -40,7 +41,7 @@ RETRY_DELAY_MAX_S: Final = 30.0
 STEADY_S: Final = 60.0
 """A member that served so long before its volume failed begins with the shortest delay again."""
 
-Opened = tuple[MmapStore, HardState]
+Opened = tuple[MmapStore, HardState, OpenedState | None]
 
 
 class Face:

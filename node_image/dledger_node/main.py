@@ -21,6 +21,7 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.remoting.connection import Connection
 from dledger_node.server import DLedgerServer
+from dledger_node.state_keeper import OpenedState
 from dledger_node.store.hard_state import begin_hard_state, save_hard_state
 from dledger_node.store.mmap_store import MmapStore
 
@@ -128,7 +129,7 @@ async def _close(server: DLedgerServer) -> None:
 
 
 def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
-    """Open the store and recover, and read term and vote; blocks."""
+    """Open the store and recover, read term and vote, and restore the state; blocks."""
     folder = _folder(settings)
     store = MmapStore.open(
         folder,
@@ -138,7 +139,8 @@ def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
     )
     logger.info("opened %s: %s", folder, store.recovery)
     try:
-        return store, begin_hard_state(folder, store.end_term)
+        hard_state = begin_hard_state(folder, store.end_term)
+        return store, hard_state, OpenedState.of(settings, folder, store)
     except BaseException:
         store.close()
         raise
@@ -146,7 +148,7 @@ def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
 
 def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
     """Build the member around its store."""
-    store, hard_state = opened
+    store, hard_state, state = opened
     folder = _folder(settings)
     chance = random.SystemRandom()
     core = Raft(
@@ -161,6 +163,7 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
         settings,
         core,
         store,
+        state=state,
         save_hard_state=lambda state: save_hard_state(folder, state),
         version=version("dledger-operator"),
         uniform=chance.uniform,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from dledger_formats import disk, frames, requests
 from dledger_formats.channels import channel_of
-from dledger_formats.producers import RegisterProducerResponse
+from dledger_formats.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.requests import AppendEntryResponse, DLedgerResponseCode, Message
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
@@ -111,7 +111,7 @@ class Once:
             for call in calls
         ]
 
-    def register(self, reply: Reply) -> None:
+    def register(self, _: RegisterProducerRequest, reply: Reply) -> None:
         """Give a new producer its identity: the index of its registration, once committed."""
         core = self._core
         if core.leader_id != core.config.self_id:

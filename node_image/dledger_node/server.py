@@ -15,7 +15,7 @@ from typing import Final
 from dledger_formats import requests
 from dledger_formats.settings import NodeSettings
 from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
-from dledger_node import member_status, pushes
+from dledger_node import counting, member_status, pushes, state_keeper
 from dledger_node.appends import Appends
 from dledger_node.config import TICK_MS
 from dledger_node.errors import StoreFullError
@@ -29,12 +29,7 @@ from dledger_node.once import Entries
 from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
 from dledger_node.raft.invariants import InvariantError
-from dledger_node.raft.messages import (
-    AppendRequest,
-    HeldByAllNotice,
-    InstallSnapshotRequest,
-    Message,
-)
+from dledger_node.raft.messages import AppendRequest, HeldByAllNotice, InstallSnapshotRequest
 from dledger_node.raft.ready import (
     HardState,
     Ready,
@@ -51,6 +46,8 @@ from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.peer_link import PeerLink
+from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
+from dledger_node.state_keeper import OpenedState
 from dledger_node.storage_upkeep import StorageUpkeep
 from dledger_node.storage_watch import StorageWatch, hand_over
 from dledger_node.store.block import Block
@@ -74,6 +71,7 @@ class DLedgerServer:
         core: Raft,
         store: MmapStore,
         *,
+        state: OpenedState | None = None,
         save_hard_state: Callable[[HardState], None],
         version: str,
         uniform: Callable[[float, float], float],
@@ -99,9 +97,6 @@ class DLedgerServer:
         )
         self._watch = StorageWatch(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
-        )
-        self._upkeep = StorageUpkeep(
-            settings, store, core, self._watch, send=self._send, fail=self._fail
         )
         self._links = {
             peer_id: PeerLink(
@@ -134,6 +129,13 @@ class DLedgerServer:
             drive=self._drive,
         )
         self.transfer_leadership = self._leadership.request
+        self._state = state_keeper.keep(
+            state, settings, core, store, self._reads.prove, self._send, self._fail
+        )
+        self.read_register = self._state.read
+        self._upkeep = StorageUpkeep(
+            settings, store, core, self._watch, self._state, send=self._send, fail=self._fail
+        )
         self._follows = Follows(core, store, group=settings.group)
         self.follow = self._follows.take
         self._news = News(core)
@@ -155,6 +157,7 @@ class DLedgerServer:
         self._appends.give_up()
         for connection in self.gate.everyone():
             connection.close()
+        await self._state.close()
         await self._group_commit.drain()
         self._executor.shutdown()
         try:
@@ -229,6 +232,7 @@ class DLedgerServer:
         settled_index = min(self._core.committed_index, self._store.durable_index)
         self._store.producers.table.settle(settled_index)
         self._appends.settle(self._core.committed_index)
+        self._state.settle(self._core.committed_index)
         self._reads.settle(self._core.committed_index)
         self._leadership.settle()
         self._follows.settle()
@@ -245,7 +249,7 @@ class DLedgerServer:
             self._send(message)
         self._reads.proved(ready.reads)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: native.PeerMessage) -> None:
         self._links[message.receiver].send(message)
 
     def _write(self, write: Write) -> None:
@@ -269,7 +273,8 @@ class DLedgerServer:
             case WriteSnapshot():
                 assert isinstance(write.entries, Block)
                 logger.warning("the log begins anew with entry %d of its leader", write.first_index)
-                self._store.replace(write.entries)
+                with self._state.reading:
+                    self._store.replace(write.entries)
 
     def _durable(self, target: FlushTarget) -> None:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
@@ -306,13 +311,18 @@ class DLedgerServer:
         """Say why this caller may not open a link; None when it may."""
         return native.refusal(hello, self.hello(hello.sender_id), self._links)
 
-    def peer_message(self, message: Message) -> None:
+    def peer_message(self, message: native.PeerMessage) -> None:
         """Pass a message on, once the bytes that it carries are judged and have room."""
         if self._watch.stalled:
             return  # whatever it leads to would wait for the disk, and nobody answers meanwhile
         if isinstance(message, HeldByAllNotice):
             self._upkeep.heard(message)
             return
+        if isinstance(message, SnapshotChunkRequest | SnapshotChunk):
+            self._state.heard(message)
+            return
+        if isinstance(message, InstallSnapshotRequest) and self._state.lacks(message):
+            return  # the leader tries again
         if isinstance(message, messages.TakeLeadershipRequest) and not self._watch.may_stand:
             return  # as at a tick
         if isinstance(message, AppendRequest | InstallSnapshotRequest):
@@ -349,7 +359,7 @@ class DLedgerServer:
         """This member's view of the group."""
         store = member_status.StoreView(
             durable_index=self._store.durable_index,
-            trouble=self._watch.trouble,
+            trouble=self._watch.trouble or self._state.awaited,
             state=self._watch.state,
         )
         return member_status.node_status(
@@ -375,20 +385,13 @@ class DLedgerServer:
 
     def counters(self) -> Counters:
         """What was counted since the start."""
-        return Counters(
-            appends_acknowledged=self._appends.acknowledged,
-            appends_refused=self._appends.refused,
-            appends_unknown=self._appends.unknown,
-            appends_repeated=self._appends.once.repeated,
-            producers=len(self._store.producers.table),
-            flushes=self._group_commit.flushes,
-            pending_appends=self._appends.pending.count,
-            pending_bytes=self._appends.pending.body_bytes,
-            segments_removed=self._upkeep.segments_removed,
-            segments_forced=self._upkeep.segments_forced,
-            messages_refused={cause.value: count for cause, count in self._core.refusals.items()},
-            connections=self.gate.connections,
-            buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,
-            connections_closed=self.gate.closed_by_reason,
-            messages_dropped={peer_id: link.dropped for peer_id, link in self._links.items()},
+        return counting.counters(
+            self._core,
+            self._store,
+            self._appends,
+            self._group_commit,
+            self._upkeep,
+            self._state,
+            self.gate,
+            self._links,
         )

@@ -19,6 +19,7 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import HeldByAllNotice, Message
+from dledger_node.state_keeper import State
 from dledger_node.storage_watch import StorageWatch
 from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store.retention import Decision, Policy, SealedSegment, Situation, decide
@@ -40,6 +41,7 @@ class StorageUpkeep:
         store: MmapStore,
         core: Raft,
         watch: StorageWatch,
+        state: State,
         *,
         send: Callable[[Message], None],
         fail: Callable[[BaseException], None],
@@ -56,6 +58,7 @@ class StorageUpkeep:
         self._store = store
         self._core = core
         self._watch = watch
+        self._state = state
         self._send = send
         self._fail = fail
 
@@ -75,6 +78,8 @@ class StorageUpkeep:
         with contextlib.suppress(StoreFullError):
             await asyncio.to_thread(self._store.save_checkpoint, self._core.committed_index)
             await self._save_producers()
+        with contextlib.suppress(StoreFullError):
+            await self._state.save_if_due()
         self._tell_what_all_hold()
         used_percent = await asyncio.to_thread(volume_used_percent, self._folder)
         self._watch.nearly_full = self._full_percent < 100 and used_percent > self._full_percent
@@ -138,6 +143,7 @@ class StorageUpkeep:
             used_percent=used_percent,
             total_bytes=total_bytes,
             committed_index=self._store.committed_index,
+            covered_index=self._state.covered_index,
             held_by_all_index=self.held_by_all_index,
         )
 

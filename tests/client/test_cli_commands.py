@@ -16,8 +16,8 @@ from dledger_formats import disk
 from dledger_formats.requests import DLedgerResponseCode
 
 pytestmark = pytest.mark.usefixtures("group_in_environment")
-COMMANDS = ["append", "get", "tail", "group", "group local", "status", "transfer", "bench",
-            "completion"]  # fmt: skip
+COMMANDS = ["append", "get", "tail", "register", "group", "group local", "status", "transfer",
+            "bench", "completion"]  # fmt: skip
 
 
 # tail

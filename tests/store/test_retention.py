@@ -26,6 +26,7 @@ SITUATION = Situation(
     used_percent=50,
     total_bytes=600,
     committed_index=99,
+    covered_index=1 << 62,
     held_by_all_index=99,
 )
 

@@ -24,6 +24,10 @@ class Counters:
     flushes: int
     pending_appends: int
     pending_bytes: int
+    applied_index: int
+    """-1 without a state machine; as is the next."""
+    snapshot_index: int
+    snapshots_installed: int
     connections: int
     messages_refused: Mapping[str, int]
     """By cause: messages of peers that were not obeyed."""
@@ -59,6 +63,7 @@ _COUNTERS: Final = {
     "appends_unknown": "Appends whose outcome this member could not tell.",
     "appends_repeated": "Copies of appends that were answered with the first one's place.",
     "flushes": "Flushes of the log to disk; many appends share one.",
+    "snapshots_installed": "Snapshots of the state that came from other members.",
     "segments_removed": "Segments that retention removed.",
     "segments_forced": "Those of them that a voter may have lacked, on a volume nearly full.",
 }
@@ -66,6 +71,8 @@ _GAUGES: Final = {
     "pending_appends": "Appends that wait for their quorum.",
     "pending_bytes": "Bytes of the bodies that wait for their quorum.",
     "producers": "Producers that this member remembers, whose appends may be sent again.",
+    "applied_index": "Index up to which entries were applied to the state machine; -1 without one.",
+    "snapshot_index": "Last index that the newest snapshot of the state includes; -1 without one.",
     "connections": "Open connections of clients and peers.",
     "buffered_bytes": "Bytes of unfinished frames and of answers that nobody has read yet.",
 }

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
-from dledger_formats import follow, frames, json_objects, producers, requests
+from dledger_formats import follow, frames, json_objects, producers, register, requests
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
 from dledger_formats.leadership_transfer import (
@@ -19,6 +19,7 @@ from dledger_formats.leadership_transfer import (
     LeadershipTransferResponse,
 )
 from dledger_formats.producers import RegisterProducerRequest, RegisterProducerResponse
+from dledger_formats.register import ReadRegisterRequest, ReadRegisterResponse
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.remoting import native
@@ -28,9 +29,14 @@ from dledger_node.remoting.service import AppendCall, OnceCall, Reply, Service
 
 logger = logging.getLogger(__name__)
 
+Request = TypeVar("Request", bound=requests.Message)
+
 JAVA: Final = "JAVA"
 ANSWER_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
 _APPEND: Final = int(RequestCode.APPEND)
+_TRANSFER: Final = (LeadershipTransferRequest, LeadershipTransferResponse)
+_REGISTER_PRODUCER: Final = (RegisterProducerRequest, RegisterProducerResponse)
+_READ_REGISTER: Final = (ReadRegisterRequest, ReadRegisterResponse)
 _NO_PLACE: Final = "no place is left, but for members"
 
 
@@ -264,11 +270,13 @@ class Connection(asyncio.Protocol):
                 case RequestCode.GET:
                     self._get(command)
                 case RequestCode.LEADERSHIP_TRANSFER:
-                    self._transfer_leadership(command, reply)
+                    self._ask(command, *_TRANSFER, self._service.transfer_leadership)
                 case follow.FOLLOW:
                     self._follow(command)
                 case producers.REGISTER_PRODUCER:
-                    self._register_producer(command, reply)
+                    self._ask(command, *_REGISTER_PRODUCER, self._service.register_producer)
+                case register.READ_REGISTER:
+                    self._ask(command, *_READ_REGISTER, self._service.read_register)
                 case native.HELLO_CODE:
                     self._hello(command)
                 case code:
@@ -315,14 +323,22 @@ class Connection(asyncio.Protocol):
             body = answer.to_json()
         self.send(frames.encode_responses([(command.opaque, body)]))
 
-    def _transfer_leadership(self, command: RemotingCommand, reply: Reply) -> None:
+    def _ask(
+        self,
+        command: RemotingCommand,
+        request_type: type[Request],
+        response_type: type[requests.Message],
+        serve: Callable[[Request, Reply], None],
+    ) -> None:
+        """Have the server answer, now or later, what is meant for it."""
         json_objects.parse(command.body)
-        request = LeadershipTransferRequest.from_json(command.body)
+        request = request_type.from_json(command.body)
+        reply = partial(self._reply, command.opaque)
         refused = self._misdirected(request)
         if refused is not None:
-            reply(LeadershipTransferResponse(code=refused, group=self._service.group))
+            reply(response_type(code=refused, group=self._service.group))
         else:
-            self._service.transfer_leadership(request, reply)
+            serve(request, reply)
 
     def _follow(self, command: RemotingCommand) -> None:
         json_objects.parse(command.body)
@@ -335,14 +351,6 @@ class Connection(asyncio.Protocol):
             answer = self._service.follow(self, command.opaque, request)
         if answer is not None:
             self._reply(command.opaque, answer)
-
-    def _register_producer(self, command: RemotingCommand, reply: Reply) -> None:
-        json_objects.parse(command.body)
-        refused = self._misdirected(RegisterProducerRequest.from_json(command.body))
-        if refused is not None:
-            reply(RegisterProducerResponse(code=refused, group=self._service.group))
-        else:
-            self._service.register_producer(reply)
 
     def _foreign(self, request: requests.Message) -> DLedgerResponseCode | None:
         if request.group != self._service.group:

@@ -7,7 +7,7 @@ calling:
     MESSAGE  code 52000, binary body: kind (1 byte), the message's numbers, and for APPEND and
              INSTALL_SNAPSHOT the stored bytes of its entries, exactly as they lie in the
              leader's segments; kinds of their own have memberships before these
-             (`told_memberships`)
+             (`told_memberships`). From 64 on, kinds that the core never hears of
 
 Sender and receiver are known from HELLO, so a MESSAGE does not repeat them. Both codes are outside
 the range that Java DLedger uses; it answers them with "not supported". HELLO is answered; a MESSAGE
@@ -16,7 +16,7 @@ is not.
 
 import struct
 from collections.abc import Container, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -44,6 +44,7 @@ from dledger_node.raft.messages import (
     VoteResult,
 )
 from dledger_node.remoting import told_memberships
+from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 
 MESSAGE_CODE: Final = 52000
 HELLO_CODE: Final = 52001
@@ -52,6 +53,9 @@ PROTOCOL: Final = 2
 message is no reason: who does not know it closes the link, and whoever sent it learns nothing.
 """
 NO_PROBE: Final = -1
+
+PeerMessage: TypeAlias = Message | SnapshotChunkRequest | SnapshotChunk
+"""What a link carries."""
 
 _PREFIX: Final = struct.Struct(">II")
 # Every MESSAGE has the same frame header: one way, so that nobody waits for an answer.
@@ -74,7 +78,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Kind(NamedTuple):
     """How one message is laid out: the numbers behind the kind byte, and their fields."""
 
-    message: type[Message]
+    message: type[PeerMessage]
     numbers: struct.Struct
     fields: tuple[str, ...]
 
@@ -121,6 +125,12 @@ KINDS: Final[dict[int, Kind]] = {
     ),
     14: Kind(HeartBeatResponse, struct.Struct(">qq"), ("term", "round")),
     64: Kind(HeldByAllNotice, struct.Struct(">qq"), ("term", "index")),
+    65: Kind(SnapshotChunkRequest, struct.Struct(">qq"), ("index", "offset")),
+    66: Kind(
+        SnapshotChunk,
+        struct.Struct(">qqqqq"),
+        ("last_included_index", "last_included_term", "data_bytes", "data_crc32", "offset"),
+    ),
 }  # fmt: skip
 JOINING_HEARTBEAT: Final = 14
 WITH_MEMBERSHIPS: Final = {6: 15, 12: 16, 13: 17}
@@ -131,7 +141,7 @@ _SPECIAL: Final = {JOINING_HEARTBEAT, *_TELL_MEMBERSHIPS}
 _KIND_OF: Final = {kind.message: number for number, kind in KINDS.items() if number not in _SPECIAL}
 _FLAGS: Final = (False, True)
 _FLAG_FIELDS: Final = frozenset(("take_leadership", "leading", "joining", "alone"))
-_RESULTS: Final[dict[type[Message], tuple[Any, ...]]] = {
+_RESULTS: Final[dict[type[PeerMessage], tuple[Any, ...]]] = {
     VoteResponse: tuple(VoteResult),
     PreVoteResponse: tuple(VoteResult),
     PushResponse: tuple(PushResult),
@@ -139,11 +149,13 @@ _RESULTS: Final[dict[type[Message], tuple[Any, ...]]] = {
 
 
 def encode(
-    message: Message, entries: Sequence[bytes | memoryview] = ()
+    message: PeerMessage, entries: Sequence[bytes | memoryview] = ()
 ) -> list[bytes | memoryview]:
     """Return the buffers of one frame, the entries' bytes among them as they are."""
     number, memberships = _KIND_OF[type(message)], b""
-    if isinstance(message, AppendRequest | InstallSnapshotRequest | JoinResponse):
+    if isinstance(message, SnapshotChunk):
+        entries = (message.data,)
+    elif isinstance(message, AppendRequest | InstallSnapshotRequest | JoinResponse):
         memberships = told_memberships.encode(message)
         number = WITH_MEMBERSHIPS[number] if memberships else number
     elif isinstance(message, HeartBeatResponse) and message.joining:
@@ -156,10 +168,11 @@ def encode(
     return [_PREFIX.pack(length, len(_HEADER)) + _HEADER + head, *entries]
 
 
-def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
+def decode(body: bytes | memoryview, sender: str, receiver: str) -> PeerMessage:
     """Read one message; RemoteProtocolError when the bytes are none.
 
-    The entries of an APPEND are left as a view into `body`, unread: `store.block` judges them.
+    The entries of an APPEND, and the data of a SnapshotChunk, are left as a view into `body`,
+    unread: `store.block` judges the former.
     """
     try:
         kind = KINDS[body[0]]
@@ -178,6 +191,8 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
             named["joining"] = True
         if kind.message in (AppendRequest, InstallSnapshotRequest):
             named["entries"] = rest
+        elif kind.message is SnapshotChunk:
+            named["data"] = rest
         elif rest:
             raise RemoteProtocolError(f"{sender} sent {len(rest)} bytes behind a message")
         if "result" in named:
@@ -193,7 +208,7 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
         ) from error
 
 
-def _to_number(message: Message, field: str) -> int:
+def _to_number(message: PeerMessage, field: str) -> int:
     value = getattr(message, field)
     if value is None:
         return NO_PROBE

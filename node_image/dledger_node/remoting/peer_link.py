@@ -18,8 +18,9 @@ from dledger_formats import frames, requests
 from dledger_formats.dialling import dial
 from dledger_formats.json_objects import FormatError
 from dledger_node.config import split_address
-from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, Message
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
+from dledger_node.remoting.native import PeerMessage
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class PeerLink:
         """Whether the peer has accepted this member's HELLO on the present connection."""
         return self._connection is not None
 
-    def send(self, message: Message) -> None:
+    def send(self, message: PeerMessage) -> None:
         """Send now, or when the socket has room, or never."""
         if self._connection is None or not self._connection.send(message):
             self.dropped += 1
@@ -156,7 +157,7 @@ class _Connection(asyncio.Protocol):
         self._peer_id = peer_id
         self._answer: asyncio.Future[None] = loop.create_future()
         self._decoder = frames.FrameDecoder(frame_bytes_max=ANSWER_BYTES_MAX)
-        self._queue: deque[Message] = deque()
+        self._queue: deque[PeerMessage] = deque()
         self._paused = False
         self._transport: asyncio.Transport | None = None
 
@@ -168,7 +169,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write(native.encode_hello(self._owner.hello(self._peer_id), opaque=0))
         await self._answer
 
-    def send(self, message: Message) -> bool:
+    def send(self, message: PeerMessage) -> bool:
         """Write, or queue while the socket is full; False when the queue is full too, or the
         connection is gone.
         """
@@ -229,7 +230,7 @@ class _Connection(asyncio.Protocol):
         while self._queue and not self._paused:
             self._write(self._queue.popleft())
 
-    def _write(self, message: Message) -> None:
+    def _write(self, message: PeerMessage) -> None:
         assert self._transport is not None
         if self._transport.is_closing():  # uvloop raises then; the link hears of it later
             return

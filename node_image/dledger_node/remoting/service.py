@@ -7,7 +7,8 @@ import msgspec
 
 from dledger_formats import follow, requests
 from dledger_formats.leadership_transfer import LeadershipTransferRequest
-from dledger_node.raft.messages import Message
+from dledger_formats.producers import RegisterProducerRequest
+from dledger_formats.register import ReadRegisterRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 
@@ -46,7 +47,7 @@ class Service(Protocol):
     def append_once(self, calls: list[OnceCall]) -> None:
         """Take appends that may be in the log already."""
 
-    def register_producer(self, reply: Reply) -> None:
+    def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
         """Let a client number its appends."""
 
     def metadata(self) -> requests.MetadataResponse:
@@ -58,6 +59,9 @@ class Service(Protocol):
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
         """Hand the leadership over."""
 
+    def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
+        """Read the state, where it is a register."""
+
     def follow(
         self, connection: "Connection", opaque: int, request: follow.FollowRequest
     ) -> follow.FollowResponse | None:
@@ -66,5 +70,5 @@ class Service(Protocol):
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Say why this caller may not open a link; None when it may."""
 
-    def peer_message(self, message: Message) -> None:
+    def peer_message(self, message: native.PeerMessage) -> None:
         """Take a message of the peer whose HELLO was accepted; RemoteProtocolError if it is bad."""

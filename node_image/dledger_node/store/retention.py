@@ -3,8 +3,9 @@
 The settings are DLedger's (`CleanSpaceService`), and so are its rules: whole segments, oldest
 first, never the last one, a few in each round; by age at a certain hour or once the volume fills;
 by force, at any age, when it is nearly full. Added are a limit of the log's bytes, and what DLedger
-does not ask: whether the entries are committed, and whether every voter has them. The first is
-never given up; the second by force alone, which is told.
+does not ask: whether the entries are committed, whether a snapshot covers them where a state is
+kept, and whether every voter has them. The first two are never given up; the third by force alone,
+which is told.
 """
 
 from collections.abc import Sequence
@@ -56,6 +57,8 @@ class Situation:
     total_bytes: int
     """Of all data files, the last included."""
     committed_index: int
+    covered_index: int
+    """The state that this member keeps needs no entry up to here; without one it needs none."""
     held_by_all_index: int
     """Every voter is known to hold the log up to here, durably; -1 when nothing is known."""
 
@@ -78,7 +81,7 @@ def decide(policy: Policy, situation: Situation, sealed: Sequence[SealedSegment]
     forcing = situation.used_percent > policy.force_clean_percent
     total_bytes, count, forced, reason = situation.total_bytes, 0, False, ""
     for segment in sealed[:SEGMENTS_OF_A_ROUND]:
-        if segment.last_index > situation.committed_index:
+        if segment.last_index > min(situation.committed_index, situation.covered_index):
             break
         why = _why_due(policy, situation, segment, total_bytes, forcing=forcing)
         needed = segment.last_index > situation.held_by_all_index

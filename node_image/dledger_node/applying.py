@@ -1,0 +1,191 @@
+"""Committed entries on their way to the state machine: in order, each once, behind the commit.
+
+A thread of its own reads and applies them, a bounded batch at a time, so that the loop goes on. The
+loop's side knows how far it is, and who waits for that. Nobody else touches the machine while a
+batch is under way, and between two of them the state is that of one index.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from dledger_formats import disk
+from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.restoring import Applied, agrees, restore
+from dledger_node.state_machine.machine import CommittedEntry, StateMachine
+from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.snapshots import Snapshots
+
+BATCH_ENTRIES_MAX: Final = 4096
+BATCH_BYTES_MAX: Final = 1 << 20
+WAITERS_MAX: Final = 10_000
+WAIT_S: Final = 2.0
+"""Who waits longer for an entry to be applied is told so; Java clients give up after 3 s."""
+
+
+class _Waiter(NamedTuple):
+    committed_index: int
+    deadline_s: float
+    answer: Callable[[bool], None]
+
+
+class Applying:
+    """Applies what is committed. All methods are for the loop's thread."""
+
+    def __init__(
+        self,
+        name: str,
+        applied: Applied,
+        snapshots: Snapshots,
+        store: MmapStore,
+        *,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`fail` is told what makes it impossible to go on."""
+        self.reading = threading.Lock()
+        """Held while the thread reads the log, and by whoever replaces all of it."""
+        self._name = name
+        self._applied = applied
+        """Set by the thread, so that it and the machine are never of two indexes there."""
+        self._snapshots = snapshots
+        self._store = store
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
+        self._batch: asyncio.Future[None] | None = None
+        self._waiters: deque[_Waiter] = deque()
+        # By index, and by deadline: each asks for the committed index of its time.
+        self._committed_index = -1
+        self._looked_at_index = -1
+        self._closed = False
+
+    @property
+    def index(self) -> int:
+        """All up to here is applied; -1 before the first entry."""
+        return self._applied.index
+
+    @property
+    def machine(self) -> StateMachine:
+        """The state machine; a batch may be under way in it."""
+        return self._applied.machine
+
+    def settle(self, committed_index: int) -> None:
+        """Apply what is committed by now; called after everything the core was given."""
+        self._committed_index = max(self._committed_index, committed_index)
+        self._go_on()
+        if self._waiters and self._waiters[0].deadline_s <= self._loop.time():
+            self._expire()
+
+    def wait(self, committed_index: int, answer: Callable[[bool], None]) -> None:
+        """Call `answer` with True once all is applied up to the committed index, which may be now;
+        with False when that takes too long, or too many wait.
+        """
+        if committed_index <= self._applied.index:
+            answer(True)
+        elif len(self._waiters) >= WAITERS_MAX:
+            answer(False)
+        else:
+            deadline_s = self._loop.time() + WAIT_S
+            self._waiters.append(_Waiter(committed_index, deadline_s, answer))
+
+    async def copy(self) -> Applied:
+        """The state as it is between two batches, to be kept."""
+        return await self._loop.run_in_executor(self._thread, self._copy)
+
+    async def close(self) -> None:
+        """Apply no more; return once the batch under way is done."""
+        self._closed = True
+        self._answer(len(self._waiters), applied=False)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Begin a batch, unless there is nothing to look at or one is under way."""
+        if self._batch is not None or self._closed:
+            return
+        if self._committed_index > min(self._looked_at_index, self._applied.index):
+            self._looked_at_index = self._committed_index
+            self._batch = self._loop.run_in_executor(
+                self._thread, self._apply_some, self._committed_index
+            )
+            self._batch.add_done_callback(self._done)
+
+    def _done(self, batch: "asyncio.Future[None]") -> None:
+        self._batch = None
+        if batch.cancelled():
+            return
+        error = batch.exception()
+        if error is not None:
+            self._closed = True
+            self._fail(error)
+            return
+        index = self._applied.index
+        count = next(
+            (n for n, waiter in enumerate(self._waiters) if waiter.committed_index > index), None
+        )
+        self._answer(len(self._waiters) if count is None else count, applied=True)
+        self._go_on()
+
+    def _expire(self) -> None:
+        now_s = self._loop.time()
+        late = sum(waiter.deadline_s <= now_s for waiter in self._waiters)
+        self._answer(late, applied=False)
+
+    def _answer(self, count: int, *, applied: bool) -> None:
+        for _ in range(count):
+            self._waiters.popleft().answer(applied)
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _copy(self) -> Applied:
+        applied = self._applied
+        return Applied(machine=applied.machine.copy(), index=applied.index, term=applied.term)
+
+    def _apply_some(self, committed_index: int) -> None:
+        """Apply a batch; where the log has lost what comes next, it goes on from a snapshot."""
+        with self.reading:
+            if self._applied.index + 1 < self._store.begin_index:
+                self._applied = restore(self._name, self._snapshots, self._store)
+            applied = self._applied
+            last_index = min(committed_index, self._store.end_index)
+            if applied.index <= last_index:
+                self._check(applied)
+            if applied.index >= last_index:
+                return
+            runs, last_index = self._read(applied.index + 1, last_index)
+        entries, term = _entries(runs)
+        applied.machine.apply(entries)
+        self._applied = Applied(machine=applied.machine, index=last_index, term=term)
+
+    def _check(self, applied: Applied) -> None:
+        """Only what is committed was applied; unless the group lost it, as AsyncFlush may."""
+        if not agrees(applied.index, applied.term, self._store):
+            raise StoreDamagedError(
+                f"entry {applied.index} of term {applied.term} was applied to the {self._name}, "
+                "and the log has another in its place, which is committed. The state is made anew",
+                Damage.DIVERGED,
+                applied.index,
+            )
+
+    def _read(self, first_index: int, last_index: int) -> tuple[list[bytes], int]:
+        last_index = min(last_index, first_index + BATCH_ENTRIES_MAX - 1)
+        return self._store.read_range(first_index, last_index, BATCH_BYTES_MAX)
+
+
+def _entries(runs: list[bytes]) -> tuple[list[CommittedEntry], int]:
+    """The entries that clients have appended, and the term of the last of all."""
+    term = -1
+    entries: list[CommittedEntry] = []
+    for run in runs:
+        at = 0
+        while at < len(run):
+            header = disk.unpack_header(run, at)
+            end = at + header.size
+            if header.magic == disk.NORMAL:
+                entries.append(CommittedEntry(header.index, run[at + disk.ENTRY_HEADER_SIZE : end]))
+            at, term = end, header.term
+    return entries, term

@@ -1,0 +1,264 @@
+"""The snapshots of a state: `snapshot/snapshot_<lastIncludedIndex>/{snapshot_meta,data}`.
+
+The names are DLedger's. A snapshot is written to a folder of another name, synced, renamed, and the
+folder above is synced: so it is there as a whole, durably, or not at all. One whose files are not
+what its meta says is damaged: it is never read, and stays until whoever can do without discards it.
+
+    tmp/            a snapshot that is being saved
+    install_tmp/    one that another member sends
+    remove_tmp/     one on its way out
+
+What a crash leaves of these is removed at the next start.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from dledger_formats.checksum import crc32
+from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
+from dledger_node.store import snapshot_meta
+from dledger_node.store.mmap_file import NO_ROOM, sync_folder
+from dledger_node.store.snapshot_meta import SnapshotMeta
+
+FOLDER_NAME: Final = "snapshot"
+DATA_NAME: Final = "data"
+META_NAME: Final = "snapshot_meta"
+SAVING_NAME: Final = "tmp"
+INSTALLING_NAME: Final = "install_tmp"
+REMOVING_NAME: Final = "remove_tmp"
+_NAME: Final = re.compile(r"snapshot_(0|[1-9][0-9]{0,18})")
+_READ_BYTES: Final = 1 << 20
+
+
+class Snapshots:
+    """The sound snapshots of one member; any thread may call, one change is made at a time."""
+
+    def __init__(self, folder: Path, *, reserved: int) -> None:
+        """Look at all of them; blocks, for every byte is read. StoreError, StoreFullError.
+
+        The newest `reserved` are kept (maxSnapshotReservedNum). `folder` is the store's.
+        """
+        self._folder = folder / FOLDER_NAME
+        self._reserved = reserved
+        self._lock = threading.Lock()
+        self._closed = False
+        self.damaged: dict[int, str] = {}
+        """By last included index: why it cannot be trusted."""
+        self._held: tuple[SnapshotMeta, ...] = ()
+        with disk_errors(self._folder):
+            if not self._folder.is_dir():
+                os.mkdir(self._folder)
+                sync_folder(folder)
+            for name in (SAVING_NAME, INSTALLING_NAME, REMOVING_NAME):
+                self._remove(self._folder / name)
+            self._look()
+
+    @property
+    def newest_first(self) -> tuple[SnapshotMeta, ...]:
+        """All that are sound."""
+        return self._held[::-1]
+
+    @property
+    def newest_index(self) -> int:
+        """Last index that the newest includes; -1 when there is none."""
+        return self._held[-1].last_included_index if self._held else -1
+
+    @property
+    def oldest_index(self) -> int:
+        """Last index that the oldest includes; -1 when there is none.
+
+        A log that goes on behind it can make the state anew from any one of the snapshots.
+        """
+        return self._held[0].last_included_index if self._held else -1
+
+    def save(
+        self, index: int, term: int, pieces: Iterable[bytes], keep: Collection[int] = ()
+    ) -> None:
+        """Save a state that has applied all up to an entry, and remove what is one too many, but
+        for those in `keep`.
+
+        Blocks. After a StoreError the last ones stand; after a StoreFullError the very last, so
+        that the others' room is free, and the log's that only they needed.
+        """
+        with self._lock:
+            if self._closed or index <= self.newest_index:
+                return  # another member's came in meanwhile
+            try:
+                with disk_errors(self._folder):
+                    self._save(index, term, pieces)
+                    self._prune(self._reserved, keep)
+            except StoreFullError:
+                with disk_errors(self._folder):
+                    self._prune(1, keep)
+                raise
+
+    def read(self, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
+        """Have a snapshot loaded, once its bytes are what they were. StoreDamagedError."""
+        self.verify(self.folder_of(meta) / DATA_NAME, meta, load)
+
+    def chunk(self, meta: SnapshotMeta, offset: int, size: int) -> bytes | None:
+        """Some bytes of a snapshot's data; None when it was removed meanwhile, or is cut short."""
+        try:
+            with (self.folder_of(meta) / DATA_NAME).open("rb") as file:
+                data = os.pread(file.fileno(), size, offset)
+        except OSError:
+            return None
+        return data if len(data) == min(size, meta.data_bytes - offset) else None
+
+    @staticmethod
+    def verify(path: Path, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
+        """Have data loaded that is as its meta says; blocks. StoreDamagedError when it is not."""
+        try:
+            with path.open("rb") as file:
+                _check_data(file, meta)
+                file.seek(0)
+                load(file)
+        except (OSError, ValueError) as error:
+            raise StoreDamagedError(f"{path}: {error}", Damage.BAD_SNAPSHOT) from error
+
+    def adopt(self, meta: SnapshotMeta) -> None:
+        """Take the snapshot whose data is in `install_tmp`, which was verified; blocks."""
+        with self._lock, disk_errors(self._folder):
+            with (self._folder / INSTALLING_NAME / DATA_NAME).open("rb") as file:
+                os.fsync(file.fileno())
+            self._adopt(INSTALLING_NAME, meta)
+
+    def discard(self, index: int) -> None:
+        """Remove a snapshot that nobody can use; blocks."""
+        with self._lock, disk_errors(self._folder):
+            self.damaged.pop(index, None)
+            self._held = tuple(meta for meta in self._held if meta.last_included_index != index)
+            self._retire(index)
+
+    def close(self) -> None:
+        """Change nothing any more; blocks until a change that is under way is done."""
+        with self._lock:
+            self._closed = True
+
+    def installing(self) -> Path:
+        """An empty folder for a snapshot that another member sends; blocks."""
+        path = self._folder / INSTALLING_NAME
+        with self._lock, disk_errors(path):
+            self._remove(path)
+            os.mkdir(path)
+        return path
+
+    def folder_of(self, meta: SnapshotMeta) -> Path:
+        """Where a snapshot lies."""
+        return self._folder / f"snapshot_{meta.last_included_index}"
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        held: list[SnapshotMeta] = []
+        for path in self._folder.iterdir():
+            name = _NAME.fullmatch(path.name)
+            if name is None:
+                continue
+            try:
+                held.append(_checked(path, int(name[1])))
+            except (OSError, ValueError) as error:
+                self.damaged[int(name[1])] = str(error)
+        self._held = tuple(sorted(held, key=lambda meta: meta.last_included_index))
+
+    def _save(self, index: int, term: int, pieces: Iterable[bytes]) -> None:
+        path = self._folder / SAVING_NAME
+        self._remove(path)
+        os.mkdir(path)
+        try:
+            data_bytes, data_crc32 = _write(path / DATA_NAME, pieces)
+            meta = SnapshotMeta(
+                last_included_index=index,
+                last_included_term=term,
+                data_bytes=data_bytes,
+                data_crc32=data_crc32,
+            )
+            self._adopt(SAVING_NAME, meta)
+        finally:
+            self._remove(path)
+
+    def _adopt(self, source: str, meta: SnapshotMeta) -> None:
+        """Give a folder, whose data is synced, its meta and its name, durably."""
+        path, target = self._folder / source, self.folder_of(meta)
+        _write(path / META_NAME, [snapshot_meta.encode(meta)])
+        sync_folder(path)
+        if target.is_dir():  # a damaged one, or one that is there already
+            self._retire(meta.last_included_index)
+        os.replace(path, target)
+        sync_folder(self._folder)
+        self.damaged.pop(meta.last_included_index, None)
+        held = {found.last_included_index: found for found in (*self._held, meta)}
+        self._held = tuple(held[index] for index in sorted(held))
+
+    def _prune(self, reserved: int, keep: Collection[int]) -> None:
+        for meta in self._held[:-reserved]:
+            index = meta.last_included_index
+            if index not in keep:
+                self._held = tuple(found for found in self._held if found is not meta)
+                self._retire(index)
+
+    def _retire(self, index: int) -> None:
+        """Remove a snapshot's folder: first its name, so that a crash leaves no half of one."""
+        removing = self._folder / REMOVING_NAME
+        self._remove(removing)
+        os.replace(self._folder / f"snapshot_{index}", removing)
+        sync_folder(self._folder)
+        self._remove(removing)
+
+    @staticmethod
+    def _remove(path: Path) -> None:
+        if path.is_dir():
+            shutil.rmtree(path)
+
+
+def _checked(path: Path, index: int) -> SnapshotMeta:
+    """The meta of a snapshot whose files are what it says; ValueError, OSError."""
+    with (path / META_NAME).open("rb") as file:
+        meta = snapshot_meta.decode(file.read(snapshot_meta.META_BYTES_MAX + 1))
+    if meta.last_included_index != index:
+        raise ValueError(f"{path} holds a snapshot up to entry {meta.last_included_index}")
+    with (path / DATA_NAME).open("rb") as file:
+        _check_data(file, meta)
+    return meta
+
+
+def _check_data(file: BinaryIO, meta: SnapshotMeta) -> None:
+    """ValueError unless the file is what the meta says."""
+    size, checksum = 0, 0
+    while piece := file.read(_READ_BYTES):
+        size += len(piece)
+        checksum = crc32(piece, checksum)
+    if (size, checksum) != (meta.data_bytes, meta.data_crc32):
+        raise ValueError(
+            f"{size} bytes of checksum {checksum:08x}, where {meta.data_bytes} of "
+            f"{meta.data_crc32:08x} were written"
+        )
+
+
+def _write(path: Path, pieces: Iterable[bytes]) -> tuple[int, int]:
+    """Write a new file and sync it; returns its size and checksum."""
+    size, checksum = 0, 0
+    with path.open("xb") as file:
+        for piece in pieces:
+            file.write(piece)
+            size += len(piece)
+            checksum = crc32(piece, checksum)
+        file.flush()
+        os.fsync(file.fileno())
+    return size, checksum
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Name the path in an error of the disk: StoreFullError, StoreError."""
+    try:
+        yield
+    except OSError as error:
+        kind = StoreFullError if error.errno in NO_ROOM else StoreError
+        raise kind(f"{path}: a snapshot could not be kept: {error}") from error

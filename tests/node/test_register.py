@@ -1,0 +1,174 @@
+"""A group that keeps a register: crashes, retention and lost volumes cost no acknowledged value."""
+
+import asyncio
+import random
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dledger_client.client import DLedgerClient
+from dledger_client.errors import RefusedError
+from dledger_client.outcomes import Acknowledged
+from dledger_formats.register import SET
+from dledger_formats.requests import DLedgerResponseCode
+from dledger_group.group import NodeGroup, wait_for
+from dledger_node.store.snapshots import Snapshots
+
+SMALL = {
+    "segment_size_bytes": 1 << 16,
+    "retention_bytes": 1 << 17,
+    "snapshot_threshold": 100,
+    "snapshots_reserved": 1,
+}
+pytestmark = pytest.mark.storage
+
+
+def register_group(folder: Path, members: int = 3, **settings: object) -> NodeGroup:
+    return NodeGroup(folder, members, state_machine="register", **{**SMALL, **settings})
+
+
+def client(group: NodeGroup) -> DLedgerClient:
+    # A disk that is busy for 2 s makes an outcome unknown; it is sent again.
+    return DLedgerClient(servers=group.servers, group="g", at_least_once=True)
+
+
+async def set_all(group: NodeGroup, values: dict[int, int]) -> None:
+    async with client(group) as writing:
+        async for outcome in writing.append_all([SET.pack(*item) for item in values.items()]):
+            assert isinstance(outcome, Acknowledged)
+
+
+async def read_all(group: NodeGroup, keys: list[int]) -> dict[int, int | None]:
+    async with client(group) as reading:
+        found = await asyncio.gather(*(reading.read_register(key) for key in keys))
+    return dict(zip(keys, found, strict=True))
+
+
+def metric(group: NodeGroup, member: str, name: str) -> int:
+    found = re.search(
+        rb"\ndledger_node_%b ([-0-9]+)" % name.encode(), group.get(member, "/metrics")[1]
+    )
+    assert found is not None
+    return int(found[1])
+
+
+def wait_for_metric(group: NodeGroup, member: str, name: str, least: int) -> None:
+    wait_for(lambda: metric(group, member, name) >= least, f"{member}: {name} is {least} or more")
+
+
+async def test_a_value_is_read_as_soon_as_it_is_acknowledged(tmp_path: Path) -> None:
+    with register_group(tmp_path) as group:
+        async with client(group) as both:
+            assert await both.read_register(1) is None
+            for value in range(100):
+                await both.set_register(1, value)
+                assert await both.read_register(1) == value
+            await both.append(b"this sets nothing")
+            assert await both.read_register(1) == 99
+
+
+async def test_a_group_that_keeps_none_says_so(group: NodeGroup) -> None:
+    async with client(group) as reading:
+        with pytest.raises(RefusedError) as caught:
+            await reading.read_register(1)
+
+    assert caught.value.code is DLedgerResponseCode.UNSUPPORTED
+    assert not (group.store_folder("n0") / "snapshot").exists()
+
+
+async def test_after_a_restart_from_a_snapshot_nothing_acknowledged_is_missing(
+    tmp_path: Path,
+) -> None:
+    """Upstream lost it: with its log reset behind a snapshot, a restarted member voted as an empty
+    one (fact 1 of the issues of DLedger's master).
+    """
+    values = {key: key * 7 for key in range(20_000)}
+    with register_group(tmp_path) as group:
+        await set_all(group, values)
+        for member in group.peers:
+            group.wait_for_status(member, lambda view: view.ledger_begin_index > 0, "removed some")
+            wait_for_metric(group, member, "snapshot_index", 20_000)
+        for member in group.peers:
+            group.kill(member)
+        for member in group.peers:
+            group.start(member)
+        for member in group.peers:
+            group.wait_for_status(member, lambda view: view.ready, "is back")
+
+        assert await read_all(group, list(values)) == values
+        assert all(group.status(member).ledger_end_index >= 20_000 for member in group.peers)
+
+
+async def test_a_member_that_lost_its_volume_gets_the_state_and_can_lead(tmp_path: Path) -> None:
+    values = {key: -key for key in range(20_000)}
+    with register_group(tmp_path) as group:
+        await set_all(group, values)
+        master = group.master()
+        lost = next(member for member in group.peers if member != master)
+        for member in group.peers:
+            group.wait_for_status(member, lambda view: view.ledger_begin_index > 0, "removed some")
+        group.kill(lost)
+        shutil.rmtree(group.store_folder(lost))
+        group.start(lost)
+        group.wait_for_status(lost, lambda view: view.durable_index >= 20_000, "has caught up")
+        assert metric(group, lost, "snapshots_installed_total") == 1
+        assert group.status(lost).ledger_begin_index > 0
+
+        async with client(group) as asking:
+            await asking.transfer(lost)
+        assert group.master() == lost
+        assert await read_all(group, list(values)) == values
+
+
+async def test_a_damaged_snapshot_costs_a_member_nothing(tmp_path: Path) -> None:
+    values = {key: key for key in range(5000)}
+    with register_group(tmp_path, members=1, snapshots_reserved=3) as group:
+        await set_all(group, values)
+        wait_for_metric(group, "n0", "snapshot_index", 5000)
+        await set_all(group, {5000 + key: key for key in range(200)})
+        wait_for_metric(group, "n0", "snapshot_index", 5200)
+        group.kill("n0")
+        snapshots = Snapshots(group.store_folder("n0"), reserved=3)
+        newest = snapshots.folder_of(snapshots.newest_first[0])
+        raw = (newest / "data").read_bytes()
+        (newest / "data").write_bytes(raw[:100] + bytes((raw[100] ^ 1,)) + raw[101:])
+        group.start("n0")
+
+        assert await read_all(group, list(values)) == values
+        assert "is discarded" in group.log("n0")
+
+
+async def test_a_member_whose_state_is_gone_for_good_stays_out_and_says_so(tmp_path: Path) -> None:
+    with register_group(tmp_path, members=1) as group:
+        await set_all(group, {key: key for key in range(20_000)})
+        group.wait_for_status("n0", lambda view: view.ledger_begin_index > 0, "removed some")
+        group.kill("n0")
+        shutil.rmtree(group.store_folder("n0") / "snapshot")
+        group.start("n0")
+        group.wait_for_status("n0", lambda view: "no snapshot" in view.reason, "says why")
+
+        assert not group.status("n0").ready
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_kills_at_any_moment_cost_no_acknowledged_value(tmp_path: Path, seed: int) -> None:
+    choices = random.Random(seed)
+    with register_group(tmp_path, members=1, snapshot_threshold=1) as group:
+        acknowledged: dict[int, int] = {}
+        for life in range(4):
+            async with client(group) as writing:
+                first = life * 100_000
+                limit = choices.randrange(1000, 12_000)
+                bodies = [SET.pack(key, ~key) for key in range(first, first + limit)]
+                async for outcome in writing.append_all(bodies):
+                    assert isinstance(outcome, Acknowledged)
+                    acknowledged[first + outcome.number] = ~(first + outcome.number)
+            # A snapshot is due every second, so that some of these kills are amid one.
+            enough = metric(group, "n0", "snapshot_index") + choices.randrange(2)
+            wait_for_metric(group, "n0", "snapshot_index", enough if life else -1)
+            group.kill("n0")
+            group.start("n0")
+        keys = choices.sample(sorted(acknowledged), 2000)
+        assert await read_all(group, keys) == {key: acknowledged[key] for key in keys}

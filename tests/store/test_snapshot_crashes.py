@@ -1,0 +1,104 @@
+"""A crash at every moment of a snapshot's life: it is there as a whole or not at all."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dledger_node.store.snapshots import Snapshots
+from dledger_store_faults.tree_crashes import Tree, TreeRecorder, write_tree
+
+RESERVED = 2
+
+
+def data_of(index: int) -> list[bytes]:
+    return [b"the state at entry %d, " % index, b"in pieces"]
+
+
+@dataclass(slots=True)
+class Promise:
+    """By last included index: the snapshots that a crash now must leave, and those that it may."""
+
+    there: set[int] = field(default_factory=set)
+    possible: set[int] = field(default_factory=set)
+
+    def now(self, there: set[int], also: set[int]) -> None:
+        self.there, self.possible = there, there | also
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A state of the disk, and what was promised by then."""
+
+    tree: Tree
+    there: set[int]
+    possible: set[int]
+
+
+def life(store: Path, others: Path, promise: Promise) -> None:
+    """Save, remove what is one too many, take another member's, discard."""
+    snapshots, kept = Snapshots(store, reserved=RESERVED), set[int]()
+    for index in (10, 20, 30):
+        # The oldest may go as soon as the new one is there.
+        promise.now(kept & {index - 10}, kept | {index})
+        snapshots.save(index, 1, data_of(index))
+        kept = {*kept, index} - {index - 20}
+        promise.now(kept, set())
+    other = Snapshots(others, reserved=1)
+    other.save(40, 1, data_of(40))
+    (snapshots.installing() / "data").write_bytes(b"".join(data_of(40)))
+    promise.now(kept, {40})
+    snapshots.adopt(other.newest_first[0])
+    promise.now({20, 40}, {30})
+    snapshots.discard(30)
+    promise.now({40}, {20, 50})
+    Snapshots(store, reserved=RESERVED).save(50, 1, data_of(50))
+
+
+def crashes(memory_path: Path, deaf_to: str = "") -> list[Crash]:
+    """Every legal state of every moment."""
+    promise, found = Promise(), list[Crash]()
+
+    def note(trees: Iterator[Tree]) -> None:
+        found.extend(Crash(tree, promise.there, promise.possible) for tree in trees)
+
+    store, others = memory_path / "store", memory_path / "others"
+    store.mkdir()
+    others.mkdir()
+    with TreeRecorder(store, note, deaf_to).recording():
+        life(store, others, promise)
+    return found
+
+
+def is_kept(crash: Crash, top: Path) -> bool:
+    """Whether what a crash has left is sound, is what was promised, and goes on."""
+    shutil.rmtree(top, ignore_errors=True)
+    write_tree(top, crash.tree)
+    found = Snapshots(top, reserved=RESERVED)
+    held = {meta.last_included_index for meta in found.newest_first}
+    if found.damaged or not crash.there <= held <= crash.possible:
+        return False
+    for meta in found.newest_first:
+        read: list[bytes] = []
+        found.read(meta, lambda file, read=read: read.append(file.read()))  # type: ignore[misc]
+        if read != [b"".join(data_of(meta.last_included_index))]:
+            return False
+    found.save(60, 1, data_of(60))
+    return Snapshots(top, reserved=RESERVED).newest_index == 60
+
+
+def test_every_crash_leaves_whole_snapshots_and_all_that_were_promised(memory_path: Path) -> None:
+    found = crashes(memory_path)
+
+    assert len(found) > 150
+    broken = [crash for crash in found if not is_kept(crash, memory_path / "crashed")]
+    assert not broken
+
+
+@pytest.mark.parametrize("deaf_to", ["files", "folders"])
+def test_without_the_syncs_a_crash_breaks_the_promise(memory_path: Path, deaf_to: str) -> None:
+    found = crashes(memory_path, deaf_to)
+
+    assert not all(is_kept(crash, memory_path / "crashed") for crash in found)

@@ -1,0 +1,255 @@
+"""Snapshots on the disk: DLedger's names, our checksums, and nothing that is half there."""
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.store import snapshot_meta
+from dledger_node.store.snapshot_meta import SnapshotMeta
+from dledger_node.store.snapshots import Snapshots
+
+STATE = [b"a state ", b"in two pieces"]
+META = (
+    b'{"lastIncludedIndex":100,"lastIncludedTerm":3,"dataBytes":21,"dataCrc32":2533019478,'
+    b'"metaCrc32":1050039067}'
+)
+
+
+def load_into(found: list[bytes]) -> Callable[[BinaryIO], None]:
+    return lambda file: found.append(file.read())
+
+
+def read(snapshots: Snapshots, meta: SnapshotMeta) -> bytes:
+    found: list[bytes] = []
+    snapshots.read(meta, load_into(found))
+    return found[0]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Snapshots:
+    return Snapshots(tmp_path, reserved=3)
+
+
+def saved(snapshots: Snapshots, *indexes: int) -> None:
+    for index in indexes:
+        snapshots.save(index, 3, [b"state %d" % index])
+
+
+def indexes(snapshots: Snapshots) -> list[int]:
+    return [meta.last_included_index for meta in snapshots.newest_first]
+
+
+def test_a_snapshot_lies_where_dledger_s_lies(tmp_path: Path, snapshots: Snapshots) -> None:
+    snapshots.save(100, 3, STATE)
+
+    assert files(tmp_path) == {
+        "snapshot/snapshot_100/data": b"".join(STATE),
+        "snapshot/snapshot_100/snapshot_meta": META,
+    }
+    assert [path.name for path in (tmp_path / "snapshot").iterdir()] == ["snapshot_100"]
+    # What DLedger's reader looks for; it ignores other keys.
+    assert json.loads(META).items() >= {"lastIncludedIndex": 100, "lastIncludedTerm": 3}.items()
+
+
+def test_a_snapshot_is_there_at_the_next_start(tmp_path: Path, snapshots: Snapshots) -> None:
+    snapshots.save(100, 3, STATE)
+
+    again = Snapshots(tmp_path, reserved=3)
+
+    assert again.newest_first == snapshots.newest_first
+    assert read(again, again.newest_first[0]) == b"".join(STATE)
+    assert not again.damaged
+
+
+def test_the_newest_are_kept_and_those_that_are_lent(tmp_path: Path, snapshots: Snapshots) -> None:
+    assert (snapshots.newest_index, snapshots.oldest_index) == (-1, -1)
+    saved(snapshots, 1, 2, 3, 4)
+    assert indexes(snapshots) == [4, 3, 2]
+
+    snapshots.save(5, 3, STATE, keep={2})
+    assert indexes(snapshots) == [5, 4, 3, 2]
+    assert (snapshots.newest_index, snapshots.oldest_index) == (5, 2)
+
+    saved(snapshots, 6)
+    assert indexes(snapshots) == indexes(Snapshots(tmp_path, reserved=3)) == [6, 5, 4]
+
+
+def test_an_older_one_than_the_newest_is_not_saved(snapshots: Snapshots) -> None:
+    saved(snapshots, 5, 5, 4)
+
+    assert indexes(snapshots) == [5]
+
+
+def test_nothing_is_saved_once_they_are_closed(tmp_path: Path, snapshots: Snapshots) -> None:
+    snapshots.close()
+    saved(snapshots, 5)
+
+    assert not files(tmp_path)
+
+
+def test_what_an_earlier_process_was_at_is_removed(tmp_path: Path, snapshots: Snapshots) -> None:
+    saved(snapshots, 5)
+    for name in ("tmp", "install_tmp", "remove_tmp"):
+        (tmp_path / "snapshot" / name).mkdir()
+        (tmp_path / "snapshot" / name / "data").write_bytes(b"half of")
+
+    assert indexes(Snapshots(tmp_path, reserved=3)) == [5]
+    assert [path.name for path in (tmp_path / "snapshot").iterdir()] == ["snapshot_5"]
+
+
+@pytest.mark.parametrize("name", ["data", "snapshot_meta"])
+def test_no_changed_byte_is_taken(tmp_path: Path, snapshots: Snapshots, name: str) -> None:
+    snapshots.save(100, 3, STATE)
+    path = tmp_path / "snapshot" / "snapshot_100" / name
+    sound = path.read_bytes()
+    for at in range(len(sound)):
+        for bit in (0, 3, 7):
+            path.write_bytes(sound[:at] + bytes((sound[at] ^ 1 << bit,)) + sound[at + 1 :])
+            found = Snapshots(tmp_path, reserved=3)
+            assert (indexes(found), list(found.damaged)) == ([], [100]), (at, bit)
+    for length in range(len(sound)):
+        path.write_bytes(sound[:length])
+        assert list(Snapshots(tmp_path, reserved=3).damaged) == [100], length
+    path.write_bytes(sound + b"\n")
+    assert list(Snapshots(tmp_path, reserved=3).damaged) == [100]
+    path.unlink()
+    assert list(Snapshots(tmp_path, reserved=3).damaged) == [100]
+
+
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (b'{"lastIncludedIndex":100,"lastIncludedTerm":3}', "another program's"),
+        (b"[]", "not a JSON object"),
+        (b"[" * 500, "not a JSON object"),
+        (b"x" * 600, "more than 512 bytes"),
+        (META.replace(b":3,", b':"3",'), "not a number"),
+        (META.replace(b":3,", b":true,"), "not a number"),
+        (META.replace(b":100,", b":-1,"), "cannot be"),
+        (META.replace(b":100,", b":101,"), "checksum"),
+        (META.replace(b",", b", "), "checksum"),
+    ],
+)
+def test_a_meta_of_another_kind_is_none(raw: bytes, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        snapshot_meta.decode(raw)
+
+
+def test_a_snapshot_under_another_one_s_name_is_none(tmp_path: Path, snapshots: Snapshots) -> None:
+    snapshots.save(100, 3, STATE)
+    (tmp_path / "snapshot" / "snapshot_100").rename(tmp_path / "snapshot" / "snapshot_101")
+
+    assert "up to entry 100" in Snapshots(tmp_path, reserved=3).damaged[101]
+
+
+def test_data_that_changes_while_it_is_held_is_not_loaded(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
+    snapshots.save(100, 3, STATE)
+    (tmp_path / "snapshot" / "snapshot_100" / "data").write_bytes(b"another state, yes")
+
+    with pytest.raises(StoreDamagedError, match="18 bytes"):
+        read(snapshots, snapshots.newest_first[0])
+
+
+def test_a_damaged_one_is_replaced_and_discarded(tmp_path: Path, snapshots: Snapshots) -> None:
+    saved(snapshots, 5, 6)
+    for index in (5, 6):
+        (tmp_path / "snapshot" / f"snapshot_{index}" / "data").write_bytes(b"")
+    again = Snapshots(tmp_path, reserved=3)
+    assert sorted(again.damaged) == [5, 6]
+
+    again.save(6, 4, STATE)
+    again.discard(5)
+
+    assert (indexes(again), again.damaged) == ([6], {})
+    assert indexes(Snapshots(tmp_path, reserved=3)) == [6]
+
+
+def test_a_snapshot_of_another_member_becomes_this_one_s(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
+    other = Snapshots(tmp_path.parent, reserved=1)
+    other.save(9, 2, STATE)
+    meta = other.newest_first[0]
+    (snapshots.installing() / "data").write_bytes(b"".join(STATE))
+
+    snapshots.adopt(meta)
+
+    assert Snapshots(tmp_path, reserved=3).newest_first == (meta,)
+
+
+def test_chunks_are_parts_of_the_data(tmp_path: Path, snapshots: Snapshots) -> None:
+    snapshots.save(100, 3, STATE)
+    meta = snapshots.newest_first[0]
+    data = b"".join(STATE)
+
+    assert snapshots.chunk(meta, 0, 8) == data[:8]
+    assert snapshots.chunk(meta, 16, 8) == data[16:]
+    assert snapshots.chunk(meta, 21, 8) == b""
+    (tmp_path / "snapshot" / "snapshot_100" / "data").write_bytes(data[:10])
+    assert snapshots.chunk(meta, 8, 8) is None
+    snapshots.discard(100)
+    assert snapshots.chunk(meta, 0, 8) is None
+
+
+class _Broken:
+    """Stands in for a call that the volume refuses."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, *_: object) -> None:
+        raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.fixture
+def breaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    yield lambda number: monkeypatch.setattr(os, "fsync", _Broken(number))
+    monkeypatch.undo()
+
+
+def test_on_a_full_volume_the_very_last_stays(
+    tmp_path: Path, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(snapshots, 5, 6)
+
+    def pieces() -> Iterator[bytes]:
+        yield b"some"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(StoreFullError, match="could not be kept"):
+        snapshots.save(7, 3, pieces())
+
+    # The room of the other, and of the entries that only it needed, is free.
+    assert indexes(snapshots) == indexes(Snapshots(tmp_path, reserved=3)) == [6]
+    assert list(files(tmp_path)) == [
+        "snapshot/snapshot_6/data",
+        "snapshot/snapshot_6/snapshot_meta",
+    ]
+
+
+def test_on_a_broken_volume_the_last_ones_stay(
+    tmp_path: Path, snapshots: Snapshots, breaks: Callable[[int], None]
+) -> None:
+    saved(snapshots, 5, 6)
+    breaks(errno.EIO)
+
+    with pytest.raises(StoreError):
+        saved(snapshots, 7)
+
+    assert indexes(snapshots) == indexes(Snapshots(tmp_path, reserved=3)) == [6, 5]
