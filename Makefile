@@ -109,9 +109,14 @@ bench: setup ## Measure the store by itself, and a group of three on loopback
 bench-java: setup ## The same load on Java DLedger and on this node, in one run (needs a JDK and Maven)
 	$(RUN) -m tools.java_dledger
 	$(RUN) bench/java.py
+
 .PHONY: bench-client
 bench-client: setup ## Measure what an append costs the client alone
 	$(RUN) bench/client.py
+
+.PHONY: bench-failover
+bench-failover: setup ## Let leaders fail 300 times, and measure how long appends pause (needs root)
+	$(RUN) bench/failover.py
 
 .PHONY: images
 images: setup ## Build the wheel and the three images
