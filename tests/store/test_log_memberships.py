@@ -252,10 +252,10 @@ def test_what_retention_removed_holds_still(
     for found in (store, open_store(crashed(store))):
         assert found.memberships.base == base
         assert found.memberships.entries == ENTRIES[len(ENTRIES) - left :]
-        commit(found, 17)
-        found.close()
+        found.append_bodies([b"more"], term=1)
+        commit(found, 18)
         kept = memberships_file.load(found._folder)
-        assert kept == ENTRIES[max(0, 2 - left) :]
+        assert kept == ENTRIES[max(0, 2 - left) :], "and nothing that nobody needs"
 
 
 def test_a_crash_while_segments_go_leaves_it_known(open_store: OpenStore, crashed: Crashed) -> None:
@@ -378,7 +378,7 @@ def leader(open_store: OpenStore, memory_path: Path) -> MmapStore:
     return store
 
 
-@pytest.mark.parametrize("begin", ["whole", "cut", "cut later", "empty"])
+@pytest.mark.parametrize("begin", ["whole", "cut", "empty"])
 @pytest.mark.parametrize("committed", [4, 8, 10, 11])
 def test_a_crash_while_a_leaders_log_takes_its_place_leaves_one_of_both(
     open_store: OpenStore,
@@ -391,9 +391,9 @@ def test_a_crash_while_a_leaders_log_takes_its_place_leaves_one_of_both(
     store = open_store(memory_path / "follower")
     if begin != "empty":
         fill(store)
-        commit(store, 17 if begin == "cut later" else committed)
-        if begin != "whole":
-            remove_front(store, {"cut": 1, "cut later": 4}[begin])
+        commit(store, committed)
+        if begin == "cut":
+            remove_front(store, 1)
     old_begin = store.begin_index
     old = (store.memberships.base, store.memberships.entries)
     block = first_block_of(leader, store, 17)
