@@ -42,10 +42,9 @@ from dledger_node.raft.ready import (
     WriteSnapshot,
 )
 from dledger_node.reads import Reads
-from dledger_node.remoting import native
+from dledger_node.remoting import native, peer_link
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
-from dledger_node.remoting.peer_link import PeerLink
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.state_keeper import OpenedState
 from dledger_node.storage_upkeep import StorageUpkeep
@@ -98,17 +97,7 @@ class DLedgerServer:
         self._watch = StorageWatch(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
-        self._links = {
-            peer_id: PeerLink(
-                self,
-                peer_id,
-                address,
-                dead_after_ms=2 * settings.election_timeout_ms,
-                uniform=uniform,
-            )
-            for peer_id, address in settings.peers.items()
-            if peer_id != settings.self_id
-        }
+        self._links = peer_link.links(self, settings, uniform)
         self._reads = Reads(core, store, group=settings.group, drive=self._drive)
         self.get = self._reads.get
         self._appends = Appends(

@@ -113,6 +113,11 @@ async def test_a_member_that_lost_its_volume_gets_the_state_and_can_lead(tmp_pat
         shutil.rmtree(group.store_folder(lost))
         group.start(lost)
         group.wait_for_status(lost, lambda view: view.durable_index >= 20_000, "has caught up")
+        group.wait_for_status(
+            master,
+            lambda view: all(peer.match_index >= 20_000 for peer in view.followers),
+            "knows that all have caught up",
+        )
         assert metric(group, lost, "snapshots_installed_total") == 1
         assert group.status(lost).ledger_begin_index > 0
 

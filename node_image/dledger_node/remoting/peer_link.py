@@ -17,6 +17,7 @@ from typing import Final, Protocol, cast
 from dledger_formats import frames, requests
 from dledger_formats.dialling import dial
 from dledger_formats.json_objects import FormatError
+from dledger_formats.settings import NodeSettings
 from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
@@ -145,6 +146,18 @@ class PeerLink:
             # A peer whose host vanished sends no reset; without this the kernel tries for minutes.
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._dead_after_ms)
         return connection
+
+
+def links(
+    owner: Owner, settings: NodeSettings, uniform: Callable[[float, float], float]
+) -> dict[str, PeerLink]:
+    """A link to every peer, by its id; none of them is up yet."""
+    dead_after_ms = 2 * settings.election_timeout_ms
+    return {
+        peer_id: PeerLink(owner, peer_id, address, dead_after_ms=dead_after_ms, uniform=uniform)
+        for peer_id, address in settings.peers.items()
+        if peer_id != settings.self_id
+    }
 
 
 class _Connection(asyncio.Protocol):
