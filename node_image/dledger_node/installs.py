@@ -95,8 +95,8 @@ class Installs:
     def awaited(self) -> str:
         """What this member waits for, for people; empty when it waits for nothing."""
         fetch = self._fetch
-        if fetch is None:
-            return ""
+        if fetch is None or self._store.end_index > fetch.least_index:
+            return ""  # or another leader has led the log there
         so_far = f", {fetch.offset} of {fetch.meta.data_bytes} bytes so far" if fetch.meta else ""
         return (
             f"waits for a snapshot of the {self._name} from {fetch.sender}, up to entry "

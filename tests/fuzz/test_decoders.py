@@ -36,10 +36,10 @@ from dledger_node.raft.messages import (
     AppendRequest,
     InstallSnapshotRequest,
     JoinResponse,
-    Message,
 )
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader
+from dledger_node.remoting.snapshot_messages import SnapshotChunk
 from dledger_node.store import producers_file
 from dledger_node.store.block import check_block
 from dledger_node.store.entry_runs import Link
@@ -172,7 +172,11 @@ def native_messages() -> tuple[list[bytes], Feed]:
     ]
     memberships = (Membership(("n0", "n1")), Membership(("n0",), ("n1", "n2")))
     entries = tuple(MembershipEntry(3 + at, one) for at, one in enumerate(memberships))
-    told: list[Message] = [
+    told: list[native.PeerMessage] = [
+        SnapshotChunk(
+            sender="n1", receiver="n0", last_included_index=9, last_included_term=3, data_bytes=40,
+            data_crc32=7, offset=4, data=b"a piece of a state",
+        ),
         JoinResponse(
             sender="n1", receiver="n0", term=4, incarnation=1, ledger_end_index=9, leading=True,
             joining=False, alone=False, memberships=memberships,

@@ -269,6 +269,18 @@ async def test_a_log_that_holds_the_entry_needs_no_snapshot(network: Network) ->
     assert network.push(first_index=FIRST_INDEX + 2), "it holds another entry there"
 
 
+async def test_nothing_is_waited_for_once_another_leader_has_led_the_log_there(
+    network: Network,
+) -> None:
+    n1 = network.members["n1"]
+    n1.store.append_bodies([b""] * 50, 1)
+    network.push()
+    assert n1.installs.awaited
+    n1.store.append_bodies([b""] * 60, 1)
+
+    assert n1.installs.awaited == ""
+
+
 async def test_a_snapshot_that_the_log_contradicts_is_not_handed_on(network: Network) -> None:
     n0 = network.members["n0"]
     n0.store.append_bodies([b""] * 200, 3)

@@ -1,6 +1,7 @@
 """A group that keeps a register: crashes, retention and lost volumes cost no acknowledged value."""
 
 import asyncio
+import json
 import random
 import re
 import shutil
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.cli import main
 from dledger_client.client import DLedgerClient
+from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
 from dledger_client.outcomes import Acknowledged
+from dledger_client.sync import BlockingClient
 from dledger_formats.register import SET
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_group.group import NodeGroup, wait_for
@@ -82,6 +86,35 @@ async def test_a_value_is_read_as_soon_as_it_is_acknowledged(tmp_path: Path) -> 
                 assert await both.read_register(1) == value
             await both.append(b"this sets nothing")
             assert await both.read_register(1) == 99
+
+
+def test_it_is_read_and_set_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with register_group(tmp_path, members=1) as group:
+        where = ["--servers", group.peers["n0"], "--group", "g"]
+
+        assert main(["register", "get", "-13", *where]) == ExitCode.FAILED
+        assert capsys.readouterr().out == ""
+        assert main(["register", "set", "-13", "31", *where]) == ExitCode.OK
+        assert capsys.readouterr().out == "-13 is 31 from entry 1 on\n"
+        assert main(["register", "get", "-13", *where]) == ExitCode.OK
+        assert capsys.readouterr().out == "31\n"
+        assert main(["register", "get", "-13", "-o", "json", *where]) == ExitCode.OK
+        assert json.loads(capsys.readouterr().out) == {"key": -13, "value": 31}
+        assert main(["register", "set", "1", "2", "-o", "json", *where]) == ExitCode.OK
+        assert json.loads(capsys.readouterr().out) == {"key": 1, "value": 2, "index": 2}
+        with BlockingClient(group.servers, "g") as sync:
+            sync.set_register(5, -5)
+            assert (sync.read_register(5), sync.read_register(6)) == (-5, None)
+
+
+@pytest.mark.parametrize("given", [["get", "2147483648"], ["set", "1", "x"], ["set", "1"], []])
+def test_what_is_no_register_is_a_mistake(given: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["register", *given, "--servers", "h:1", "--group", "g"])
+
+    assert caught.value.code == ExitCode.USAGE
 
 
 async def test_a_group_that_keeps_none_says_so(group: NodeGroup) -> None:

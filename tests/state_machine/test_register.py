@@ -76,10 +76,10 @@ def test_a_copy_stays_while_the_other_goes_on() -> None:
 
 def test_a_dump_has_these_bytes_for_ever() -> None:
     register = Register()
-    register.apply(entries([SET.pack(2, -1), SET.pack(-3, 7)]))
+    register.apply(entries([SET.pack(2, 5), SET.pack(-3, 7), SET.pack(2, -1)]))
 
     assert dumped(register).hex(" ", 4) == (
-        "444c5245 47495354 01000000 02000000 fdffffff 07000000 02000000 ffffffff"
+        "444c5245 47495354 01000000 02000000 02000000 ffffffff fdffffff 07000000"
     )
 
 

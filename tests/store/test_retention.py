@@ -74,6 +74,12 @@ def test_nothing_that_is_not_committed_goes_even_by_force(used_percent: int) -> 
     assert removed(segments, used_percent=used_percent, committed_index=8) == (0, False)
 
 
+@pytest.mark.parametrize("used_percent", [50, 99])
+def test_nothing_that_a_state_needs_goes_even_by_force(used_percent: int) -> None:
+    assert removed(sealed(100, 100), used_percent=used_percent, covered_index=8) == (0, False)
+    assert removed(sealed(100, 100), used_percent=used_percent, covered_index=9) == (1, False)
+
+
 def test_nothing_that_a_voter_may_lack_goes() -> None:
     assert removed(sealed(100, 100, 100), held_by_all_index=10) == (1, False)
     assert removed(sealed(100, 100, 100), held_by_all_index=-1) == (0, False)

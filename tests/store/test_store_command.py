@@ -14,6 +14,7 @@ from dledger_formats import disk
 from dledger_node.raft.ready import HardState
 from dledger_node.store.hard_state import save_hard_state
 from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.snapshots import Snapshots
 from dledger_node.store_command import command
 from dledger_node.store_command.command import ExitCode
 from dledger_node.store_command.log_folder import Segment
@@ -201,6 +202,44 @@ def test_a_damaged_term_file_is_damage(store_command: Command, written: Path) ->
 
     assert store_command("verify", written) == ExitCode.DAMAGED
     assert "checksum" in store_command.finding("damaged_hard_state")["detail"]
+
+
+def test_snapshots_are_named_and_a_damaged_one_is_repairable(
+    store_command: Command, written: Path
+) -> None:
+    snapshots = Snapshots(written, reserved=3)
+    snapshots.save(10, 1, [b"state"])
+    snapshots.save(20, 1, [b"state"])
+    assert store_command("verify", written) == ExitCode.OK
+    assert store_command.summary["snapshots"] == [10, 20]
+
+    (written / "snapshot" / "snapshot_20" / "data").write_bytes(b"stata")
+    (written / "snapshot" / "install_tmp").mkdir()
+
+    assert store_command("verify", written) == ExitCode.REPAIRABLE
+    finding = store_command.finding("damaged_snapshot")
+    assert (finding["file"], finding["lastIndex"]) == ("snapshot/snapshot_20/", 20)
+    assert store_command.finding("left_behind")["file"] == "snapshot/install_tmp/"
+    assert store_command.summary["snapshots"] == [10]
+
+
+def test_a_log_without_its_front_needs_a_snapshot_if_there_were_any(
+    store_command: Command, open_store: OpenStore, written: Path
+) -> None:
+    store = open_store(written)
+    begin_index = store.front.sealed_segments()[0].last_index + 1
+    store.front.save_begin(begin_index)
+    store.front.delete(store.front.forget_before(begin_index))
+    store.close()
+    assert store_command("verify", written) == ExitCode.OK
+
+    snapshots = Snapshots(written, reserved=3)
+    snapshots.save(begin_index - 2, 1, [b"state"])
+    assert store_command("verify", written) == ExitCode.DAMAGED
+    assert store_command.finding("missing_state")["lastIndex"] == begin_index - 1
+
+    snapshots.save(begin_index - 1, 1, [b"state"])
+    assert store_command("verify", written) == ExitCode.OK
 
 
 def test_a_folder_without_a_store_is_a_mistake(store_command: Command, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import MEMBERS_ALLOWED, GroupShape
 from dledger_client.local.group import Event, LeaderChanged, LocalGroup, as_variables
-from dledger_formats.settings import REMOTING_PORT
+from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -59,6 +59,12 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--group", metavar="NAME", default="local", help="its name (default: %(default)s)"
     )
+    parser.add_argument(
+        "--state-machine",
+        choices=STATE_MACHINES,
+        default=NO_STATE_MACHINE,
+        help="what entries are applied to, %(choices)s (default: %(default)s)",
+    )
     common.add_output_option(parser, "events as lines of text, or of JSON")
     parser.set_defaults(run=run)
 
@@ -74,6 +80,7 @@ async def run(arguments: argparse.Namespace) -> int:
                 shape,
                 folder,
                 first_port=arguments.port,
+                state_machine=arguments.state_machine,
                 tell=_tell_json if as_json else _tell_people,
             )
             async with group:

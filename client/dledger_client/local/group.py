@@ -24,7 +24,7 @@ from dledger_client.local.member import MemberProcess, Restarted
 from dledger_client.pages import PageError, get_page
 from dledger_client.tasks import TaskScope
 from dledger_formats.json_objects import FormatError
-from dledger_formats.settings import REMOTING_PORT, NodeSettings
+from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, NodeSettings
 from dledger_formats.status import LeaderView
 
 HOST: Final = "127.0.0.1"
@@ -62,6 +62,7 @@ class LocalGroup:
         folder: Path,
         *,
         first_port: int = REMOTING_PORT,
+        state_machine: str = NO_STATE_MACHINE,
         tell: Callable[[Event], None] = lambda _: None,
     ) -> None:
         """Say what is wanted. Member k listens on `first_port` + 2k, and for HTTP on the port after
@@ -76,6 +77,7 @@ class LocalGroup:
         self.folder = folder
         self.members = {member.member_id: member for member in _members(shape.members, first_port)}
         self._shape = shape
+        self._state_machine = state_machine
         self._tell = tell
         self._term = -1
         self._processes: dict[str, MemberProcess] = {}
@@ -138,6 +140,7 @@ class LocalGroup:
             http_port=member.http_address.port,
             segment_size_bytes=shape.segment_size_bytes,
             index_segment_size_bytes=shape.index_segment_size_bytes,
+            state_machine=self._state_machine,
         )
 
     async def _watch(self, member: LocalMember, process: MemberProcess) -> None:

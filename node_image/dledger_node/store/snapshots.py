@@ -32,6 +32,7 @@ META_NAME: Final = "snapshot_meta"
 SAVING_NAME: Final = "tmp"
 INSTALLING_NAME: Final = "install_tmp"
 REMOVING_NAME: Final = "remove_tmp"
+UNFINISHED: Final = (SAVING_NAME, INSTALLING_NAME, REMOVING_NAME)
 _NAME: Final = re.compile(r"snapshot_(0|[1-9][0-9]{0,18})")
 _READ_BYTES: Final = 1 << 20
 
@@ -48,16 +49,16 @@ class Snapshots:
         self._reserved = reserved
         self._lock = threading.Lock()
         self._closed = False
-        self.damaged: dict[int, str] = {}
+        self.damaged: dict[int, str]
         """By last included index: why it cannot be trusted."""
-        self._held: tuple[SnapshotMeta, ...] = ()
+        self._held: tuple[SnapshotMeta, ...]
         with disk_errors(self._folder):
             if not self._folder.is_dir():
                 os.mkdir(self._folder)
                 sync_folder(folder)
-            for name in (SAVING_NAME, INSTALLING_NAME, REMOVING_NAME):
+            for name in UNFINISHED:
                 self._remove(self._folder / name)
-            self._look()
+            self._held, self.damaged = look(self._folder)
 
     @property
     def newest_first(self) -> tuple[SnapshotMeta, ...]:
@@ -155,18 +156,6 @@ class Snapshots:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        held: list[SnapshotMeta] = []
-        for path in self._folder.iterdir():
-            name = _NAME.fullmatch(path.name)
-            if name is None:
-                continue
-            try:
-                held.append(_checked(path, int(name[1])))
-            except (OSError, ValueError) as error:
-                self.damaged[int(name[1])] = str(error)
-        self._held = tuple(sorted(held, key=lambda meta: meta.last_included_index))
-
     def _save(self, index: int, term: int, pieces: Iterable[bytes]) -> None:
         path = self._folder / SAVING_NAME
         self._remove(path)
@@ -215,6 +204,24 @@ class Snapshots:
     def _remove(path: Path) -> None:
         if path.is_dir():
             shutil.rmtree(path)
+
+
+def look(folder: Path) -> tuple[tuple[SnapshotMeta, ...], dict[int, str]]:
+    """The sound snapshots of a folder, the oldest first, and why the others are none; blocks, for
+    every byte is read.
+    """
+    held: list[SnapshotMeta] = []
+    damaged: dict[int, str] = {}
+    for path in folder.iterdir():
+        name = _NAME.fullmatch(path.name)
+        if name is None:
+            continue
+        try:
+            held.append(_checked(path, int(name[1])))
+        except (OSError, ValueError) as error:
+            if path.is_dir():  # it may have been removed by the node beside which this looks
+                damaged[int(name[1])] = str(error)
+    return tuple(sorted(held, key=lambda meta: meta.last_included_index)), damaged
 
 
 def _checked(path: Path, index: int) -> SnapshotMeta:

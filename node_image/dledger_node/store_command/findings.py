@@ -37,8 +37,11 @@ class Kind(enum.StrEnum):
     BYTES_BEHIND_THE_INDEX = "bytes_behind_the_index"
     DAMAGED_CHECKPOINT = "damaged_checkpoint"
     DAMAGED_HARD_STATE = "damaged_hard_state"
+    DAMAGED_SNAPSHOT = "damaged_snapshot"
+    MISSING_STATE = "missing_state"
+    """The log has lost entries that no sound snapshot includes, and there have been snapshots."""
     LEFT_BEHIND = "left_behind"
-    """A spare segment or temporary file of a process that was killed."""
+    """A spare segment, or a temporary file or folder, of a process that was killed."""
     NOT_COVERED = "not_covered"
     """Entries without checksums, as Java writes them: their bodies cannot be judged."""
     IN_USE = "in_use"
@@ -56,6 +59,8 @@ SEVERITY: Final = {
     Kind.BYTES_BEHIND_THE_INDEX: Severity.REPAIRABLE,
     Kind.DAMAGED_CHECKPOINT: Severity.REPAIRABLE,
     Kind.DAMAGED_HARD_STATE: Severity.DAMAGE,
+    Kind.DAMAGED_SNAPSHOT: Severity.REPAIRABLE,
+    Kind.MISSING_STATE: Severity.DAMAGE,
     Kind.LEFT_BEHIND: Severity.REPAIRABLE,
     Kind.NOT_COVERED: Severity.NOTE,
     Kind.IN_USE: Severity.NOTE,

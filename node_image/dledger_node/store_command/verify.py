@@ -17,6 +17,7 @@ from dledger_node.store.hard_state import load_hard_state
 from dledger_node.store_command.findings import Finding, Findings, Kind, Severity
 from dledger_node.store_command.index_check import IndexCheck
 from dledger_node.store_command.log_folder import PAGE_BYTES, LogFolder, Segment, list_folder
+from dledger_node.store_command.snapshot_check import check_snapshots
 from dledger_node.store_command.walk import (
     MISSING_SEGMENT,
     UNREADABLE,
@@ -56,6 +57,8 @@ class Report:
     """Entries without a body CRC."""
     tail_bytes: int = 0
     """Bytes in use behind the last sound entry."""
+    snapshots: list[int] = field(default_factory=list)
+    """Last included index of each sound one."""
     checkpoint: Checkpoint | None = None
     hard_state: HardState | None = None
 
@@ -111,6 +114,7 @@ class Report:
             "segmentBytes": self.data.segment_size,
             "indexSegments": len(self.index.segments),
             "indexSegmentBytes": self.index.segment_size,
+            "snapshots": self.snapshots,
             "uncoveredEntries": self.uncovered,
             "tailBytes": self.tail_bytes,
         }
@@ -127,6 +131,7 @@ def verify(folder: Path, on_progress: Callable[[int], object] = lambda pos: None
     _load_checkpoint(report)
     _walk(report, on_progress)
     _load_hard_state(report)
+    report.snapshots = check_snapshots(folder, report.begin_index, report.findings)
     if report.uncovered:
         report.findings.add(
             Finding(
