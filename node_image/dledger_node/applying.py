@@ -76,8 +76,10 @@ class Applying:
         """Apply what is committed by now; called after everything the core was given."""
         self._committed_index = max(self._committed_index, committed_index)
         self._go_on()
-        if self._waiters and self._waiters[0].deadline_s <= self._loop.time():
-            self._expire()
+        if self._waiters:
+            now_s = self._loop.time()
+            while self._waiters and self._waiters[0].deadline_s <= now_s:
+                self._waiters.popleft().answer(False)
 
     def wait(self, committed_index: int, answer: Callable[[bool], None]) -> None:
         """Call `answer` with True once all is applied up to the committed index, which may be now;
@@ -98,7 +100,8 @@ class Applying:
     async def close(self) -> None:
         """Apply no more; return once the batch under way is done."""
         self._closed = True
-        self._answer(len(self._waiters), applied=False)
+        while self._waiters:
+            self._waiters.popleft().answer(False)
         await asyncio.to_thread(self._thread.shutdown)
 
     # -- the loop --------------------------------------------------------------------------------
@@ -123,21 +126,9 @@ class Applying:
             self._closed = True
             self._fail(error)
             return
-        index = self._applied.index
-        count = next(
-            (n for n, waiter in enumerate(self._waiters) if waiter.committed_index > index), None
-        )
-        self._answer(len(self._waiters) if count is None else count, applied=True)
+        while self._waiters and self._waiters[0].committed_index <= self._applied.index:
+            self._waiters.popleft().answer(True)
         self._go_on()
-
-    def _expire(self) -> None:
-        now_s = self._loop.time()
-        late = sum(waiter.deadline_s <= now_s for waiter in self._waiters)
-        self._answer(late, applied=False)
-
-    def _answer(self, count: int, *, applied: bool) -> None:
-        for _ in range(count):
-            self._waiters.popleft().answer(applied)
 
     # -- the thread ------------------------------------------------------------------------------
 

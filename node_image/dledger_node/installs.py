@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.errors import StoreDamagedError, StoreFullError
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.native import PeerMessage
 from dledger_node.remoting.snapshot_messages import (
@@ -50,8 +50,10 @@ class _Fetch:
     """What is written so far."""
     sender: str = ""
     least_index: int = -1
-    asked_at_s: float = 0.0
+    """What the snapshot must include."""
+    asked_at_s: float = float("-inf")
     working: bool = False
+    """A chunk is being written; no other is taken meanwhile."""
 
 
 @dataclass(slots=True)
@@ -85,6 +87,7 @@ class Installs:
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._fetch: _Fetch | None = None
+        """There from a push that cannot be taken until the snapshot is here."""
         self._loans: dict[str, _Loan] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -130,6 +133,8 @@ class Installs:
 
     def heard(self, message: SnapshotMessage) -> None:
         """Take a peer's message."""
+        if self._closed:
+            return
         if isinstance(message, SnapshotChunkRequest):
             self._lend(message)
             return
@@ -174,7 +179,7 @@ class Installs:
                 await self._finish(fetch)
         except StoreFullError as error:
             logger.warning("%s; it is tried again", error)
-            self._fetch = None
+            self._begin_anew(fetch)
         finally:
             fetch.working = False
 
@@ -204,10 +209,16 @@ class Installs:
             logger.warning(
                 "what %s sent is no snapshot: %s; it is tried again", fetch.sender, error
             )
+            self._begin_anew(fetch)
         else:
             self.installed += 1
             logger.info("the snapshot up to entry %d is here", fetch.meta.last_included_index)
-        self._fetch = None
+            self._fetch = None
+
+    def _begin_anew(self, fetch: _Fetch) -> None:
+        """Drop what came in. It is asked for again in its time, or there would be no pause."""
+        fetch.meta, fetch.offset = None, 0
+        fetch.asked_at_s = self._loop.time()
 
     def _verify_and_adopt(self, path: Path, meta: SnapshotMeta) -> None:
         """In a thread. That the machine cannot load it would be found out too late otherwise."""
@@ -265,7 +276,7 @@ class Installs:
         async def guarded() -> None:
             try:
                 await work
-            except StoreError as error:
+            except Exception as error:
                 self._fail(error)
 
         task = self._loop.create_task(guarded())
