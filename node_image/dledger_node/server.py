@@ -15,7 +15,7 @@ from typing import Final
 from dledger_formats import requests
 from dledger_formats.settings import NodeSettings
 from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
-from dledger_node import member_status, pushes
+from dledger_node import member_status, pushes, writes
 from dledger_node.appends import Appends
 from dledger_node.config import TICK_MS
 from dledger_node.errors import StoreFullError
@@ -25,35 +25,22 @@ from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
 from dledger_node.news import News
-from dledger_node.once import Entries
 from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
-from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.messages import (
     AppendRequest,
     HeldByAllNotice,
     InstallSnapshotRequest,
     Message,
 )
-from dledger_node.raft.ready import (
-    HardState,
-    Ready,
-    Truncate,
-    Write,
-    WriteMembership,
-    WriteNoop,
-    WriteProposal,
-    WritePushed,
-    WriteSnapshot,
-)
+from dledger_node.raft.ready import HardState, Ready
 from dledger_node.reads import Reads
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
-from dledger_node.remoting.peer_link import PeerLink
+from dledger_node.remoting.links import Links
 from dledger_node.storage_upkeep import StorageUpkeep
 from dledger_node.storage_watch import StorageWatch, hand_over
-from dledger_node.store.block import Block
 from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.mmap_store import MmapStore
 
@@ -100,20 +87,17 @@ class DLedgerServer:
         self._watch = StorageWatch(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
-        self._upkeep = StorageUpkeep(
-            settings, store, core, self._watch, send=self._send, fail=self._fail
+        self._links = Links(
+            self,
+            settings.self_id,
+            settings.known_peers,
+            dead_after_ms=2 * settings.election_timeout_ms,
+            uniform=uniform,
         )
-        self._links = {
-            peer_id: PeerLink(
-                self,
-                peer_id,
-                address,
-                dead_after_ms=2 * settings.election_timeout_ms,
-                uniform=uniform,
-            )
-            for peer_id, address in settings.peers.items()
-            if peer_id != settings.self_id
-        }
+        self._links.arrange(core)
+        self._upkeep = StorageUpkeep(
+            settings, store, core, self._watch, send=self._links.send, fail=self._fail
+        )
         self._reads = Reads(core, store, group=settings.group, drive=self._drive)
         self.get = self._reads.get
         self._appends = Appends(
@@ -144,8 +128,7 @@ class DLedgerServer:
     async def run(self) -> None:
         """Keep the links and the clock going until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for link in self._links.values():
-                tasks.create_task(link.run(), name=f"link to {link.peer_id}")
+            tasks.create_task(self._links.run(), name="links")
             tasks.create_task(self._tick_for_ever(), name="ticks")
             tasks.create_task(self._upkeep.run(), name="upkeep")
             tasks.create_task(self._sweep_for_ever(), name="connections")
@@ -198,9 +181,6 @@ class DLedgerServer:
         elif self._watch.look():
             self._drive(lambda: hand_over(self._core))
 
-    def _peers_up(self) -> dict[str, bool]:
-        return {peer_id: link.up for peer_id, link in self._links.items()}
-
     def _fail(self, error: BaseException) -> None:
         """Stop: what this member believes and what is on its disk may differ now."""
         if not self.fatal.done():
@@ -226,6 +206,7 @@ class DLedgerServer:
         except Exception as error:
             self._fail(error)
             return
+        self._links.arrange(self._core)
         settled_index = min(self._core.committed_index, self._store.durable_index)
         self._store.producers.table.settle(settled_index)
         self._appends.settle(self._core.committed_index)
@@ -240,36 +221,10 @@ class DLedgerServer:
         if ready.hard_state is not None:
             self._save_hard_state(ready.hard_state)
         for write in ready.writes:
-            self._write(write)
+            writes.do(write, self._store)
         for message in ready.messages:
-            self._send(message)
+            self._links.send(message)
         self._reads.proved(ready.reads)
-
-    def _send(self, message: Message) -> None:
-        self._links[message.receiver].send(message)
-
-    def _write(self, write: Write) -> None:
-        match write:
-            case Truncate():
-                self._store.truncate(write.first_index)
-            case WriteNoop():
-                self._store.append_noop(write.term)
-            case WriteMembership():
-                raise InvariantError("a membership was changed, which the store cannot keep yet")
-            case WriteProposal():
-                assert isinstance(write.entries, Entries)
-                bodies, channels, magic = write.entries
-                self._store.append_bodies(bodies, write.term, channels, magic)
-            case WritePushed():
-                assert isinstance(write.entries, Block)
-                self._store.append_block(
-                    write.entries, first_index=write.first_index, last_index=write.last_index
-                )
-
-            case WriteSnapshot():
-                assert isinstance(write.entries, Block)
-                logger.warning("the log begins anew with entry %d of its leader", write.first_index)
-                self._store.replace(write.entries)
 
     def _durable(self, target: FlushTarget) -> None:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
@@ -353,7 +308,7 @@ class DLedgerServer:
             state=self._watch.state,
         )
         return member_status.node_status(
-            self._core, self._settings, store, self._peers_up(), self._version
+            self._core, self._settings, store, self._links.up(), self._version
         )
 
     def leader_view(self) -> LeaderView:
@@ -390,5 +345,5 @@ class DLedgerServer:
             connections=self.gate.connections,
             buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,
             connections_closed=self.gate.closed_by_reason,
-            messages_dropped={peer_id: link.dropped for peer_id, link in self._links.items()},
+            messages_dropped={link.peer_id: link.dropped for link in self._links},
         )
