@@ -24,6 +24,7 @@ from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
+from dledger_node.membership_changes import MembershipChanges
 from dledger_node.news import News
 from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
@@ -118,6 +119,15 @@ class DLedgerServer:
             drive=self._drive,
         )
         self.transfer_leadership = self._leadership.request
+        self._membership_changes = MembershipChanges(
+            core,
+            store,
+            group=settings.group,
+            has_room=self._has_room,
+            drive=self._drive,
+            prove=self._reads.prove,
+        )
+        self.change_membership = self._membership_changes.request
         self._follows = Follows(core, store, group=settings.group)
         self.follow = self._follows.take
         self._news = News(core)
@@ -136,6 +146,7 @@ class DLedgerServer:
     async def close(self) -> None:
         """Answer what waits, flush, and leave the store in order."""
         self._appends.give_up()
+        self._membership_changes.give_up()
         for connection in self.gate.everyone():
             connection.close()
         await self._group_commit.drain()
@@ -168,6 +179,7 @@ class DLedgerServer:
             # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
             self._follows.expire()
+            self._membership_changes.expire()
 
     async def _sweep_for_ever(self) -> None:
         """Once a second, close the connections that exceed a limit of time."""
@@ -212,6 +224,7 @@ class DLedgerServer:
         self._appends.settle(self._core.committed_index)
         self._reads.settle(self._core.committed_index)
         self._leadership.settle()
+        self._membership_changes.settle()
         self._follows.settle()
         self._group_commit.start()
         self._news.settle()
@@ -243,7 +256,11 @@ class DLedgerServer:
             local_id=self.self_id,
             leader_id=self._core.leader_id,
             term=self._core.term,
-            peers=dict(self._settings.peers),
+            peers=member_status.peers(self._core, self._settings),
+            voters=self._core.memberships.current.voters,
+            learners=self._core.memberships.current.learners,
+            addable=member_status.addable(self._core, self._settings),
+            membership_index=self._core.memberships.last_index,
         )
 
     # -- peers -----------------------------------------------------------------------------------
