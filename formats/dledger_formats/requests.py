@@ -211,7 +211,7 @@ class MetadataResponse(Message, kw_only=True, frozen=True):
     learners: tuple[str, ...] = ()
     addable: dict[str, str] = {}
     """Who is no member and may be added, with host:port."""
-    membership_index: Int64 = msgspec.field(default_factory=_minus_one)
+    membership_index: Int64 = -1
     """The entry that says who belongs to the group; -1 while those of the settings do."""
 
 
