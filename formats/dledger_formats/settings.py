@@ -167,7 +167,10 @@ def parse_peers(text: str) -> dict[str, str]:
 
 def _parse(name: str, field_name: str, text: str) -> object:
     if field_name in _PEERS:
-        return parse_peers(text)
+        try:
+            return parse_peers(text)
+        except SettingsError as error:
+            raise SettingsError(f"{name}: {error}") from None
     if field_name in _CHOICES:
         choices = _CHOICES[field_name]
         try:
