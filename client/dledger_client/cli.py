@@ -20,6 +20,7 @@ from dledger_client.commands import (
     completion,
     get,
     group,
+    member,
     register,
     status,
     tail,
@@ -51,7 +52,9 @@ def parser() -> Parser:
     """Make the parser of the whole command line."""
     top = Parser(prog="dledger", description="Append to and read DLedger groups.")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (append, get, tail, register, group, status, transfer, bench, completion):
+    for command in (
+        append, get, tail, register, group, member, status, transfer, bench, completion,
+    ):  # fmt: skip
         command.add_parser(commands)
     return top
 

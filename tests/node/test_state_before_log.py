@@ -71,7 +71,8 @@ class Member:
         self.server = main.build_server(self.settings, main.open_store(self.settings))
         self.core = self.server._core
         self.sent: asyncio.Queue[PeerMessage] = asyncio.Queue()
-        self.server._links["n1"].send = self.sent.put_nowait  # type: ignore[method-assign]
+        (to_n1,) = [link for link in self.server._links if link.peer_id == "n1"]
+        to_n1.send = self.sent.put_nowait  # type: ignore[method-assign]
 
     async def says(self) -> PeerMessage:
         return await asyncio.wait_for(self.sent.get(), 30)

@@ -11,13 +11,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar, cast
 
-from dledger_formats import follow, frames, json_objects, producers, register, requests
+from dledger_formats import (
+    follow,
+    frames,
+    json_objects,
+    membership_change,
+    producers,
+    register,
+    requests,
+)
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
 from dledger_formats.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
+from dledger_formats.membership_change import ChangeMembershipRequest, ChangeMembershipResponse
 from dledger_formats.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.register import ReadRegisterRequest, ReadRegisterResponse
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
@@ -35,6 +44,7 @@ JAVA: Final = "JAVA"
 ANSWER_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
 _APPEND: Final = int(RequestCode.APPEND)
 _TRANSFER: Final = (LeadershipTransferRequest, LeadershipTransferResponse)
+_CHANGE_MEMBERSHIP: Final = (ChangeMembershipRequest, ChangeMembershipResponse)
 _REGISTER_PRODUCER: Final = (RegisterProducerRequest, RegisterProducerResponse)
 _READ_REGISTER: Final = (ReadRegisterRequest, ReadRegisterResponse)
 _NO_PLACE: Final = "no place is left, but for members"
@@ -274,6 +284,8 @@ class Connection(asyncio.Protocol):
                     self._ask(command, *_TRANSFER, self._service.transfer_leadership)
                 case follow.FOLLOW:
                     self._follow(command)
+                case membership_change.CHANGE_MEMBERSHIP:
+                    self._ask(command, *_CHANGE_MEMBERSHIP, self._service.change_membership)
                 case producers.REGISTER_PRODUCER:
                     self._ask(command, *_REGISTER_PRODUCER, self._service.register_producer)
                 case register.READ_REGISTER:

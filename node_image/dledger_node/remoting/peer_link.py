@@ -17,7 +17,6 @@ from typing import Final, Protocol, cast
 from dledger_formats import frames, requests
 from dledger_formats.dialling import dial
 from dledger_formats.json_objects import FormatError
-from dledger_formats.settings import NodeSettings
 from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
@@ -57,7 +56,7 @@ class Owner(Protocol):
 
 
 class PeerLink:
-    """One peer's link; `run` keeps it up until it is cancelled."""
+    """One peer's link; `run` keeps it up until it is cancelled, if it is needed."""
 
     def __init__(
         self,
@@ -77,6 +76,15 @@ class PeerLink:
         self._uniform = uniform
         self._connection: _Connection | None = None
         self._told = ""
+        self._needed = True
+        # Somebody wants to send, or to have the link kept up.
+        self._wanted = asyncio.Event()
+
+    def need(self, needed: bool) -> None:
+        """Keep the link up; or else let it be, and open it only when there is something to send."""
+        self._needed = needed
+        if needed:
+            self._wanted.set()
 
     @property
     def up(self) -> bool:
@@ -87,12 +95,16 @@ class PeerLink:
         """Send now, or when the socket has room, or never."""
         if self._connection is None or not self._connection.send(message):
             self.dropped += 1
+            self._wanted.set()
 
     async def run(self) -> None:
         """Connect, and connect again, for ever; back off while the peer cannot be reached."""
         delay_s = 0.0
         while True:
             await asyncio.sleep(self._uniform(delay_s / 2, delay_s))
+            if not self._needed:
+                self._wanted.clear()
+                await self._wanted.wait()
             connection = await self._open()
             if connection is None:
                 self._owner.link_lost(self.peer_id)
@@ -146,18 +158,6 @@ class PeerLink:
             # A peer whose host vanished sends no reset; without this the kernel tries for minutes.
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._dead_after_ms)
         return connection
-
-
-def links(
-    owner: Owner, settings: NodeSettings, uniform: Callable[[float, float], float]
-) -> dict[str, PeerLink]:
-    """A link to every peer, by its id; none of them is up yet."""
-    dead_after_ms = 2 * settings.election_timeout_ms
-    return {
-        peer_id: PeerLink(owner, peer_id, address, dead_after_ms=dead_after_ms, uniform=uniform)
-        for peer_id, address in settings.peers.items()
-        if peer_id != settings.self_id
-    }
 
 
 class _Connection(asyncio.Protocol):

@@ -7,6 +7,7 @@ import msgspec
 
 from dledger_formats import follow, requests
 from dledger_formats.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.membership_change import ChangeMembershipRequest
 from dledger_formats.producers import RegisterProducerRequest
 from dledger_formats.register import ReadRegisterRequest
 from dledger_formats.requests import DLedgerResponseCode
@@ -59,6 +60,9 @@ class Service(Protocol):
 
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
         """Hand the leadership over."""
+
+    def change_membership(self, request: ChangeMembershipRequest, reply: Reply) -> None:
+        """Change who belongs to the group."""
 
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
         """Read the state, where it is a register."""

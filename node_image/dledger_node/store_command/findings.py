@@ -37,6 +37,10 @@ class Kind(enum.StrEnum):
     BYTES_BEHIND_THE_INDEX = "bytes_behind_the_index"
     DAMAGED_CHECKPOINT = "damaged_checkpoint"
     DAMAGED_HARD_STATE = "damaged_hard_state"
+    UNKNOWN_MEMBERSHIP = "unknown_membership"
+    """An entry changes the membership in a way that this version cannot read."""
+    DAMAGED_MEMBERSHIPS = "damaged_memberships"
+    """The file that says who belonged to the group cannot be read, or is an old copy."""
     DAMAGED_SNAPSHOT = "damaged_snapshot"
     MISSING_STATE = "missing_state"
     """The log has lost entries that no sound snapshot includes, and there have been snapshots."""
@@ -59,6 +63,8 @@ SEVERITY: Final = {
     Kind.BYTES_BEHIND_THE_INDEX: Severity.REPAIRABLE,
     Kind.DAMAGED_CHECKPOINT: Severity.REPAIRABLE,
     Kind.DAMAGED_HARD_STATE: Severity.DAMAGE,
+    Kind.UNKNOWN_MEMBERSHIP: Severity.DAMAGE,
+    Kind.DAMAGED_MEMBERSHIPS: Severity.DAMAGE,
     Kind.DAMAGED_SNAPSHOT: Severity.REPAIRABLE,
     Kind.MISSING_STATE: Severity.DAMAGE,
     Kind.LEFT_BEHIND: Severity.REPAIRABLE,
