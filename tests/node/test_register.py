@@ -14,8 +14,10 @@ from dledger_client.cli import main
 from dledger_client.client import DLedgerClient
 from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
+from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged
 from dledger_client.sync import BlockingClient
+from dledger_formats.membership_change import ChangeKind
 from dledger_formats.register import SET
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_group.group import NodeGroup, wait_for
@@ -36,7 +38,9 @@ def register_group(folder: Path, members: int = 3, **settings: object) -> NodeGr
 
 def client(group: NodeGroup) -> DLedgerClient:
     # A disk that is busy for 2 s makes an outcome unknown; it is sent again.
-    return DLedgerClient(servers=group.servers, group="g", at_least_once=True)
+    servers = list((group.peers | group.addable).values())
+    timing = Timing(deadline_s=60.0)
+    return DLedgerClient(servers, "g", at_least_once=True, timing=timing)
 
 
 async def set_all(group: NodeGroup, values: dict[int, int]) -> None:
@@ -195,6 +199,23 @@ async def test_a_member_that_is_killed_while_it_gets_the_state_gets_it_in_the_en
         await let_lead(group, lost)
         keys = choices.sample(sorted(values), 2000)
         assert await read_all(group, keys) == {key: values[key] for key in keys}
+
+
+async def test_a_member_that_is_added_gets_the_state_before_it_votes(tmp_path: Path) -> None:
+    values = {key: key * 3 for key in range(20_000)}
+    with register_group(tmp_path, addable=1) as group:
+        await set_all(group, values)
+        for member in group.peers:
+            group.wait_for_status(member, lambda view: view.ledger_begin_index > 0, "removed some")
+        group.start("n3")
+        group.wait_until_up("n3")
+        async with client(group) as changing:
+            await changing.change_membership(ChangeKind.ADD_LEARNER, "n3")
+            await changing.change_membership(ChangeKind.PROMOTE, "n3")
+        assert metric(group, "n3", "snapshots_installed_total") == 1
+
+        await let_lead(group, "n3")
+        assert await read_all(group, list(values)) == values
 
 
 async def test_a_damaged_snapshot_costs_a_member_nothing(tmp_path: Path) -> None:
