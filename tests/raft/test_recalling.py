@@ -315,6 +315,19 @@ def test_a_leader_remembers_what_was_confirmed_to_it_also_when_it_leads_no_more(
     assert told(driver, "n1") == Mark(term, 1, term)
 
 
+def test_a_later_promise_takes_the_place_of_a_longer_one() -> None:
+    driver = CoreDriver(terms=(1,))
+    driver.become_leader()
+    driver.flush()
+    driver.agree("n1")
+    driver.receive(driver.success_from("n1", 1))
+    later = driver.raft.term + 2
+
+    assert votes(driver, vote_request(later, end=(1, later - 1), take_leadership=True))
+
+    assert told(driver, "n1") == Mark(later, -1, -1)
+
+
 def test_a_leader_remembers_what_a_peer_has_lost() -> None:
     driver = CoreDriver(terms=(1,))
     driver.become_leader()
