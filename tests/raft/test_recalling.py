@@ -344,6 +344,26 @@ def test_a_leader_remembers_what_a_peer_has_lost() -> None:
     assert told(driver, "n1") == Mark(term, 1, term)
 
 
+def test_a_mark_goes_with_a_log_that_its_leader_replaces() -> None:
+    """A crash right then leaves an empty log, and the disk is sound."""
+    driver = CoreDriver(terms=(1, 1, 1), committed_index=2)
+    driver.become_leader()
+    driver.flush()
+    for peer_id, match_index in (("n1", 0), ("n2", 3)):
+        question = only(CompareRequest, driver.questions_to(peer_id))
+        held = driver.success_from(peer_id, match_index, probe=question.probe)
+        driver.receive(held)
+    term = driver.raft.term
+    assert told(driver, "n1") == Mark(term, 0, 1)
+    driver.raft.remove_before(2)
+    driver.raft.link_lost("n1")
+    question = only(CompareRequest, driver.questions_to("n1"))
+
+    driver.receive(driver.denial_from("n1", 0, probe=question.probe))
+
+    assert told(driver, "n1") == Mark(term, -1, -1)
+
+
 def test_a_candidate_remembers_its_votes_and_a_voter_its_candidate() -> None:
     driver = CoreDriver()
     driver.become_leader()
