@@ -17,6 +17,9 @@ shell sees to). Let the disk be in term D. What it lacks was promised in terms f
   last entry that was confirmed, and with it all before, or it is older: within a term, no log loses
   what its member has confirmed.
 - Leaders below a term that it knew: it takes over the terms that are told before it heeds anybody.
+- A leader's own copy, which it counts and confirms to nobody: it calls committed only what its disk
+  holds durably, and its followers remember that. What it committed and has told none of them yet is
+  the one promise without a witness.
 
 It never takes a sound disk for an older one. Term and vote are saved before they are told, entries
 are flushed before they are confirmed, and a crash takes neither. A log that begins behind the named
@@ -25,9 +28,11 @@ may come back with another disk, and with a log that its leader replaces. Under 
 may take what was confirmed, by contract, so that terms alone are compared.
 
 What stays unseen: promises that nobody remembers, since whoever got them is silent or has started
-anew. So a backup that is restored to one member of a running group is found out, and one that is
-restored while the whole group was stopped is not. Asking goes on after recall_ticks until all have
-answered, and a member that learns late that its disk is older joins then.
+anew; and a log that comes back alone, under a term above the last in which its member confirmed
+anything, since a leader of that term may have shortened it. So a backup that is restored to one
+member of a running group is found out, and one that is restored while the whole group was stopped
+is not. Asking goes on after recall_ticks until all have answered, and a member that learns late
+that its disk is older joins then.
 """
 
 from dledger_node.raft import leader_elector

@@ -67,6 +67,7 @@ class OlderDisks:
         return (
             copy is not None
             and self._members[member_id].raft is not None
+            and self._members[member_id].saving is None
             and may_lose_volume(self._members, self._first, member_id)
             and not copy.hard_state.joining
             and not self._last_needs_others()
