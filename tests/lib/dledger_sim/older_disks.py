@@ -44,11 +44,12 @@ class OlderDisks:
         self._copies[member_id] = self._disks[member_id].copy(), lives
 
     def heard(self, message: Message) -> None:
-        """Note a confirmation that has reached its leader."""
-        if not isinstance(message, PushResponse):
+        """Note what a leader counts on, now that it has heard a confirmation."""
+        leader, term = self._members[message.receiver], message.term
+        if not isinstance(message, PushResponse) or leader.raft is None:
             return
-        index, term = message.match_index, message.requested_term
-        if message.term == term and self._checker.reigns(message.receiver, term):
+        if self._checker.reigns(message.receiver, term):
+            index = leader.raft.match_indexes().get(message.sender, -1)
             chain = self._disks[message.receiver].cached[index].chain if index >= 0 else 0
             told = (term, index, chain)
             self._confirmed[message.sender] = max(self._confirmed.get(message.sender, told), told)
@@ -70,6 +71,7 @@ class OlderDisks:
             and self._members[member_id].saving is None
             and may_lose_volume(self._members, self._first, member_id)
             and not copy.hard_state.joining
+            and not disk.hard_state.joining
             and not self._last_needs_others()
             and not led_elsewhere
             and (whole or not log_alone)
