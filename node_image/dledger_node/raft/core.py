@@ -223,7 +223,7 @@ class Raft:
                 entry_pusher.send_due(member, member.part)
         if member.joining is not None:
             joining.go_on(member, member.joining)
-        hard_state = self._unsaved_hard_state()
+        hard_state = member.unsaved(self._saved_hard_state)
         if (
             hard_state is None
             and not (member.writes or member.messages or member.reads)
@@ -262,6 +262,11 @@ class Raft:
     def membership(self) -> Membership:
         """Who belongs to the group, by the last such entry of this member's log."""
         return self._member.memberships.current
+
+    @property
+    def memberships(self) -> LogMemberships:
+        """All that this member's log says of it; to be looked at only."""
+        return self._member.memberships
 
     @property
     def role(self) -> Role:
@@ -351,7 +356,7 @@ class Raft:
 
     @property
     def contradiction(self) -> str:
-        """What a leader asked that no sane one asks; with it, this member should not serve."""
+        """What no sane leader asks, and this term's did; this member should not serve then."""
         return self._member.contradiction
 
     @property
@@ -382,19 +387,3 @@ class Raft:
 
     def _refuse(self, reason: RefusalReason) -> Refusal:
         return Refusal(reason=reason, leader_id=self._member.leader_id)
-
-    def _unsaved_hard_state(self) -> HardState | None:
-        member, saved = self._member, self._saved_hard_state
-        if (
-            member.term == saved.term
-            and member.vote_for == saved.vote_for
-            and (member.joining is not None) == saved.joining
-            and member.alone == saved.alone
-        ):
-            return None
-        return HardState(
-            term=member.term,
-            vote_for=member.vote_for,
-            joining=member.joining is not None,
-            alone=member.alone,
-        )

@@ -16,7 +16,7 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.messages import JoinResponse, Mark, Message
 from dledger_node.raft.progress import Progress
-from dledger_node.raft.ready import ReadState, Truncate, Write, WriteSnapshot
+from dledger_node.raft.ready import HardState, ReadState, Truncate, Write, WriteSnapshot
 from dledger_node.raft.refusals import CONTRADICTIONS, RefusalCause
 
 
@@ -241,6 +241,22 @@ class MemberState:
         knows what this disk must not lose (`marks`).
         """
         return min(self.committed_index, self.durable_index)
+
+    def unsaved(self, saved: HardState) -> HardState | None:
+        """What must be made durable before anything that depends on it; None when nothing must."""
+        if (
+            self.term == saved.term
+            and self.vote_for == saved.vote_for
+            and (self.joining is not None) == saved.joining
+            and self.alone == saved.alone
+        ):
+            return None
+        return HardState(
+            term=self.term,
+            vote_for=self.vote_for,
+            joining=self.joining is not None,
+            alone=self.alone,
+        )
 
     def send(self, message: Message) -> None:
         """Queue a message for the next Ready."""
