@@ -212,7 +212,7 @@ def native_messages() -> tuple[list[bytes], Feed]:
                 sender="n1", receiver="n0", term=4, incarnation=-1, ledger_end_index=9,
                 leading=True, joining=False, alone=False, memberships=some, mark=Mark(4, 7, 3),
             )
-            for some in ((), memberships)
+            for some in ((), both)
         ),
         InstallSnapshotRequest(
             sender="n1", receiver="n0", term=4, first_index=3, last_index=4, entries_term=4,
