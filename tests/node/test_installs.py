@@ -143,7 +143,7 @@ async def test_a_snapshot_comes_in_chunks_and_then_the_log_may_begin_anew(networ
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_it_goes_on_where_it_stopped_when_messages_are_lost_and_repeated(
-    network: Network, seed: int
+    network: Network, caplog: pytest.LogCaptureFixture, seed: int
 ) -> None:
     choices = random.Random(seed)
     network.members["n0"].snapshots.save(150, 2, register().dump())
@@ -152,6 +152,7 @@ async def test_it_goes_on_where_it_stopped_when_messages_are_lost_and_repeated(
     pushes = await network.push_until(has_it(network))
 
     assert network.members["n1"].data() == DATA
+    assert "is no snapshot" not in caplog.text, "no chunk was written twice"
     assert pushes > 3, "something was lost"
     begun = [chunk for chunk in network.chunks if chunk.offset == 0]
     assert len(begun) < pushes, "it did not begin anew each time"
@@ -259,6 +260,15 @@ async def test_a_leader_without_a_snapshot_that_reaches_is_asked_again(network: 
 
     network.members["n0"].snapshots.save(FIRST_INDEX - 1, 2, register().dump())
     await network.push_until(has_it(network))
+
+
+async def test_a_snapshot_of_its_own_must_reach_right_before_the_log(network: Network) -> None:
+    n1 = network.members["n1"]
+    n1.snapshots.save(FIRST_INDEX - 2, 2, register().dump())
+    assert network.push()
+
+    n1.snapshots.save(FIRST_INDEX - 1, 2, register().dump())
+    assert not network.push()
 
 
 async def test_a_log_that_holds_the_entry_needs_no_snapshot(network: Network) -> None:
