@@ -93,11 +93,12 @@ def _crash(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
 
 
 def _lose_volume(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Empty a disk; or that of a member which has just elected another leader than the target,
-    and leave it to the target, who does not know that yet.
+    """Empty a disk, or damage it; or that of a member which has just elected another leader than
+    the target, and leave it to the target, who does not know that yet.
     """
+    kept_rate = rng.choice((None, None, rng.random(), 1.0))
     if rng.random() < 0.5:
-        return [(1, ("lose_volume", target, _some_time_us(cluster, rng)))]
+        return [(1, ("lose_volume", target, _some_time_us(cluster, rng), kept_rate))]
     peers = _peers(cluster, target)
     victim = rng.choice(peers) if peers else target
     others = [peer_id for peer_id in peers if peer_id != victim]
@@ -108,7 +109,7 @@ def _lose_volume(cluster: SimCluster, target: str, rng: random.Random) -> Planne
         (1, ("heal",)),
         (2, ("split", [target])),
         (3, ("reset", [(target, peer_id) for peer_id in peers])),
-        (elected_us, ("lose_volume", victim, 1 + rng.randrange(TICK_US))),
+        (elected_us, ("lose_volume", victim, 1 + rng.randrange(TICK_US), kept_rate)),
         (elected_us + 1, ("heal",)),
         (elected_us + 2, ("cut", pairs)),
         (elected_us + 2 + _some_time_us(cluster, rng), ("heal",)),
