@@ -198,6 +198,8 @@ class MetadataResponse(Message, kw_only=True, frozen=True):
 
     peers: dict[str, str] = {}
     """Every member's id and host:port."""
+    joining: bool = False
+    """Our own: the answering member does not vote yet. Left out of the JSON when it does."""
 
 
 class AppendEntryRequest(Message, kw_only=True, frozen=True):

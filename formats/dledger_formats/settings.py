@@ -7,6 +7,7 @@ in the field's comments.
 
 import dataclasses
 import difflib
+import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,15 @@ CLIENT_FRAME_BYTES_MAX: Final = (4 * 1024 * 1024 + 2) // 3 * 4 + 64 * 1024
 """The largest entry of DLedger, 4 MiB, as base64; and 64 KiB for all else in the frame."""
 CONNECTIONS_MAX: Final = 1024
 CONNECTIONS_PER_ADDRESS_MAX: Final = 64
+
+
+class OnDamage(enum.StrEnum):
+    """What a member does about a log, or a term and vote, that it cannot trust."""
+
+    HEAL = "heal"
+    """It sets aside what is damaged and takes it again from its leader."""
+    STAY_OUT = "stay-out"
+    """It changes nothing and waits for a person."""
 
 
 class SettingsError(ValueError):
@@ -50,6 +60,8 @@ class NodeSettings:
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
     flush_stall_ms: int = 5000
     """A flush that takes longer makes a member hand its leadership over and wait for its disk."""
+    on_damage: OnDamage = OnDamage.HEAL
+    """heal, or stay-out where damaged files must be left as they are found."""
     segment_size_bytes: int = 1 << 30
     """mappedFileSizeForEntryData"""
     index_segment_size_bytes: int = 32 * 5 * 1024 * 1024
@@ -141,11 +153,12 @@ def parse_peers(text: str) -> dict[str, str]:
 def _parse(name: str, field_name: str, text: str) -> object:
     if field_name == "peers":
         return parse_peers(text)
-    if field_name == "flush_disk_type":
+    if field_name in _CHOICES:
+        choices = _CHOICES[field_name]
         try:
-            return FlushDiskType(text)
+            return choices(text)
         except ValueError:
-            allowed = " or ".join(FlushDiskType)
+            allowed = " or ".join(choices)
             raise SettingsError(f"{name} is {text!r}; it must be {allowed}") from None
     if field_name in _RANGES:
         try:
@@ -154,6 +167,11 @@ def _parse(name: str, field_name: str, text: str) -> object:
             raise SettingsError(f"{name} is {text!r}; a whole number is expected") from None
     return text
 
+
+_CHOICES: Final[dict[str, type[enum.StrEnum]]] = {
+    "flush_disk_type": FlushDiskType,
+    "on_damage": OnDamage,
+}
 
 # Field, smallest and largest value. A segment must hold the largest entry and its blank record.
 _RANGES: Final[dict[str, tuple[int, int]]] = {

@@ -1,5 +1,6 @@
 """The node's settings, turned into what its parts are built from."""
 
+from pathlib import Path
 from typing import Final
 
 from dledger_formats.settings import NodeSettings
@@ -18,6 +19,11 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
         heartbeat_ticks=max(1, settings.heartbeat_interval_ms // TICK_MS),
         election_ticks=max(2, settings.election_timeout_ms // TICK_MS),
     )
+
+
+def store_folder(settings: NodeSettings) -> Path:
+    """Where a member keeps its files: in a folder named as DLedger names it."""
+    return Path(settings.store_base_dir) / f"dledger-{settings.self_id}"
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -289,6 +289,7 @@ class DLedgerServer:
             leader_id=self._core.leader_id,
             term=self._core.term,
             peers=dict(self._settings.peers),
+            joining=bool(self._core.joining),
         )
 
     # -- peers -----------------------------------------------------------------------------------
@@ -347,13 +348,8 @@ class DLedgerServer:
 
     def status(self) -> NodeStatus:
         """This member's view of the group."""
-        store = member_status.StoreView(
-            durable_index=self._store.durable_index,
-            trouble=self._watch.trouble,
-            state=self._watch.state,
-        )
         return member_status.node_status(
-            self._core, self._settings, store, self._peers_up(), self._version
+            self._core, self._settings, self._upkeep.view(), self._peers_up(), self._version
         )
 
     def leader_view(self) -> LeaderView:
@@ -386,6 +382,9 @@ class DLedgerServer:
             pending_bytes=self._appends.pending.body_bytes,
             segments_removed=self._upkeep.segments_removed,
             segments_forced=self._upkeep.segments_forced,
+            healed_ranges=self._upkeep.healing.healed_ranges,
+            healed_entries=self._upkeep.healing.healed_entries,
+            healing_missing_entries=self._upkeep.healing.missing_entries,
             messages_refused={cause.value: count for cause, count in self._core.refusals.items()},
             connections=self.gate.connections,
             buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,
