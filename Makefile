@@ -58,7 +58,6 @@ test-fast: setup ## Every test that needs no cluster, no Spark, no killed member
 test: setup check ## Every test: form, units, node groups, API server, Spark, and end to end
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
 	$(call stage,node group tests,$(PYTEST) -n $(WORKERS) -m group)
-	$(call stage,simulator tests,$(PYTEST) -n $(WORKERS) -m simulation)
 	$(call stage,hostile bytes,$(PYTEST) -n $(WORKERS) -m fuzz tests/fuzz)
 	$(call stage,floods,$(PYTEST) -m fuzz tests/node)
 	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut)
@@ -67,7 +66,15 @@ test: setup check ## Every test: form, units, node groups, API server, Spark, an
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory spark-tests system-tests
 	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: what needs it is skipped")
 	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadgroup -m interop)
+	$(MAKE) --jobs=2 --output-sync=target --no-print-directory end-to-end-tests simulator-tests
+
+# The cluster leaves much of two cores idle, and the simulator takes no more than that.
+.PHONY: end-to-end-tests simulator-tests
+end-to-end-tests:
 	$(call stage,end-to-end tests,$(PYTEST) -m cluster)
+
+simulator-tests:
+	$(call stage,simulator tests,nice -n 19 $(PYTEST) -n $(WORKERS) -m simulation)
 
 # These wait more than they work, and Spark's tests use little more than one core: side by side.
 .PHONY: spark-tests system-tests
@@ -109,9 +116,14 @@ bench: setup ## Measure the store by itself, and a group of three on loopback
 bench-java: setup ## The same load on Java DLedger and on this node, in one run (needs a JDK and Maven)
 	$(RUN) -m tools.java_dledger
 	$(RUN) bench/java.py
+
 .PHONY: bench-client
 bench-client: setup ## Measure what an append costs the client alone
 	$(RUN) bench/client.py
+
+.PHONY: bench-failover
+bench-failover: setup ## Let leaders fail 300 times, and measure how long appends pause (needs root)
+	$(RUN) bench/failover.py
 
 .PHONY: images
 images: setup ## Build the wheel and the three images

@@ -9,7 +9,8 @@ has it behind an fdatasync; with AsyncFlush, as in Java DLedger, once they have 
 client keeps a number of appends in flight on one connection to the leader. It sends frames that
 were made before and does little else (`--client library` takes the Python client instead, and
 `idempotent` the same with appends that may be sent again), so that what is measured is the group.
-Latency is from writing a request to reading its answer.
+Latency is from writing a request to reading its answer; before all loads, the floor under it is
+measured (`floor.py`).
 """
 
 import argparse
@@ -34,6 +35,8 @@ from dledger_formats.requests import RequestCode
 from dledger_formats.status import FlushDiskType
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
+from floor import floor_ms
+
 from dledger_group.group import NodeGroup
 
 WARM_UP_S: Final = 1.0
@@ -96,7 +99,13 @@ def main() -> None:
     print(
         f"3 members and the client on one machine: {os.cpu_count()} cores, {platform.machine()}, "
         f"Python {platform.python_version()}; bodies of {arguments.body_bytes} bytes, "
-        f"{arguments.seconds:g} s each, {arguments.client} client\n{HEADING}"
+        f"{arguments.seconds:g} s each, {arguments.client} client"
+    )
+    sync_ms, trip_ms = floor_ms(arguments.seconds, arguments.folder)
+    print(
+        f"the bare machine: {sync_ms:.2f} ms to write and sync 1 KiB while two others do, "
+        f"{trip_ms:.3f} ms there and back over loopback: {sync_ms + trip_ms:.2f} ms, medians\n"
+        f"{HEADING}"
     )
     results = []
     for flush in arguments.flush:

@@ -42,6 +42,8 @@ class Damage(enum.StrEnum):
     """A file that no segment is, or records of a kind that this version does not know."""
     HARD_STATE = "HardState"
     """Term and vote cannot be read, or are older than the log."""
+    MEMBERSHIPS = "Memberships"
+    """The file that says who belongs to the group was lost, or cannot be read."""
     DIVERGED = "Diverged"
     """The leader's entries do not follow this log: two logs differ that must not."""
 

@@ -11,10 +11,10 @@ from dledger_sim import campaign
 from dledger_sim.simulation import simulate
 from dledger_sim.transcript import Transcript
 
-EVENT_COUNT = 1500
+EVENT_COUNT = 2000
 FAST_SEED_COUNT = 30
-SEEDS_PER_CHUNK = 150
-CHUNK_COUNT = 8
+SEEDS_PER_CHUNK = 125
+CHUNK_COUNT = 40
 HASH_SEEDS = ("1", "2")
 SEEDS_TO_COMPARE = 50
 DIGESTS = """

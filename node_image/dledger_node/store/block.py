@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from dledger_formats import disk
 from dledger_formats.disk import BLANK_SIZE_MIN, Buffer
 from dledger_node.errors import RemoteProtocolError
+from dledger_node.raft.membership import MembershipEntry
 from dledger_node.store.entry_runs import EntryRun, Link
+from dledger_node.store.membership_bodies import memberships_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class Block:
     linked: bool
     """Whether the log held the entry before when this was judged."""
     runs: tuple[EntryRun, ...]
+    memberships: tuple[MembershipEntry, ...] = ()
+    """What those of the entries say that change the membership; nearly always there is none."""
 
     def runs_from(self, index: int) -> Iterator[EntryRun]:
         """What is left to write of a block whose first entries the log holds already."""
@@ -52,6 +56,7 @@ def check_block(
     try:
         start = link or Link(disk.unpack_header(view, 0).pos, None)
         runs = tuple(_judged_runs(view, first_index, last_index, term, segment_size, start))
+        memberships = tuple(entry for run in runs for entry in memberships_of(run))
     except (disk.DamagedRecordError, ValueError) as error:
         raise RemoteProtocolError(
             f"pushed entries {first_index} to {last_index} of term {term}: {error}"
@@ -62,6 +67,7 @@ def check_block(
         term=term,
         linked=link is not None,
         runs=runs,
+        memberships=memberships,
     )
 
 

@@ -20,14 +20,17 @@ from typing import Self
 from dledger_formats import disk
 from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer, EntryHeader, IndexUnit
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.raft.membership import Membership
 from dledger_node.store import ballast, recovery
 from dledger_node.store import checkpoint as checkpoint_file
 from dledger_node.store.block import Block, check_block
 from dledger_node.store.checkpoint import Checkpoint
+from dledger_node.store.checkpoints import Checkpoints
 from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.lock import FolderLock
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.log_front import LogFront
+from dledger_node.store.log_memberships import LogMemberships
 from dledger_node.store.log_producers import LogProducers
 from dledger_node.store.log_writer import LogWriter
 from dledger_node.store.mmap_file_list import MmapFileList, make_folders
@@ -53,7 +56,6 @@ class MmapStore:
     ) -> None:
         """Take over files that recovery left in order; use `open`."""
         self.durable_index = log.end_index
-        self.committed_index = checkpoint.committed_index if checkpoint else -1
         self.recovery = report
         self.damage: StoreDamagedError | None = None
         """What a read has found; the member should stop serving, and have everything verified."""
@@ -62,16 +64,15 @@ class MmapStore:
         self.front = LogFront(files, log, self._save_begin)
         self.segments = SegmentFiles(folder, files, log)
         self.producers = LogProducers(folder, files, log)
+        self.memberships = LogMemberships(folder, files, log)
         self.zero_ahead = log.zero_ahead
         self._files = files
         self._log = log
         self._verified_index = verified_index
         self._flushed_pos, self._index_synced_pos = log.end_pos, log.index_pos
         self._generation = 0
-        self._saved_begin_index = 0  # never goes back, or what was removed would be missed
         self._flush_error: StoreError | None = None
-        self._checkpoint = checkpoint
-        self._checkpoint_lock = threading.Lock()
+        self._checkpoints = Checkpoints(folder, log, self.memberships, checkpoint)
         self._preallocation_lock = threading.Lock()
 
     @classmethod
@@ -108,6 +109,7 @@ class MmapStore:
             store = cls(folder, lock, files, log, checkpoint, report, found.start.index)
             if checkpoint is not None:
                 store.front.finish_removal(checkpoint.begin_index)
+            store.memberships.restore(checkpoint)
             store.producers.restore()
             store._save_checkpoint_if_room()
             undo.pop_all()
@@ -129,6 +131,11 @@ class MmapStore:
     def end_term(self) -> int:
         """Term of the last entry; -1 when there is none."""
         return self._log.end_term
+
+    @property
+    def committed_index(self) -> int:
+        """What the checkpoint says."""
+        return self._checkpoints.committed_index
 
     @property
     def body_bytes_max(self) -> int:
@@ -202,6 +209,7 @@ class MmapStore:
         self._log.append(bodies, magic, term, channels)
         if channels is not None:
             self.producers.note_appends(first_index, magic, channels)
+            self.memberships.note_appends(first_index, magic, channels, bodies)
         return first_index, self._log.end_index
 
     def append_noop(self, term: int) -> int:
@@ -248,6 +256,7 @@ class MmapStore:
         assert (first_index, last_index) == (self.end_index + 1, block.last_index)
         self._log.append_block(block)
         self.producers.note_block(block, first_index)
+        self.memberships.note_block(block, first_index)
 
     def truncate(self, first_index: int) -> None:
         """Remove first_index and all behind it, durably; blocks for a few fsyncs.
@@ -264,28 +273,29 @@ class MmapStore:
                 f"{self._folder}: entry {first_index} cannot be removed: entries up to "
                 f"{self.committed_index} are committed, and the log begins at {self.begin_index}"
             )
-        with self._checkpoint_lock:
+        with self._checkpoints.lock:
             self._generation += 1
             self._log.forget_from(first_index)
             self.durable_index = min(self.durable_index, first_index - 1)
             self._flushed_pos = min(self._flushed_pos, self._log.end_pos)
             self._index_synced_pos = min(self._index_synced_pos, self._log.index_pos)
-            if self._checkpoint is not None and self._checkpoint.end_index > self.durable_index:
-                self._save(self._checkpoint_at(self.durable_index, self.committed_index))
+            self._checkpoints.lower(self.durable_index)
             self._log.cut_files()
         self.producers.cut(first_index)
+        self.memberships.cut(first_index)
 
-    def replace(self, block: Block) -> None:
+    def replace(self, block: Block, membership: Membership | None = None) -> None:
         """Remove the log and write a block, which `LogFront.check` has judged; blocks for fsyncs.
+        `membership` holds before it.
 
         The checkpoint says first that nothing is durable, so a crash leaves a part of either log.
         """
-        with self._checkpoint_lock:
+        with self._checkpoints.lock:
             self._generation += 1
             self.durable_index, self._flushed_pos, self._index_synced_pos = -1, 0, 0
-            self._saved_begin_index = begin_index = block.first_index
-            self._save(Checkpoint(end_index=-1, committed_index=-1, begin_index=begin_index))
+            self._checkpoints.begin_anew(block.first_index, membership)
             self.front.replace(block)
+        self.memberships.note_block(block, block.first_index)
         self.producers.restore()
 
     # -- durability --------------------------------------------------------------------------------
@@ -325,16 +335,16 @@ class MmapStore:
         Index files are synced here and not in `flush`: they can be made anew from the checkpoint's
         segment on. After a StoreError, and a StoreFullError on a full volume, the last one stands.
         """
-        with self._checkpoint_lock:
+        with self._checkpoints.lock:
             end_index = self.durable_index
             committed_index = min(max(committed_index, self.committed_index), end_index)
-            checkpoint = self._checkpoint_at(end_index, committed_index)
-            if checkpoint == self._checkpoint:
+            checkpoint = self._checkpoints.next(end_index, committed_index)
+            if checkpoint == self._checkpoints.last:
                 return
             index, index_pos = self._files.index, (end_index + 1) * INDEX_UNIT_SIZE
             index.sync(index.files_between(self._index_synced_pos, index_pos))
             self._index_synced_pos = index_pos
-            self._save(checkpoint)
+            self._checkpoints.save(checkpoint)
 
     @property
     def room_is_short(self) -> bool:
@@ -380,21 +390,4 @@ class MmapStore:
             self.save_checkpoint(self.committed_index)
 
     def _save_begin(self, first_index: int) -> None:
-        if first_index < self._saved_begin_index:
-            return  # the log was replaced meanwhile
-        if first_index > self.committed_index + 1:
-            raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
-        with self._checkpoint_lock:
-            self._saved_begin_index = max(self._saved_begin_index, first_index)
-            self._save(self._checkpoint_at(self.durable_index, self.committed_index))
-
-    def _checkpoint_at(self, end_index: int, committed_index: int) -> Checkpoint:
-        begin_index = max(self.begin_index, self._saved_begin_index)
-        return Checkpoint(
-            end_index=end_index, committed_index=committed_index, begin_index=begin_index
-        )
-
-    def _save(self, checkpoint: Checkpoint) -> None:
-        checkpoint_file.save_checkpoint(self._folder, checkpoint)
-        self._checkpoint = checkpoint
-        self.committed_index = checkpoint.committed_index
+        self._checkpoints.begin_at(first_index, self.durable_index)

@@ -17,7 +17,6 @@ It saves reading the log from its begin, and what a log without its front tells 
 be missing; one that cannot be trusted is as good as missing.
 """
 
-import os
 import struct
 import sys
 from array import array
@@ -29,8 +28,9 @@ from typing import Final
 from dledger_formats.channels import PRODUCERS_MAX, WINDOW
 from dledger_formats.checksum import crc32
 from dledger_node.errors import StoreError, StoreFullError
-from dledger_node.store.mmap_file import NO_ROOM, sync_folder
+from dledger_node.store.mmap_file import NO_ROOM
 from dledger_node.store.producers import NOT_NOTED, Producer
+from dledger_node.store.whole_file import replace_file
 
 FILE_NAME: Final = "producers"
 _MAGIC: Final = b"DLPRODUC"
@@ -57,15 +57,8 @@ def save(folder: Path, image: Image) -> None:
     After a StoreError, and a StoreFullError on a full volume, the last one stands.
     """
     path = folder / FILE_NAME
-    raw = encode(image)
-    temporary = path.with_name(f"{FILE_NAME}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(folder)
+        replace_file(path, encode(image))
     except OSError as error:
         kind = StoreFullError if error.errno in NO_ROOM else StoreError
         raise kind(f"{path}: it could not be saved: {error}") from error

@@ -6,7 +6,6 @@ renames the new one, and syncs neither; ours always leaves one or the other, who
 """
 
 import contextlib
-import os
 import re
 import zlib
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.store.mmap_file import sync_folder
+from dledger_node.store.whole_file import replace_file
 
 FILE_BYTES_MAX: Final = 4096
 _CHECKSUM: Final = "#crc32="
@@ -51,14 +50,7 @@ def write_properties(path: Path, values: Mapping[str, object]) -> None:
     After an OSError the old file is in place and the new one may be or not.
     """
     lines = "".join(f"{key}={value}\n" for key, value in values.items()).encode()
-    raw = lines + f"{_CHECKSUM}{zlib.crc32(lines):08x}\n".encode()
-    temporary = path.with_name(f"{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_folder(path.parent)
+    replace_file(path, lines + f"{_CHECKSUM}{zlib.crc32(lines):08x}\n".encode())
 
 
 def _parse(raw: bytes) -> dict[str, str]:

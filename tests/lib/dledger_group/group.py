@@ -28,7 +28,7 @@ class NodeGroup:
 
     def __init__(self, folder: Path, members: int = 3, **settings: object) -> None:
         self.folder = folder
-        self.peers = {f"n{k}": f"127.0.0.1:{next(_ports)}" for k in range(members)}
+        self.peers = {f"n{k}": f"{self.host(f'n{k}')}:{next(_ports)}" for k in range(members)}
         self.http_ports = {member: next(_ports) for member in self.peers}
         self._settings: dict[str, object] = {
             "heartbeat_interval_ms": 100,
@@ -66,6 +66,14 @@ class NodeGroup:
             for member in self.peers:
                 print(f"--- {member}\n{self.log(member)[-3000:]}", file=sys.stderr)
 
+    def host(self, member: str) -> str:
+        """Where a member listens."""
+        return "127.0.0.1"
+
+    def command(self, member: str) -> list[str]:
+        """What starts a member; its process is the node's own, so that signals reach it."""
+        return [sys.executable, "-m", "dledger_node"]
+
     @property
     def servers(self) -> list[str]:
         """Every member's address, in DLedger's form `id-host:port`."""
@@ -78,7 +86,7 @@ class NodeGroup:
             self_id=member,
             peers=self.peers,
             store_base_dir=str(self.folder),
-            listen_host="127.0.0.1",
+            listen_host=self.host(member),
             http_port=self.http_ports[member],
             **self._settings,  # type: ignore[arg-type]
         )
@@ -90,7 +98,7 @@ class NodeGroup:
         environment |= self.settings(member).to_environment()
         with self._log_path(member).open("ab") as log:
             self._processes[member] = subprocess.Popen(
-                [sys.executable, "-m", "dledger_node"], env=environment, stdout=log, stderr=log
+                self.command(member), env=environment, stdout=log, stderr=log
             )
 
     def wait_until_up(self, member: str) -> None:
@@ -138,7 +146,9 @@ class NodeGroup:
         self, member: str, path: str, headers: dict[str, str] | None = None
     ) -> tuple[int, bytes]:
         """Status and body of one page of a member."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.http_ports[member], timeout=10)
+        connection = http.client.HTTPConnection(
+            self.host(member), self.http_ports[member], timeout=10
+        )
         try:
             connection.request("GET", path, headers=headers or {})
             response = connection.getresponse()

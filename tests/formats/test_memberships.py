@@ -1,0 +1,73 @@
+"""What a membership entry says: one form, and everything else is refused."""
+
+import pytest
+
+from dledger_formats import disk, memberships
+from dledger_formats.channels import channel_of
+from dledger_formats.json_objects import FormatError
+from dledger_formats.memberships import MEMBERSHIP_CHANNEL, MembershipBody
+
+
+@pytest.mark.parametrize(
+    ("voters", "learners"),
+    [
+        (("n0",), ()),
+        (("n0", "n1", "n2"), ("n3", "n4")),
+        (tuple(sorted(f"{number:032d}" for number in range(63))), ("n0",)),
+    ],
+)
+def test_what_is_written_is_read(voters: tuple[str, ...], learners: tuple[str, ...]) -> None:
+    body = memberships.encode(voters, learners)
+
+    assert memberships.decode(body) == MembershipBody(voters, learners)
+    assert memberships.decode(memoryview(body)) == (voters, learners)
+    assert len(body) <= memberships.BODY_BYTES_MAX
+
+
+def test_the_form_is_this_one_for_ever() -> None:
+    body = b'{"voters":["n0","n1","n2"],"learners":["n3"]}'
+
+    assert memberships.encode(("n0", "n1", "n2"), ("n3",)) == body
+    assert MEMBERSHIP_CHANNEL == 0x7FFF0000
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"[]", "voters and learners"),
+        (b'{"voters":["n0"]}', "voters and learners"),
+        (b'{"voters":["n0"],"learners":[],"witnesses":[]}', "nothing else"),
+        (b'{"voters":["n0"],"learners":[],"learners":[]}', "twice"),
+        (b'{"voters":"n0","learners":[]}', "a list"),
+        (b'{"voters":["n0",1],"learners":[]}', "no member's id"),
+        (b'{"voters":["n-0"],"learners":[]}', "no member's id"),
+        (b'{"voters":["n0\\n"],"learners":[]}', "no member's id"),
+        (b'{"voters":["n1","n0"],"learners":[]}', "sorted"),
+        (b'{"voters":["n0","n0"],"learners":[]}', "sorted"),
+        (b'{"voters":[],"learners":["n0"]}', "has voters"),
+        (b'{"voters":["n0"],"learners":["n0"]}', "a voter and a learner"),
+        (b'{"voters": ["n0"],"learners":[]}', "in one way"),
+        (b'{"learners":[],"voters":["n0"]}', "in one way"),
+        (b'{"voters":["n\\u0030"],"learners":[]}', "in one way"),
+        (memberships.encode(tuple(sorted(f"n{k}" for k in range(65))), ()), "64 members"),
+        (b" " * 4097, "at most 4096"),
+    ],
+)
+def test_anything_else_is_refused(body: bytes, reason: str) -> None:
+    with pytest.raises(FormatError, match=reason):
+        memberships.decode(body)
+
+
+@pytest.mark.parametrize(
+    ("magic", "channel", "expected"),
+    [
+        (disk.NOOP, MEMBERSHIP_CHANNEL, True),
+        (disk.NORMAL, MEMBERSHIP_CHANNEL, False),
+        (disk.NOOP, 0, False),
+        (disk.NOOP, channel_of(1, 0), False),
+        (disk.NOOP, MEMBERSHIP_CHANNEL + 1, False),
+    ],
+)
+def test_it_is_told_by_magic_and_channel(magic: int, channel: int, expected: bool) -> None:
+    assert memberships.is_membership(magic, channel) is expected

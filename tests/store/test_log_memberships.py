@@ -1,0 +1,462 @@
+"""The memberships of a real log: written, pushed, cut, restarted, without its front or its file."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dledger_formats import disk
+from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_node.errors import Damage, RemoteProtocolError, StoreDamagedError, StoreFullError
+from dledger_node.raft.membership import Membership, MembershipEntry
+from dledger_node.store import checkpoint, memberships_file
+from dledger_node.store.block import Block
+from dledger_node.store.log_front import LogFront
+from dledger_node.store.membership_bodies import body_of
+from dledger_node.store.mmap_file_list import MmapFileList
+from dledger_node.store.mmap_store import MmapStore
+
+OpenStore = Callable[..., MmapStore]
+Crashed = Callable[[MmapStore], Path]
+
+THREE = ("n0", "n1", "n2")
+LEARNS = Membership(THREE, ("n3",))
+VOTES = Membership(("n0", "n1", "n2", "n3"))
+GONE = Membership(THREE)
+ENTRIES = (MembershipEntry(4, LEARNS), MembershipEntry(9, VOTES), MembershipEntry(14, GONE))
+
+
+def change(store: MmapStore, membership: Membership, term: int = 1) -> int:
+    bodies = [body_of(membership)]
+    return store.append_bodies(bodies, term, [MEMBERSHIP_CHANNEL], disk.NOOP)[0]
+
+
+def fill(store: MmapStore) -> None:
+    """Three changes among ordinary entries, each in a segment of its own: 2, 7, 12 begin them."""
+    store.append_bodies([bytes(1900)] * 2, term=1)
+    for membership in (LEARNS, VOTES, GONE):
+        store.append_bodies([bytes(900)] * 2, term=1)
+        change(store, membership)
+        store.append_bodies([bytes(900)] * 2, term=1)
+    store.append_bodies([bytes(900)], term=1)
+
+
+def commit(store: MmapStore, index: int) -> None:
+    """Let the log be durable, and committed up to an index, as the upkeep does."""
+    target = store.flush_target()
+    store.flush(target)
+    store.flushed(target)
+    store.save_checkpoint(index)
+
+
+def remove_front(store: MmapStore, segments: int) -> int:
+    first_index = store.front.sealed_segments()[segments - 1].last_index + 1
+    store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(first_index))
+    return first_index
+
+
+def block_of(leader: MmapStore, follower: MmapStore, first: int, last: int) -> Block:
+    data = b"".join(leader.read_range(first, last, 1 << 20)[0])
+    return follower.check_block(
+        data,
+        previous_index=first - 1,
+        previous_term=1 if first else -1,
+        last_index=last,
+        term=leader.position(first).term,
+    )
+
+
+def first_block_of(leader: MmapStore, follower: MmapStore, last: int) -> Block:
+    first = leader.begin_index
+    data = b"".join(leader.read_range(first, last, 1 << 20)[0])
+    return follower.front.check(data, first_index=first, last_index=last, term=1)
+
+
+def test_a_log_without_changes_says_nothing_and_has_no_file(
+    open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store()
+    store.append_bodies([b"x"] * 20, term=1)
+    commit(store, 19)
+    store.close()
+
+    again = open_store()
+
+    assert (again.memberships.base, again.memberships.entries) == (None, ())
+    assert not (folder / memberships_file.FILE_NAME).exists()
+
+
+@pytest.mark.parametrize("committed", [-1, 3, 4, 8, 13, 14, 17])
+def test_after_a_crash_they_are_what_they_were(
+    open_store: OpenStore, crashed: Crashed, committed: int
+) -> None:
+    store = open_store()
+    fill(store)
+    if committed >= 0:
+        commit(store, committed)
+
+    again = open_store(crashed(store))
+
+    assert again.memberships.entries == store.memberships.entries == ENTRIES
+    assert again.memberships.base is None
+    told = [entry.index for entry in ENTRIES if entry.index <= committed]
+    saved = memberships_file.load(again._folder)
+    assert [entry.index for entry in saved] == told
+
+
+def test_without_a_checkpoint_they_are_read_from_the_log(
+    open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store()
+    fill(store)
+    commit(store, 17)
+    store.close()
+    (folder / checkpoint.FILE_NAME).unlink()
+    (folder / memberships_file.FILE_NAME).unlink()
+
+    assert open_store().memberships.entries == ENTRIES
+
+
+def test_a_checkpoint_of_an_earlier_version_does_not_hide_them(
+    open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store()
+    fill(store)
+    commit(store, 17)
+    store.close()
+    checkpoint.save_checkpoint(
+        folder, checkpoint.Checkpoint(end_index=17, committed_index=17, begin_index=0)
+    )
+
+    assert open_store().memberships.entries == ENTRIES
+
+
+def test_only_what_is_not_committed_is_read_at_a_start(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    fill(store)
+    commit(store, 10)
+    store.close()
+    read: list[int] = []
+    monkeypatch.setattr(
+        "dledger_node.store.log_memberships.LogMemberships._read",
+        lambda self, first_index: read.append(first_index) or (),
+    )
+
+    open_store()
+
+    assert read == [11]
+
+
+@pytest.mark.parametrize(("first_index", "left"), [(15, 3), (14, 2), (10, 2), (9, 1), (4, 0)])
+@pytest.mark.parametrize("committed", [-1, 3])
+def test_what_is_cut_holds_no_more(
+    open_store: OpenStore, crashed: Crashed, first_index: int, left: int, committed: int
+) -> None:
+    store = open_store()
+    fill(store)
+    if committed >= 0:
+        commit(store, committed)
+
+    store.truncate(first_index)
+
+    assert store.memberships.entries == ENTRIES[:left]
+    assert open_store(crashed(store)).memberships.entries == ENTRIES[:left]
+
+
+def test_another_takes_the_place_of_what_was_cut(open_store: OpenStore, crashed: Crashed) -> None:
+    store = open_store()
+    fill(store)
+    store.truncate(9)
+    change(store, GONE, term=2)
+
+    again = open_store(crashed(store))
+
+    assert again.memberships.entries == (ENTRIES[0], MembershipEntry(9, GONE))
+
+
+@pytest.mark.parametrize("held", [0, 3, 4, 9, 12])
+def test_a_follower_notes_what_is_pushed_and_no_more(
+    open_store: OpenStore, memory_path: Path, crashed: Crashed, held: int
+) -> None:
+    leader, follower = open_store(), open_store(memory_path / "follower")
+    fill(leader)
+
+    for first, last in ((0, held), (0, 13), (12, 17)):
+        block = block_of(leader, follower, first, last)
+        assert block.memberships == tuple(e for e in ENTRIES if first <= e.index <= last)
+        begin = follower.end_index + 1
+        if begin <= last:
+            follower.append_block(block, first_index=begin, last_index=last)
+
+    assert follower.memberships.entries == ENTRIES
+    assert open_store(crashed(follower)).memberships.entries == ENTRIES
+
+
+def test_a_pushed_membership_that_cannot_be_read_is_refused(
+    open_store: OpenStore, memory_path: Path
+) -> None:
+    leader, follower = open_store(), open_store(memory_path / "follower")
+    leader.append_bodies([b"x"], term=1)
+    data = disk.pack_entries(
+        [b'{"voters":[],"learners":[]}'], magic=disk.NOOP, first_index=0, term=1, pos=0,
+        previous_chain_crc=0, channels=[MEMBERSHIP_CHANNEL],
+    ).data  # fmt: skip
+
+    with pytest.raises(RemoteProtocolError, match="has voters"):
+        follower.check_block(bytes(data), previous_index=-1, previous_term=-1, last_index=0, term=1)
+
+
+def test_a_clients_body_is_never_taken_for_one(open_store: OpenStore, crashed: Crashed) -> None:
+    store = open_store()
+    store.append_bodies([body_of(VOTES)] * 2, 1, [MEMBERSHIP_CHANNEL, 0], disk.NORMAL)
+    store.append_bodies([body_of(VOTES)], term=1, magic=disk.NOOP)
+
+    assert store.memberships.entries == ()
+    assert open_store(crashed(store)).memberships.entries == ()
+
+
+def test_one_that_a_later_version_wrote_stops_the_start(open_store: OpenStore) -> None:
+    store = open_store()
+    body = b'{"voters":["n0"],"learners":[],"witnesses":["n1"]}'
+    with pytest.raises(ValueError, match="nothing else"):
+        store.append_bodies([body], 1, [MEMBERSHIP_CHANNEL], disk.NOOP)
+    store.close()
+
+    with pytest.raises(StoreDamagedError, match="Start the version that wrote it") as refused:
+        open_store()
+
+    assert (refused.value.damage, refused.value.index) == (Damage.UNKNOWN_FORMAT, 0)
+
+
+@pytest.mark.parametrize(
+    ("segments", "base", "left"), [(1, None, 3), (2, LEARNS, 2), (3, VOTES, 1), (4, GONE, 0)]
+)
+def test_what_retention_removed_holds_still(
+    open_store: OpenStore,
+    crashed: Crashed,
+    segments: int,
+    base: Membership | None,
+    left: int,
+) -> None:
+    store = open_store()
+    fill(store)
+    commit(store, 17)
+
+    first_index = remove_front(store, segments)
+
+    assert store.begin_index == first_index
+    for found in (store, open_store(crashed(store))):
+        assert found.memberships.base == base
+        assert found.memberships.entries == ENTRIES[len(ENTRIES) - left :]
+        found.append_bodies([b"more"], term=1)
+        commit(found, 18)
+        kept = memberships_file.load(found._folder)
+        assert kept == ENTRIES[max(0, 2 - left) :], "and nothing that nobody needs"
+
+
+def test_a_crash_while_segments_go_leaves_it_known(open_store: OpenStore, crashed: Crashed) -> None:
+    store = open_store()
+    fill(store)
+    commit(store, 17)
+    first_index = store.front.sealed_segments()[3].last_index + 1
+    store.front.save_begin(first_index)
+    files = store.front.forget_before(first_index)
+    for file in files[:2]:
+        file.remove()
+
+    again = open_store(crashed(store))
+
+    assert again.begin_index == first_index
+    assert (again.memberships.base, again.memberships.entries) == (GONE, ())
+    store.front.delete(files[2:])
+
+
+@pytest.mark.parametrize("how", ["lost", "damaged", "old"])
+def test_without_its_file_a_log_without_its_front_is_refused(
+    open_store: OpenStore, folder: Path, how: str
+) -> None:
+    store = open_store()
+    fill(store)
+    commit(store, 8)
+    path = folder / memberships_file.FILE_NAME
+    old = path.read_bytes()
+    commit(store, 17)
+    remove_front(store, 4)
+    store.close()
+    if how == "lost":
+        path.unlink()
+    else:
+        path.write_bytes(old if how == "old" else path.read_bytes().replace(b"n2", b"n4"))
+
+    with pytest.raises(StoreDamagedError, match="memberships") as refused:
+        open_store()
+
+    assert refused.value.damage is Damage.MEMBERSHIPS
+
+
+def test_a_damaged_file_that_is_not_needed_does_no_harm(
+    open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store()
+    fill(store)
+    commit(store, 3)
+    (folder / memberships_file.FILE_NAME).write_bytes(b"nonsense")
+    store.close()
+
+    again = open_store()
+
+    assert again.memberships.entries == ENTRIES
+    commit(again, 17)
+    assert memberships_file.load(folder) == ENTRIES
+
+
+def test_a_volume_that_is_full_keeps_the_old_file_and_the_old_checkpoint(
+    open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    fill(store)
+    commit(store, 8)
+
+    def full(path: Path, raw: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dledger_node.store.memberships_file.replace_file", full)
+        with pytest.raises(StoreFullError, match="could not be saved"):
+            commit(store, 17)
+
+    assert store.committed_index == 8, "it answers for no membership that is not saved"
+    assert memberships_file.load(folder) == ENTRIES[:1]
+    commit(store, 17)
+    assert memberships_file.load(folder) == ENTRIES
+
+
+class Copier:
+    """Copies a store's folder at every step of a replacement, as crashes there would leave it."""
+
+    def __init__(self, store: MmapStore, at: Path, patched: pytest.MonkeyPatch) -> None:
+        self.copies: list[Path] = []
+        self._store, self._at = store, at
+        for owner, name in (
+            (memberships_file, "save"),
+            (checkpoint, "save_checkpoint"),
+            (MmapFileList, "clear"),
+            (LogFront, "replace"),
+        ):
+            self._wrap(owner, name, patched)
+        patched.setattr(
+            "dledger_node.store.checkpoints.save_checkpoint", checkpoint.save_checkpoint
+        )
+
+    def copy(self) -> None:
+        self.copies.append(self._at / str(len(self.copies)))
+        shutil.copytree(self._store._folder, self.copies[-1])
+
+    def _wrap(self, owner: object, name: str, patched: pytest.MonkeyPatch) -> None:
+        inner = getattr(owner, name)
+
+        def outer(*arguments: object) -> None:
+            self.copy()
+            inner(*arguments)
+            self.copy()
+
+        patched.setattr(owner, name, outer)
+
+
+@pytest.fixture
+def leader(open_store: OpenStore, memory_path: Path) -> MmapStore:
+    """A log without its front, where the second change holds before its first entry."""
+    store = open_store(memory_path / "leader")
+    fill(store)
+    commit(store, 17)
+    remove_front(store, 3)
+    assert (store.begin_index, store.memberships.base) == (12, VOTES)
+    return store
+
+
+@pytest.mark.parametrize("begin", ["whole", "cut", "empty"])
+@pytest.mark.parametrize("committed", [4, 8, 10, 11])
+def test_a_crash_while_a_leaders_log_takes_its_place_leaves_one_of_both(
+    open_store: OpenStore,
+    leader: MmapStore,
+    memory_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    begin: str,
+    committed: int,
+) -> None:
+    store = open_store(memory_path / "follower")
+    if begin != "empty":
+        fill(store)
+        commit(store, committed)
+        if begin == "cut":
+            remove_front(store, 1)
+    old_begin = store.begin_index
+    old = (store.memberships.base, store.memberships.entries)
+    block = first_block_of(leader, store, 17)
+    with monkeypatch.context() as patched:
+        copier = Copier(store, memory_path / "copies", patched)
+        store.replace(block, leader.memberships.base)
+        copier.copy()
+
+    new = (VOTES, ENTRIES[2:])
+    assert (store.memberships.base, store.memberships.entries) == new
+    seen = set()
+    for folder in copier.copies:
+        found = open_store(folder)
+        said = (found.memberships.base, found.memberships.entries)
+        if found.end_index < 0:
+            assert said == (None, ())
+        elif found.begin_index == 12:
+            assert said == (VOTES, tuple(e for e in ENTRIES[2:] if e.index <= found.end_index))
+            seen.add("new")
+        else:
+            assert found.begin_index == old_begin
+            kept = tuple(entry for entry in old[1] if entry.index <= found.end_index)
+            assert said == (old[0], kept)
+            seen.add("old")
+        found.close()
+    assert seen == {"new"} if begin == "empty" else seen == {"new", "old"}
+    commit(store, 17)
+    assert memberships_file.load(store._folder)[-1] == ENTRIES[2]
+    store.close()
+    again = open_store(memory_path / "follower")
+    assert (again.memberships.base, again.memberships.entries) == new
+
+
+def test_a_leader_that_denies_what_is_committed_here_is_not_believed(
+    open_store: OpenStore, leader: MmapStore, memory_path: Path
+) -> None:
+    store = open_store(memory_path / "follower")
+    fill(store)
+    commit(store, 9)
+
+    with pytest.raises(StoreDamagedError, match="the logs differ") as refused:
+        store.replace(first_block_of(leader, store, 17), None)
+
+    assert refused.value.damage is Damage.DIVERGED
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"#crc32=00000000",
+        memberships_file.encode(ENTRIES)[:-1],
+        memberships_file.encode(ENTRIES).replace(b"4 ", b"5 "),
+        memberships_file.encode(ENTRIES[::-1]),
+        memberships_file.encode([ENTRIES[0], ENTRIES[0]]),
+        memberships_file.encode([MembershipEntry(-1, GONE)]),
+    ],
+)
+def test_a_file_that_cannot_be_is_not_believed(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r"checksum|order"):
+        memberships_file.decode(raw)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_what_the_file_says_is_read_back(count: int) -> None:
+    assert memberships_file.decode(memberships_file.encode(ENTRIES[:count])) == ENTRIES[:count]
