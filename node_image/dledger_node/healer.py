@@ -12,7 +12,7 @@ from typing import Final
 
 from dledger_formats.settings import NodeSettings, OnDamage
 from dledger_node.config import split_address, store_folder
-from dledger_node.errors import StoreDamagedError, StoreError, StoreInUseError
+from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreInUseError
 from dledger_node.remedy import CURABLE, Case, Plan, Remedy, Word, plan
 from dledger_node.remoting.asking import ask_all
 from dledger_node.store import set_aside as files
@@ -52,18 +52,19 @@ class Healer:
             return f"It could not be healed: {trouble}"
 
     async def _heal(self, error: StoreDamagedError) -> str:
-        found = await asyncio.to_thread(self._survey)
+        found = await asyncio.to_thread(self._survey, error)
         decided = plan(self._case(found), await self._words())
         if decided.remedy is Remedy.STAY_OUT:
             return f"It is not healed: {decided.reason}"
         await asyncio.to_thread(self._carry_out, decided, found, error)
         return ""
 
-    def _survey(self) -> Survey:
+    def _survey(self, error: StoreDamagedError) -> Survey:
         return files.survey(
             self._folder,
             segment_size_bytes=self._settings.segment_size_bytes,
             index_segment_size_bytes=self._settings.index_segment_size_bytes,
+            memberships_are_lost=error.damage is Damage.MEMBERSHIPS,
         )
 
     def _case(self, found: Survey) -> Case:

@@ -32,6 +32,7 @@ CURABLE: Final = frozenset(
         Damage.MISSING_SEGMENT,
         Damage.UNREADABLE,
         Damage.HARD_STATE,
+        Damage.MEMBERSHIPS,
     }
 )
 """Not the other verdicts: files of an unknown format or size may be sound to another version or

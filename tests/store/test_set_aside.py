@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats import disk, memberships
 from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.raft.membership import Membership
 from dledger_node.raft.ready import HardState
-from dledger_node.store import set_aside
+from dledger_node.store import memberships_file, set_aside
 from dledger_node.store.hard_state import load_hard_state, save_hard_state
+from dledger_node.store.membership_bodies import body_of
 from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store.set_aside import Survey
 from dledger_store_files.contents import bodies_of, files_under, flush
@@ -158,6 +160,48 @@ def test_without_log_and_term_nothing_is_remembered(sound: Path) -> None:
     (sound / "currterm").unlink()
 
     assert surveyed(sound).memory is None
+
+
+def test_memberships_that_are_kept_are_known_and_the_others_forgotten(
+    open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store()
+    voters = Membership(("n0", "n1", "n2"))
+    for learner in ("n3", "n4"):
+        store.append_bodies(BODIES[:40], 1)
+        body = body_of(Membership(voters.voters, (learner,)))
+        store.append_bodies([body], 1, [memberships.MEMBERSHIP_CHANNEL], disk.NOOP)
+    store.append_bodies(BODIES, 1)
+    flush(store)
+    store.save_checkpoint(store.end_index)
+    store.close()
+    save_hard_state(folder, MEMORY)
+    flip_a_body(folder)
+
+    set_aside.set_aside_log(folder, surveyed(folder), verdict="BadEntry", moment="now")
+
+    assert [entry.index for entry in open_store().memberships.entries] == [40]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_without_the_memberships_before_its_first_entry_nothing_of_a_log_is_kept(
+    sound: Path, open_store: OpenStore, readable: bool
+) -> None:
+    (sound / "memberships").write_bytes(memberships_file.encode(()) if readable else b"none")
+
+    found = set_aside.survey(
+        sound,
+        segment_size_bytes=SEGMENT_BYTES,
+        index_segment_size_bytes=INDEX_SEGMENT_BYTES,
+        memberships_are_lost=readable,
+    )
+    set_aside.set_aside_log(sound, found, verdict="Memberships", moment="now")
+
+    assert found.memory == MEMORY
+    assert open_store().end_index == -1
+    (aside,) = set_aside.set_aside(sound)
+    assert (aside.folder / "memberships").exists()
+    assert len(list(aside.folder.iterdir())) == 2 + len(found.lost_names)
 
 
 class CrashError(Exception):

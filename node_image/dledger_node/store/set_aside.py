@@ -7,6 +7,7 @@ others go, by a rename and not deleted, to a folder of this moment:
         healing          properties: which entries were there, and by what verdict
         0000…            the data files that were not kept, or the index files
         currterm         when term and vote could not be trusted
+        memberships      when nothing says who belonged to the group before the log's first entry
 
 In this order, so that a crash between two steps leaves a member that joins, or the damage as it
 was: the folder is there, and says what it is for; the member joins (`raft.joining`); the files go,
@@ -26,7 +27,7 @@ from dledger_formats import disk
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.raft.ready import HardState
 from dledger_node.store import checkpoint as checkpoint_file
-from dledger_node.store import hard_state
+from dledger_node.store import hard_state, memberships_file
 from dledger_node.store.checkpoint import Checkpoint
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.mmap_file import NO_ROOM, sync_folder
@@ -51,6 +52,8 @@ class Survey:
     """Its files can be read, that is; units that are wrong are made anew at every opening."""
     memory: HardState | None
     """Term and vote; None when they cannot be trusted, or are older than the log."""
+    memberships_are_lost: bool
+    """Then nothing of the log is kept."""
     end_index: int
     """The last entry that is kept; -1 when none is."""
     end_term: int
@@ -68,10 +71,17 @@ class SetAside:
     last_index: int
 
 
-def survey(folder: Path, *, segment_size_bytes: int, index_segment_size_bytes: int) -> Survey:
+def survey(
+    folder: Path,
+    *,
+    segment_size_bytes: int,
+    index_segment_size_bytes: int,
+    memberships_are_lost: bool = False,
+) -> Survey:
     """Read a store that nobody has open, up to where it is damaged; blocks, and changes nothing.
 
-    StoreDamagedError for what no damage to the log explains, such as files of another size.
+    `memberships_are_lost` says that opening found them so. StoreDamagedError for what no damage to
+    the log explains, such as files of another size.
     """
     checkpoint = checkpoint_file.load_checkpoint(folder)
     names = starts_of(folder / disk.DATA_FOLDER, segment_size_bytes)
@@ -86,8 +96,11 @@ def survey(folder: Path, *, segment_size_bytes: int, index_segment_size_bytes: i
         found = sound_part(LogFiles(data, index), checkpoint)
         log_is_sound = found.is_whole and whole == names
         index_is_sound = index_whole == index_names and _can_be_read(index)
+    lost = memberships_are_lost or not _memberships_can_be_read(folder)
+    log_is_sound = log_is_sound and not lost
     end = found.end if log_is_sound else found.kept_end
     kept = names if log_is_sound else [start for start in whole if start < found.kept_pos]
+    kept = [] if lost else kept
     wrote = bool(names) or (checkpoint is not None and checkpoint.end_index >= 0)
     return Survey(
         log_is_sound=log_is_sound,
@@ -97,6 +110,7 @@ def survey(folder: Path, *, segment_size_bytes: int, index_segment_size_bytes: i
         end_term=end.term if kept else -1,
         lost_names=tuple(disk.file_name(start) for start in reversed(names[len(kept) :])),
         checkpoint=checkpoint,
+        memberships_are_lost=lost,
     )
 
 
@@ -119,7 +133,9 @@ def set_aside_log(folder: Path, found: Survey, *, verdict: str, moment: str) -> 
         raise
     if not found.log_is_sound:
         _move(folder / disk.DATA_FOLDER, found.lost_names, aside)
-        checkpoint_file.save_checkpoint(folder, _lowered(found))
+        if found.memberships_are_lost and (folder / memberships_file.FILE_NAME).exists():
+            _move(folder, (memberships_file.FILE_NAME,), aside)
+        checkpoint_file.save_checkpoint(folder, _lowered(folder, found))
     return memory
 
 
@@ -171,6 +187,14 @@ def _can_be_read(files: MmapFileList) -> bool:
     return True
 
 
+def _memberships_can_be_read(folder: Path) -> bool:
+    try:
+        memberships_file.load(folder)
+    except StoreDamagedError:
+        return False
+    return True
+
+
 def _memory(folder: Path, end_term: int) -> HardState | None:
     """Term and vote, unless the log tells that they are older than its entries: all have a term
     of 1 or more.
@@ -181,15 +205,22 @@ def _memory(folder: Path, end_term: int) -> HardState | None:
         return None
 
 
-def _lowered(found: Survey) -> Checkpoint:
+def _lowered(folder: Path, found: Survey) -> Checkpoint:
     """What the checkpoint may say of the log that is kept."""
     if found.end_index < 0:
         return Checkpoint(end_index=-1, committed_index=-1)
-    committed_index = found.checkpoint.committed_index if found.checkpoint else -1
-    return Checkpoint(
+    if found.checkpoint is None:
+        return Checkpoint(end_index=found.end_index, committed_index=-1)
+    committed_index = min(found.checkpoint.committed_index, found.end_index)
+    membership_index = found.checkpoint.membership_index
+    if membership_index is not None:
+        told = [entry.index for entry in memberships_file.load(folder)]
+        membership_index = max((index for index in told if index <= committed_index), default=-1)
+    return replace(
+        found.checkpoint,
         end_index=found.end_index,
-        committed_index=min(committed_index, found.end_index),
-        begin_index=found.checkpoint.begin_index if found.checkpoint else None,
+        committed_index=committed_index,
+        membership_index=membership_index,
     )
 
 
