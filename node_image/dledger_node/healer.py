@@ -32,6 +32,11 @@ class Healer:
         self._settings = settings
         self._now = now
         self._folder = store_folder(settings)
+        self._others = {
+            peer_id: split_address(address)
+            for peer_id, address in settings.peers.items()
+            if peer_id != settings.self_id
+        }
 
     async def heal(self, error: StoreDamagedError) -> str:
         """Make the store one that can be opened; returns why that was not done, or nothing.
@@ -70,7 +75,7 @@ class Healer:
     def _case(self, found: Survey) -> Case:
         return Case(
             self_id=self._settings.self_id,
-            member_ids=tuple(sorted(self._settings.peers)),
+            others=tuple(sorted(self._others)),
             log_is_sound=found.log_is_sound,
             log_is_empty=found.end_index < 0,
             index_is_sound=found.index_is_sound,
@@ -79,14 +84,14 @@ class Healer:
         )
 
     async def _words(self) -> dict[str, Word]:
-        others = {
-            peer_id: split_address(address)
-            for peer_id, address in self._settings.peers.items()
-            if peer_id != self._settings.self_id
-        }
-        answers = await ask_all(others, self._settings.group, ASK_TIMEOUT_S)
+        answers = await ask_all(self._others, self._settings.group, ASK_TIMEOUT_S)
         return {
-            peer_id: Word(leader_id=said.leader_id, term=said.term, joining=said.joining)
+            peer_id: Word(
+                leader_id=said.leader_id,
+                term=said.term,
+                joining=said.joining,
+                voters=tuple(said.peers),
+            )
             for peer_id, said in answers.items()
         }
 

@@ -66,8 +66,8 @@ class Case:
     """A member whose store is damaged, by one of the CURABLE verdicts."""
 
     self_id: str
-    member_ids: Sequence[str]
-    """All voters, this one too."""
+    others: Sequence[str]
+    """All who may belong to the group besides, sorted."""
     log_is_sound: bool
     log_is_empty: bool
     index_is_sound: bool
@@ -83,6 +83,8 @@ class Word:
     leader_id: str | None
     term: int
     joining: bool
+    voters: Sequence[str]
+    """Whom it takes for the group's voters."""
 
 
 def plan(case: Case, words: Mapping[str, Word]) -> Plan:
@@ -95,13 +97,13 @@ def plan(case: Case, words: Mapping[str, Word]) -> Plan:
         return _stay_out(
             "its log and its term are both damaged: nothing tells what it had promised"
         )
-    if len(case.member_ids) < 2:
+    if not case.others:
         return _stay_out("it is its group's only member, and nobody else has what it lacks")
     leader = _leader(case, words)
     if leader is None:
         return _stay_out(
             "it is healed once a majority of the group names a leader without it: "
-            + ", ".join(_said(case, each, words.get(each)) for each in _others(case))
+            + ", ".join(_said(case, each, words.get(each)) for each in case.others)
         )
     if case.memory is not None and case.memory.alone and leader.term <= case.memory.term:
         return _stay_out("it was its group's only member, and nobody has led since")
@@ -118,16 +120,16 @@ def _within_bounds(case: Case, remedy: Remedy) -> Plan:
 
 
 def _leader(case: Case, words: Mapping[str, Word]) -> Word | None:
-    """The word of a leader whom a majority of the group follows, this member not counted."""
-    sound = {each: words[each] for each in _others(case) if each in words}
+    """The word of a leader whom a majority of its voters follows, this member not counted."""
+    sound = {each: words[each] for each in case.others if each in words}
     sound = {each: word for each, word in sound.items() if not word.joining}
     for leader_id, leader in sound.items():
         followers = [
             each
             for each, word in sound.items()
-            if (word.leader_id, word.term) == (leader_id, leader.term)
+            if (word.leader_id, word.term) == (leader_id, leader.term) and each in leader.voters
         ]
-        if leader_id in followers and quorum.is_majority(len(followers), len(case.member_ids)):
+        if leader_id in followers and quorum.is_majority(len(followers), len(leader.voters)):
             return leader
     return None
 
@@ -142,10 +144,6 @@ def _said(case: Case, member_id: str, word: Word | None) -> str:
     if word.leader_id == case.self_id:
         return f"{member_id} takes this member for the leader of term {word.term}"
     return f"{member_id} names {word.leader_id} in term {word.term}"
-
-
-def _others(case: Case) -> list[str]:
-    return sorted(set(case.member_ids) - {case.self_id})
 
 
 def _stay_out(reason: str) -> Plan:

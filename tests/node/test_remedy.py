@@ -13,14 +13,14 @@ from dledger_node.remedy import SET_ASIDE_MAX, Case, Remedy, Word, plan
 THREE = ("n0", "n1", "n2")
 DAMAGED = Case(
     self_id="n0",
-    member_ids=THREE,
+    others=THREE[1:],
     log_is_sound=False,
     log_is_empty=False,
     index_is_sound=True,
     memory=HardState(term=4, vote_for="n1"),
     set_aside_count=0,
 )
-LED = {each: Word(leader_id="n1", term=5, joining=False) for each in ("n1", "n2")}
+LED = {each: Word(leader_id="n1", term=5, joining=False, voters=THREE) for each in ("n1", "n2")}
 
 
 def test_a_damaged_member_joins_when_the_others_have_a_leader() -> None:
@@ -42,11 +42,20 @@ def test_what_needs_nobody_is_done_without_them() -> None:
     assert plan(replace(sound, index_is_sound=False), {}).remedy is Remedy.NEW_INDEX
 
 
+def test_learners_are_not_counted_among_those_who_name_the_leader() -> None:
+    voters = ("n1", "n2", "n3")
+    words = {each: replace(LED["n1"], voters=voters) for each in ("n1", "n4", "n5")}
+    learner = replace(DAMAGED, others=("n1", "n2", "n3", "n4", "n5"))
+
+    assert plan(learner, words).remedy is Remedy.STAY_OUT
+    assert plan(learner, words | {"n3": words["n1"]}).remedy is Remedy.JOIN
+
+
 @pytest.mark.parametrize(
     ("case", "words", "reason"),
     [
         (replace(DAMAGED, memory=None), LED, "its log and its term are both damaged"),
-        (replace(DAMAGED, member_ids=("n0",)), {}, "only member"),
+        (replace(DAMAGED, others=()), {}, "only member"),
         (
             replace(DAMAGED, memory=HardState(term=5, vote_for="n0", alone=True)),
             LED,
@@ -57,20 +66,24 @@ def test_what_needs_nobody_is_done_without_them() -> None:
         (DAMAGED, {"n1": LED["n1"]}, "n1 names n1 in term 5, n2 does not answer"),
         (
             DAMAGED,
-            LED | {"n2": Word(leader_id=None, term=5, joining=False)},
+            LED | {"n2": Word(leader_id=None, term=5, joining=False, voters=THREE)},
             "n2 knows no leader in term 5",
         ),
         (
             DAMAGED,
-            LED | {"n2": Word(leader_id="n0", term=4, joining=False)},
+            LED | {"n2": Word(leader_id="n0", term=4, joining=False, voters=THREE)},
             "n2 takes this member for the leader of term 4",
         ),
         (
             DAMAGED,
-            LED | {"n2": Word(leader_id="n1", term=5, joining=True)},
+            LED | {"n2": Word(leader_id="n1", term=5, joining=True, voters=THREE)},
             "n2 joins the group itself",
         ),
-        (replace(DAMAGED, member_ids=("n0", "n1")), LED, "n1 names n1 in term 5"),
+        (
+            replace(DAMAGED, others=("n1",)),
+            {"n1": replace(LED["n1"], voters=("n0", "n1"))},
+            "n1 names n1 in term 5",
+        ),
     ],
 )
 def test_otherwise_it_stays_out_and_says_why(
@@ -94,6 +107,7 @@ WORDS = st.builds(
     leader_id=st.sampled_from((*MEMBERS, None)),
     term=st.integers(1, 2),
     joining=st.booleans(),
+    voters=st.sampled_from([MEMBERS[:count] for count in range(1, 6)] + [MEMBERS[1:]]),
 )
 
 
@@ -102,7 +116,7 @@ WORDS = st.builds(
     case=st.builds(
         Case,
         self_id=st.just("n0"),
-        member_ids=st.just(MEMBERS),
+        others=st.just(()),
         log_is_sound=st.booleans(),
         log_is_empty=st.booleans(),
         index_is_sound=st.booleans(),
@@ -121,23 +135,29 @@ WORDS = st.builds(
 def test_nobody_joins_without_a_majority_of_voters_that_know_their_promises(
     count: int, case: Case, words: dict[str, Word]
 ) -> None:
-    case = replace(case, member_ids=MEMBERS[:count])
-    words = {each: word for each, word in words.items() if each in case.member_ids}
+    case = replace(case, others=MEMBERS[1:count])
 
     decided = plan(case, words)
 
     assert bool(decided.reason) == (decided.remedy is Remedy.STAY_OUT)
     if decided.remedy is not Remedy.JOIN:
         return
-    named = {
-        (word.leader_id, word.term)
-        for word in words.values()
-        if word.leader_id != case.self_id and not word.joining
-    }
-    followers = {
-        leader: sum((w.leader_id, w.term) == leader and not w.joining for w in words.values())
-        for leader in named
-    }
-    assert any(quorum.is_majority(each, count) for each in followers.values())
+    leaders = [
+        word
+        for each, word in words.items()
+        if word.leader_id == each in case.others and not word.joining
+    ]
+    assert any(
+        quorum.is_majority(
+            sum(
+                (words[each].leader_id, words[each].term) == (leader.leader_id, leader.term)
+                and not words[each].joining
+                for each in leader.voters
+                if each in words
+            ),
+            len(leader.voters),
+        )
+        for leader in leaders
+    )
     assert case.memory is not None or (case.log_is_sound and not case.log_is_empty)
     assert case.set_aside_count < SET_ASIDE_MAX
