@@ -12,4 +12,5 @@ layout of records is `dledger_formats.disk`; a page for people is `docs/disk-for
     log_files       where an entry lies                      properties    the two small files
     mmap_file_list  segments as one address space            lock          one process per store
     mmap_file       one segment                              segment_files for auditors
+    sound_part      what of a damaged log could be kept      set_aside     room for a sound one
 """
