@@ -10,12 +10,13 @@ import msgspec
 
 from dledger_client.connection import Connection
 from dledger_client.errors import ClientError, ConnectionLostError
-from dledger_formats import producers
+from dledger_formats import membership_change, producers
 from dledger_formats.follow import FOLLOW as FOLLOW_CODE
 from dledger_formats.follow import FollowResponse
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
 from dledger_formats.leadership_transfer import LeadershipTransferResponse
+from dledger_formats.membership_change import ChangeMembershipResponse
 from dledger_formats.producers import RegisterProducerResponse
 from dledger_formats.requests import (
     NOT_APPENDED,
@@ -23,6 +24,7 @@ from dledger_formats.requests import (
     DLedgerResponseCode,
     GetEntriesResponse,
     Message,
+    MetadataResponse,
     RequestCode,
     SystemCode,
 )
@@ -77,6 +79,8 @@ class CallKind:
     """Reads what nearly every answer looks like, and raises ValueError for the rest."""
     refusals: frozenset[DLedgerResponseCode] = frozenset()
     """Codes that, beside the usual ones, mean no for this kind."""
+    waits: frozenset[DLedgerResponseCode] = frozenset()
+    """Codes that, for this kind, mean that it may be asked again."""
     appends: bool = False
 
 
@@ -85,6 +89,7 @@ def _kind(
     response_type: type[Message],
     refusals: Iterable[DLedgerResponseCode] = (),
     *,
+    waits: Iterable[DLedgerResponseCode] = (),
     appends: bool = False,
 ) -> CallKind:
     return CallKind(
@@ -92,6 +97,7 @@ def _kind(
         response_type=response_type,
         decode=msgspec.json.Decoder(response_type).decode,
         refusals=frozenset(refusals),
+        waits=frozenset(waits),
         appends=appends,
     )
 
@@ -99,6 +105,18 @@ def _kind(
 APPEND: Final = _kind(RequestCode.APPEND, AppendEntryResponse, appends=True)
 APPEND_ONCE: Final = _kind(producers.APPEND_ONCE, AppendEntryResponse, appends=True)
 REGISTER: Final = _kind(producers.REGISTER_PRODUCER, RegisterProducerResponse)
+METADATA: Final = _kind(RequestCode.METADATA, MetadataResponse)
+CHANGE_MEMBERSHIP: Final = _kind(
+    membership_change.CHANGE_MEMBERSHIP,
+    ChangeMembershipResponse,
+    {
+        DLedgerResponseCode.NO_SUCH_MEMBER,
+        DLedgerResponseCode.LAST_VOTER,
+        DLedgerResponseCode.QUORUM_AT_RISK,
+        DLedgerResponseCode.TOO_MANY_MEMBERS,
+    },
+    waits={DLedgerResponseCode.MEMBERSHIP_CHANGING, DLedgerResponseCode.FALL_BEHIND_TOO_MUCH},
+)
 GET: Final = _kind(RequestCode.GET, GetEntriesResponse)
 FOLLOW: Final = _kind(FOLLOW_CODE, FollowResponse)
 TRANSFER: Final = _kind(
@@ -217,6 +235,8 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
     verdict = _VERDICTS.get(response.code, Verdict.UNKNOWN)
     if response.code in kind.refusals:
         verdict = Verdict.REFUSED
+    elif response.code in kind.waits:
+        verdict = Verdict.LATER
     reason = f"{response.code.value} {response.code.name}"
     if response.code is DLedgerResponseCode.NOT_LEADER:
         reason += f", the leader is {response.leader_id or 'not known'}"

@@ -20,6 +20,7 @@ from dledger_client.commands import (
     completion,
     get,
     group,
+    member,
     status,
     tail,
     transfer,
@@ -50,7 +51,7 @@ def parser() -> Parser:
     """Make the parser of the whole command line."""
     top = Parser(prog="dledger", description="Append to and read DLedger groups.")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (append, get, tail, group, status, transfer, bench, completion):
+    for command in (append, get, tail, group, member, status, transfer, bench, completion):
         command.add_parser(commands)
     return top
 

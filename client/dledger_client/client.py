@@ -21,7 +21,7 @@ it may be in the log, now or later.
 import asyncio
 import random as random_module
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -29,7 +29,7 @@ from typing import Final, Self
 from dledger_client.addresses import parse_servers
 from dledger_client.append_stream import Bodies, append_stream, outcome_of
 from dledger_client.backoff import pause_s
-from dledger_client.calls import TRANSFER
+from dledger_client.calls import CHANGE_MEMBERSHIP, METADATA, TRANSFER
 from dledger_client.dispatcher import Dispatcher
 from dledger_client.errors import (
     ClientError,
@@ -46,7 +46,18 @@ from dledger_client.statistics import AppendStatistics
 from dledger_client.tailing import LogBounds, bounds, tail
 from dledger_client.tasks import TaskScope
 from dledger_formats.leadership_transfer import LeadershipTransferRequest
-from dledger_formats.requests import AppendEntryResponse, DLedgerEntry, DLedgerResponseCode
+from dledger_formats.membership_change import (
+    ChangeKind,
+    ChangeMembershipRequest,
+    ChangeMembershipResponse,
+)
+from dledger_formats.requests import (
+    AppendEntryResponse,
+    DLedgerEntry,
+    DLedgerResponseCode,
+    MetadataRequest,
+    MetadataResponse,
+)
 
 IN_FLIGHT: Final = 1024
 IN_FLIGHT_BYTES: Final = 64 * 1024 * 1024
@@ -66,6 +77,24 @@ class GroupMetadata:
     """Every member's id and host:port."""
     term: int
     """-1 of Java's servers, which do not tell it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMembership:
+    """Who belongs to the group, as its leader says."""
+
+    group: str
+    leader_id: str | None
+    term: int
+    voters: tuple[str, ...]
+    learners: tuple[str, ...]
+    """Who takes entries and counts in no quorum."""
+    index: int
+    """The entry that says so; -1 while the settings do."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    """Every member's id and host:port."""
+    addable: dict[str, str] = field(default_factory=dict)
+    """Who may be added."""
 
 
 class DLedgerClient:
@@ -274,6 +303,43 @@ class DLedgerClient:
                 raise
             return after
         return await self.metadata()
+
+    async def membership(self, *, deadline_s: float | None = None) -> GroupMembership:
+        """Ask the leader who belongs to the group; of Java's servers, all members are voters."""
+        request = MetadataRequest(group=self.group)
+        answer = await self._entered().ask(METADATA, request, deadline_s)
+        assert isinstance(answer, MetadataResponse)
+        return GroupMembership(
+            group=self.group,
+            leader_id=answer.leader_id,
+            term=answer.term,
+            voters=answer.voters or tuple(sorted(answer.peers)),
+            learners=answer.learners,
+            index=answer.membership_index,
+            addresses=answer.peers,
+            addable=answer.addable,
+        )
+
+    async def change_membership(
+        self, change: ChangeKind, member_id: str, *, deadline_s: float | None = None
+    ) -> GroupMembership:
+        """Change one member; returns once a majority holds the change, or all is so already.
+
+        While another change is under way, or a learner that shall vote lags too far behind, it is
+        asked for again until the deadline. RefusedError says what must be done first;
+        OutcomeUnknownError and GroupUnreachableError leave open whether it happened: ask again.
+        """
+        request = ChangeMembershipRequest(group=self.group, change=change, member_id=member_id)
+        answer = await self._entered().ask(CHANGE_MEMBERSHIP, request, deadline_s)
+        assert isinstance(answer, ChangeMembershipResponse)
+        return GroupMembership(
+            group=self.group,
+            leader_id=answer.leader_id,
+            term=answer.term,
+            voters=answer.voters,
+            learners=answer.learners,
+            index=answer.index,
+        )
 
     def _entered(self) -> Session:
         if self._session is None:

@@ -24,12 +24,14 @@ from dledger_client.client import (
     IN_FLIGHT,
     IN_FLIGHT_BYTES,
     DLedgerClient,
+    GroupMembership,
     GroupMetadata,
 )
 from dledger_client.members import Timing
 from dledger_client.outcomes import Appended, Outcome
 from dledger_client.session import BATCHES_MAX
 from dledger_client.tailing import LogBounds
+from dledger_formats.membership_change import ChangeKind
 from dledger_formats.requests import DLedgerEntry
 
 T = TypeVar("T")
@@ -164,6 +166,16 @@ class BlockingClient:
     ) -> GroupMetadata:
         """Hand the leadership over, as DLedgerClient.transfer."""
         return self._call(self._client.transfer(transferee_id, term=term, deadline_s=deadline_s))
+
+    def membership(self, *, deadline_s: float | None = None) -> GroupMembership:
+        """Ask who belongs to the group, as DLedgerClient.membership."""
+        return self._call(self._client.membership(deadline_s=deadline_s))
+
+    def change_membership(
+        self, change: ChangeKind, member_id: str, *, deadline_s: float | None = None
+    ) -> GroupMembership:
+        """Change one member, as DLedgerClient.change_membership."""
+        return self._call(self._client.change_membership(change, member_id, deadline_s=deadline_s))
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         future = self._start(coroutine)

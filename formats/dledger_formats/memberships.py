@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from dledger_formats import disk, json_objects
 from dledger_formats.channels import PRODUCERS_MAX, channel_of
 from dledger_formats.json_objects import FormatError
-from dledger_formats.settings import MEMBER_ID_PATTERN
+from dledger_formats.settings import MEMBER_ID_PATTERN, MEMBERS_MAX
 
-MEMBERS_MAX: Final = 64
-BODY_BYTES_MAX: Final = 4096
+BODY_BYTES_MAX: Final = 2560
+"""More than so many ids need; it fits the smallest segment that there may be."""
 MEMBERSHIP_CHANNEL: Final = channel_of(0x7FFF, 0)
 
 assert PRODUCERS_MAX < 0x7FFF, "no producer's registration looks like it"

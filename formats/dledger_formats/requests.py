@@ -97,6 +97,14 @@ class DLedgerResponseCode(enum.IntEnum):
     """It lies below what is remembered of its producer."""
     SEQUENCE_TOO_NEW = 603
     """It lies too far above what the answering member's log has of its producer."""
+    MEMBERSHIP_CHANGING = 611
+    """From here on, of `membership_change`: an earlier change is not committed yet."""
+    NO_SUCH_MEMBER = 612
+    """Nobody whom to change; or it is to be added, and the settings do not know it."""
+    LAST_VOTER = 613
+    QUORUM_AT_RISK = 614
+    """The voters that are well now would be no majority of those that there would be."""
+    TOO_MANY_MEMBERS = 615
 
     @classmethod
     def _missing_(cls, value: object) -> "DLedgerResponseCode":
@@ -165,9 +173,7 @@ class Message(
 
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
-        """Decode; FormatError when this is no JSON object, or a key is missing or has another
-        type.
-        """
+        """Decode; FormatError when this is no JSON object, or a key is missing or mistyped."""
         return _decode(cls, raw)
 
     def addressed_to(self, member_id: str | None) -> Self:
@@ -198,8 +204,15 @@ class MetadataResponse(Message, kw_only=True, frozen=True):
 
     peers: dict[str, str] = {}
     """Every member's id and host:port."""
+    voters: tuple[str, ...] = ()
+    """From here on, of our own servers alone: who votes, by the answering member's log."""
+    learners: tuple[str, ...] = ()
+    addable: dict[str, str] = {}
+    """Who is no member and may be added, with host:port."""
+    membership_index: Int64 = -1
+    """The entry that says who belongs to the group; -1 while those of the settings do."""
     joining: bool = False
-    """Our own: the answering member does not vote yet. Left out of the JSON when it does."""
+    """It does not vote yet. Left out of the JSON when it does."""
 
 
 class AppendEntryRequest(Message, kw_only=True, frozen=True):

@@ -24,6 +24,21 @@ CLIENT_FRAME_BYTES_MAX: Final = (4 * 1024 * 1024 + 2) // 3 * 4 + 64 * 1024
 """The largest entry of DLedger, 4 MiB, as base64; and 64 KiB for all else in the frame."""
 CONNECTIONS_MAX: Final = 1024
 CONNECTIONS_PER_ADDRESS_MAX: Final = 64
+MEMBERS_MAX: Final = 64
+"""Of one group."""
+
+
+class GroupState(enum.StrEnum):
+    """Whether a group may be about to begin (etcd's `initial-cluster-state`)."""
+
+    NEW = "new"
+    """The group begins as soon as all of `peers` are there and have no memory, whoever else may be
+    added. Only for a group that surely has no log anywhere.
+    """
+    EXISTING = "existing"
+    """Those who may be added must be there too, and have no memory either: one of them could have
+    what the first voters have lost.
+    """
 
 
 class OnDamage(enum.StrEnum):
@@ -47,10 +62,16 @@ class NodeSettings:
 
     group: str
     self_id: str
-    """This member's id, for example n0; a key of `peers`."""
+    """This member's id, for example n0; a key of `peers` or of `addable_peers`."""
     peers: dict[str, str]
-    """Every voter's id and host:port (DLedger writes `n0-host:port;n1-host:port`)."""
+    """Every first voter's id and host:port (DLedger writes `n0-host:port;n1-host:port`). Who votes
+    later, the log says; these stay as they are for as long as the group lives.
+    """
     store_base_dir: str
+    addable_peers: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Who may be added to the group, in the same form. They need not exist before."""
+    initial_group_state: GroupState = GroupState.EXISTING
+    """Matters only where there are `addable_peers`, and only until the group has begun."""
     listen_host: str = "0.0.0.0"  # noqa: S104 - in a pod, every address is the pod's own
     http_port: int = HTTP_PORT
     heartbeat_interval_ms: int = 250
@@ -98,7 +119,12 @@ class NodeSettings:
     @property
     def address(self) -> str:
         """This member's own host:port."""
-        return self.peers[self.self_id]
+        return self.known_peers[self.self_id]
+
+    @property
+    def known_peers(self) -> dict[str, str]:
+        """The ids and addresses of all who can ever be members."""
+        return self.peers | self.addable_peers
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
@@ -113,14 +139,14 @@ class NodeSettings:
         for name, item in known.items():
             if name in given:
                 values[item.name] = _parse(name, item.name, given[name])
-            elif item.default is dataclasses.MISSING:
+            elif item.default is item.default_factory is dataclasses.MISSING:
                 raise SettingsError(f"{name} is not set")
         return cls(**values)  # type: ignore[arg-type]
 
     def to_environment(self) -> dict[str, str]:
         """The variables that `from_environment` reads back to the same settings."""
         values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        values["peers"] = format_peers(self.peers)
+        values |= {name: format_peers(getattr(self, name)) for name in _PEERS}
         return {variable_name(name): str(value) for name, value in values.items()}
 
 
@@ -151,8 +177,11 @@ def parse_peers(text: str) -> dict[str, str]:
 
 
 def _parse(name: str, field_name: str, text: str) -> object:
-    if field_name == "peers":
-        return parse_peers(text)
+    if field_name in _PEERS:
+        try:
+            return parse_peers(text)
+        except SettingsError as error:
+            raise SettingsError(f"{name}: {error}") from None
     if field_name in _CHOICES:
         choices = _CHOICES[field_name]
         try:
@@ -168,11 +197,12 @@ def _parse(name: str, field_name: str, text: str) -> object:
     return text
 
 
+_PEERS: Final = ("peers", "addable_peers")
 _CHOICES: Final[dict[str, type[enum.StrEnum]]] = {
     "flush_disk_type": FlushDiskType,
+    "initial_group_state": GroupState,
     "on_damage": OnDamage,
 }
-
 # Field, smallest and largest value. A segment must hold the largest entry and its blank record.
 _RANGES: Final[dict[str, tuple[int, int]]] = {
     "http_port": (1, 65535),
@@ -193,16 +223,30 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {
 }
 
 
+def _check_members(settings: NodeSettings) -> None:
+    both = settings.peers.keys() & settings.addable_peers.keys()
+    if both:
+        raise SettingsError(
+            f"{', '.join(sorted(both))} cannot be in {variable_name('peers')} and in "
+            f"{variable_name('addable_peers')}"
+        )
+    if not settings.peers:
+        raise SettingsError(f"{variable_name('peers')} names nobody; a group has a voter at least")
+    if settings.self_id not in settings.known_peers:
+        raise SettingsError(
+            f"{variable_name('self_id')} is {settings.self_id!r}, which is not in "
+            f"{variable_name('peers')}: {', '.join(settings.known_peers)}"
+        )
+    if len(settings.known_peers) > MEMBERS_MAX:
+        raise SettingsError(f"{variable_name('peers')}: a group has {MEMBERS_MAX} members at most")
+
+
 def _check(settings: NodeSettings) -> None:
     if not GROUP_PATTERN.fullmatch(settings.group):
         raise SettingsError(
             f"{variable_name('group')} is {settings.group!r}; letters and digits are expected"
         )
-    if settings.self_id not in settings.peers:
-        raise SettingsError(
-            f"{variable_name('self_id')} is {settings.self_id!r}, which is not in "
-            f"{variable_name('peers')}: {', '.join(settings.peers) or 'none'}"
-        )
+    _check_members(settings)
     for name, (smallest, largest) in _RANGES.items():
         value = getattr(settings, name)
         if not smallest <= value <= largest:

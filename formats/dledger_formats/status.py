@@ -20,6 +20,16 @@ class Role(enum.StrEnum):
     CANDIDATE = "CANDIDATE"
 
 
+class MembershipRole(enum.StrEnum):
+    """What a member is to its group, as its own log says."""
+
+    VOTER = "Voter"
+    LEARNER = "Learner"
+    """It takes entries, and counts in no quorum."""
+    NONE = "None"
+    """It was not added yet, or was removed, or has not heard of it."""
+
+
 class FlushDiskType(enum.StrEnum):
     """When an entry counts as held by a member: once it is on disk, or once it is in memory."""
 
@@ -79,13 +89,22 @@ class NodeStatus:
     """End of what this member has flushed to disk."""
     flush_disk_type: FlushDiskType
     peers: dict[str, str]
-    """Every voter's id and its host:port, this member's own included."""
+    """The id and host:port of everybody who belongs to the group, by this member's log."""
     followers: list[PeerStatus] = field(default_factory=list)
     """Filled on the leader alone."""
     storage: StorageState = StorageState.SOUND
     joining: bool = False
     """It came up without all that it had promised, its volume being new, lost or damaged, and does
     not vote yet; `reason` says what it waits for.
+    """
+    membership: MembershipRole = MembershipRole.VOTER
+    voters: list[str] = field(default_factory=list)
+    learners: list[str] = field(default_factory=list)
+    addable: list[str] = field(default_factory=list)
+    """Who is no member, and may be added by this member's settings."""
+    membership_index: int = -1
+    """The entry that says who belongs to the group; -1 while those of the settings do, or when it
+    was removed. A change is under way while it lies above `committed_index`.
     """
     version: str
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from dledger_formats.settings import NodeSettings
+from dledger_formats.settings import GroupState, NodeSettings
 from dledger_node.raft.config import RaftConfig
 
 # Coarser ticks make two followers stand at the same moment more often; finer ones only cost wake-
@@ -16,6 +16,8 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
     return RaftConfig(
         self_id=settings.self_id,
         voters=tuple(sorted(settings.peers)),
+        addable_ids=tuple(sorted(settings.addable_peers)),
+        new_group=settings.initial_group_state is GroupState.NEW,
         heartbeat_ticks=max(1, settings.heartbeat_interval_ms // TICK_MS),
         election_ticks=max(2, settings.election_timeout_ms // TICK_MS),
     )

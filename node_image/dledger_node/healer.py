@@ -34,7 +34,7 @@ class Healer:
         self._folder = store_folder(settings)
         self._others = {
             peer_id: split_address(address)
-            for peer_id, address in settings.peers.items()
+            for peer_id, address in settings.known_peers.items()
             if peer_id != settings.self_id
         }
 
@@ -90,7 +90,7 @@ class Healer:
                 leader_id=said.leader_id,
                 term=said.term,
                 joining=said.joining,
-                voters=tuple(said.peers),
+                voters=said.voters,
             )
             for peer_id, said in answers.items()
         }

@@ -19,7 +19,9 @@ from dledger_node.errors import ListenError, NodeError, StoreError
 from dledger_node.healer import Healer
 from dledger_node.lifecycle import Lifecycle, Opened
 from dledger_node.raft.core import Raft
+from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.membership import Membership
 from dledger_node.remoting.connection import Connection
 from dledger_node.server import DLedgerServer
 from dledger_node.store.hard_state import begin_hard_state, save_hard_state
@@ -151,13 +153,17 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
     store, hard_state = opened
     folder = store_folder(settings)
     chance = random.SystemRandom()
+    config = raft_config(settings)
     core = Raft(
-        raft_config(settings),
+        config,
         hard_state,
         LogTerms(store.begin_index, store.term_runs(), store.end_index),
         committed_index=store.committed_index,
         incarnation=chance.getrandbits(63),
         randint=chance.randint,
+        memberships=LogMemberships(
+            Membership(config.voters), store.memberships.entries, cut=store.memberships.base
+        ),
     )
     return DLedgerServer(
         settings,

@@ -6,7 +6,14 @@ import re
 from dataclasses import dataclass
 
 from dledger_formats.settings import NodeSettings
-from dledger_formats.status import LeaderView, NodeStatus, PeerStatus, Role, StorageState
+from dledger_formats.status import (
+    LeaderView,
+    MembershipRole,
+    NodeStatus,
+    PeerStatus,
+    Role,
+    StorageState,
+)
 from dledger_node.raft.core import Raft
 
 MASTER_BROKER_ID = 0
@@ -40,6 +47,7 @@ def node_status(
 ) -> NodeStatus:
     """The whole view; `links` says which peers can be reached."""
     reason = not_ready_reason(core, store)
+    current = core.memberships.current
     return NodeStatus(
         group=settings.group,
         self_id=settings.self_id,
@@ -56,13 +64,20 @@ def node_status(
         committed_index=core.committed_index,
         durable_index=store.durable_index,
         flush_disk_type=settings.flush_disk_type,
-        peers=dict(settings.peers),
+        peers=peers(core, settings),
         followers=[
-            PeerStatus(peer_id=peer_id, match_index=match_index, reachable=links[peer_id])
+            PeerStatus(
+                peer_id=peer_id, match_index=match_index, reachable=links.get(peer_id, False)
+            )
             for peer_id, match_index in sorted(core.match_indexes().items())
         ],
         storage=store.state,
         joining=bool(core.joining),
+        membership=membership_role(core),
+        voters=list(current.voters),
+        learners=list(current.learners),
+        addable=sorted(addable(core, settings)),
+        membership_index=core.memberships.last_index,
         version=version,
     )
 
@@ -71,6 +86,8 @@ def not_ready_reason(core: Raft, store: StoreView) -> str:
     """Why this member does not serve its role; empty when it does."""
     if store.trouble:
         return store.trouble
+    if membership_role(core) is MembershipRole.NONE and core.leader_id is None:
+        return "belongs to no group: it has not been added yet, or was removed"
     if core.joining:
         return f"joining: {core.joining}"
     if core.contradiction:
@@ -84,6 +101,28 @@ def not_ready_reason(core: Raft, store: StoreView) -> str:
     if not core.quorum_active:
         return f"has not heard from {core.leader_id}, the leader of term {core.term}"
     return ""
+
+
+def peers(core: Raft, settings: NodeSettings) -> dict[str, str]:
+    """The addresses of all who belong to the group, as far as the settings know them."""
+    known = settings.known_peers
+    members = core.memberships.current.members
+    return {member_id: known[member_id] for member_id in members if member_id in known}
+
+
+def addable(core: Raft, settings: NodeSettings) -> dict[str, str]:
+    """The addresses of all who are no members and may be added."""
+    members = core.memberships.current.members
+    return {key: address for key, address in settings.known_peers.items() if key not in members}
+
+
+def membership_role(core: Raft) -> MembershipRole:
+    """What this member is to its group."""
+    current = core.memberships.current
+    if core.config.self_id in current.voters:
+        return MembershipRole.VOTER
+    learns = core.config.self_id in current.learners
+    return MembershipRole.LEARNER if learns else MembershipRole.NONE
 
 
 def broker_id(core: Raft) -> int:

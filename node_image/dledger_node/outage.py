@@ -7,7 +7,14 @@ indexes read as those of an empty one.
 import asyncio
 
 from dledger_formats.settings import NodeSettings
-from dledger_formats.status import LeaderView, Manifest, NodeStatus, Role, StorageState
+from dledger_formats.status import (
+    LeaderView,
+    Manifest,
+    MembershipRole,
+    NodeStatus,
+    Role,
+    StorageState,
+)
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.member_status import NO_BROKER_ID
@@ -44,6 +51,7 @@ class Outage:
             flush_disk_type=self._settings.flush_disk_type,
             peers=dict(self._settings.peers),
             storage=self.state,
+            membership=MembershipRole.NONE,
             version=self._version,
         )
 

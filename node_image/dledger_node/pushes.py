@@ -6,6 +6,7 @@ from typing import TypeAlias
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.storage_watch import StorageWatch
+from dledger_node.store.block import Block
 from dledger_node.store.mmap_store import MmapStore
 
 Push: TypeAlias = AppendRequest | InstallSnapshotRequest
@@ -14,11 +15,9 @@ Push: TypeAlias = AppendRequest | InstallSnapshotRequest
 def judged(push: Push, store: MmapStore, watch: StorageWatch) -> Push | None:
     """The push with a block for its bytes; None when there is no room, and it gets no answer.
 
-    RemoteProtocolError; also for one that changes the membership, which this store cannot keep: a
-    member that forgot it would count by another one after a restart.
+    RemoteProtocolError; also when the message tells other memberships than its entries say: the
+    core would count by the ones, and after a restart by the others.
     """
-    if push.memberships or (isinstance(push, InstallSnapshotRequest) and push.membership):
-        raise RemoteProtocolError(f"{push.sender} pushes a membership, which is not kept here yet")
     assert isinstance(push.entries, memoryview)
     if isinstance(push, InstallSnapshotRequest):
         block = store.front.check(
@@ -27,7 +26,7 @@ def judged(push: Push, store: MmapStore, watch: StorageWatch) -> Push | None:
             last_index=push.last_index,
             term=push.entries_term,
         )
-        return dataclasses.replace(push, entries=block)
+        return _with_block(push, block)
     block = store.check_block(
         push.entries,
         previous_index=push.previous_index,
@@ -37,4 +36,13 @@ def judged(push: Push, store: MmapStore, watch: StorageWatch) -> Push | None:
     )
     if not watch.try_reserve(lambda: store.reserve_block(block)):
         return None
+    return _with_block(push, block)
+
+
+def _with_block(push: Push, block: Block) -> Push:
+    if push.memberships != block.memberships:
+        raise RemoteProtocolError(
+            f"{push.sender} tells the memberships {push.memberships} of entries that say "
+            f"{block.memberships}"
+        )
     return dataclasses.replace(push, entries=block)

@@ -15,7 +15,7 @@ from typing import Final
 from dledger_formats import requests
 from dledger_formats.settings import NodeSettings
 from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
-from dledger_node import member_status, pushes
+from dledger_node import member_status, pushes, writes
 from dledger_node.appends import Appends
 from dledger_node.config import TICK_MS
 from dledger_node.errors import StoreFullError
@@ -24,36 +24,24 @@ from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
+from dledger_node.membership_changes import MembershipChanges
 from dledger_node.news import News
-from dledger_node.once import Entries
 from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
-from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.messages import (
     AppendRequest,
     HeldByAllNotice,
     InstallSnapshotRequest,
     Message,
 )
-from dledger_node.raft.ready import (
-    HardState,
-    Ready,
-    Truncate,
-    Write,
-    WriteMembership,
-    WriteNoop,
-    WriteProposal,
-    WritePushed,
-    WriteSnapshot,
-)
+from dledger_node.raft.ready import HardState, Ready
 from dledger_node.reads import Reads
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
-from dledger_node.remoting.peer_link import PeerLink
+from dledger_node.remoting.links import Links
 from dledger_node.storage_upkeep import StorageUpkeep
 from dledger_node.storage_watch import StorageWatch, hand_over
-from dledger_node.store.block import Block
 from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.mmap_store import MmapStore
 
@@ -100,20 +88,17 @@ class DLedgerServer:
         self._watch = StorageWatch(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
-        self._upkeep = StorageUpkeep(
-            settings, store, core, self._watch, send=self._send, fail=self._fail
+        self._links = Links(
+            self,
+            settings.self_id,
+            settings.known_peers,
+            dead_after_ms=2 * settings.election_timeout_ms,
+            uniform=uniform,
         )
-        self._links = {
-            peer_id: PeerLink(
-                self,
-                peer_id,
-                address,
-                dead_after_ms=2 * settings.election_timeout_ms,
-                uniform=uniform,
-            )
-            for peer_id, address in settings.peers.items()
-            if peer_id != settings.self_id
-        }
+        self._links.arrange(core)
+        self._upkeep = StorageUpkeep(
+            settings, store, core, self._watch, send=self._links.send, fail=self._fail
+        )
         self._reads = Reads(core, store, group=settings.group, drive=self._drive)
         self.get = self._reads.get
         self._appends = Appends(
@@ -134,6 +119,15 @@ class DLedgerServer:
             drive=self._drive,
         )
         self.transfer_leadership = self._leadership.request
+        self._membership_changes = MembershipChanges(
+            core,
+            store,
+            group=settings.group,
+            has_room=self._has_room,
+            drive=self._drive,
+            prove=self._reads.prove,
+        )
+        self.change_membership = self._membership_changes.request
         self._follows = Follows(core, store, group=settings.group)
         self.follow = self._follows.take
         self._news = News(core)
@@ -144,8 +138,7 @@ class DLedgerServer:
     async def run(self) -> None:
         """Keep the links and the clock going until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for link in self._links.values():
-                tasks.create_task(link.run(), name=f"link to {link.peer_id}")
+            tasks.create_task(self._links.run(), name="links")
             tasks.create_task(self._tick_for_ever(), name="ticks")
             tasks.create_task(self._upkeep.run(), name="upkeep")
             tasks.create_task(self._sweep_for_ever(), name="connections")
@@ -153,6 +146,7 @@ class DLedgerServer:
     async def close(self) -> None:
         """Answer what waits, flush, and leave the store in order."""
         self._appends.give_up()
+        self._membership_changes.give_up()
         for connection in self.gate.everyone():
             connection.close()
         await self._group_commit.drain()
@@ -185,6 +179,7 @@ class DLedgerServer:
             # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
             self._follows.expire()
+            self._membership_changes.expire()
 
     async def _sweep_for_ever(self) -> None:
         """Once a second, close the connections that exceed a limit of time."""
@@ -197,9 +192,6 @@ class DLedgerServer:
             self._fail(self._watch.damage)
         elif self._watch.look():
             self._drive(lambda: hand_over(self._core))
-
-    def _peers_up(self) -> dict[str, bool]:
-        return {peer_id: link.up for peer_id, link in self._links.items()}
 
     def _fail(self, error: BaseException) -> None:
         """Stop: what this member believes and what is on its disk may differ now."""
@@ -226,11 +218,13 @@ class DLedgerServer:
         except Exception as error:
             self._fail(error)
             return
+        self._links.arrange(self._core)
         settled_index = min(self._core.committed_index, self._store.durable_index)
         self._store.producers.table.settle(settled_index)
         self._appends.settle(self._core.committed_index)
         self._reads.settle(self._core.committed_index)
         self._leadership.settle()
+        self._membership_changes.settle()
         self._follows.settle()
         self._group_commit.start()
         self._news.settle()
@@ -240,36 +234,10 @@ class DLedgerServer:
         if ready.hard_state is not None:
             self._save_hard_state(ready.hard_state)
         for write in ready.writes:
-            self._write(write)
+            writes.do(write, self._store)
         for message in ready.messages:
-            self._send(message)
+            self._links.send(message)
         self._reads.proved(ready.reads)
-
-    def _send(self, message: Message) -> None:
-        self._links[message.receiver].send(message)
-
-    def _write(self, write: Write) -> None:
-        match write:
-            case Truncate():
-                self._store.truncate(write.first_index)
-            case WriteNoop():
-                self._store.append_noop(write.term)
-            case WriteMembership():
-                raise InvariantError("a membership was changed, which the store cannot keep yet")
-            case WriteProposal():
-                assert isinstance(write.entries, Entries)
-                bodies, channels, magic = write.entries
-                self._store.append_bodies(bodies, write.term, channels, magic)
-            case WritePushed():
-                assert isinstance(write.entries, Block)
-                self._store.append_block(
-                    write.entries, first_index=write.first_index, last_index=write.last_index
-                )
-
-            case WriteSnapshot():
-                assert isinstance(write.entries, Block)
-                logger.warning("the log begins anew with entry %d of its leader", write.first_index)
-                self._store.replace(write.entries)
 
     def _durable(self, target: FlushTarget) -> None:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
@@ -288,7 +256,11 @@ class DLedgerServer:
             local_id=self.self_id,
             leader_id=self._core.leader_id,
             term=self._core.term,
-            peers=dict(self._settings.peers),
+            peers=member_status.peers(self._core, self._settings),
+            voters=self._core.memberships.current.voters,
+            learners=self._core.memberships.current.learners,
+            addable=member_status.addable(self._core, self._settings),
+            membership_index=self._core.memberships.last_index,
             joining=bool(self._core.joining),
         )
 
@@ -349,7 +321,7 @@ class DLedgerServer:
     def status(self) -> NodeStatus:
         """This member's view of the group."""
         return member_status.node_status(
-            self._core, self._settings, self._upkeep.view(), self._peers_up(), self._version
+            self._core, self._settings, self._upkeep.view(), self._links.up(), self._version
         )
 
     def leader_view(self) -> LeaderView:
@@ -389,5 +361,5 @@ class DLedgerServer:
             connections=self.gate.connections,
             buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,
             connections_closed=self.gate.closed_by_reason,
-            messages_dropped={peer_id: link.dropped for peer_id, link in self._links.items()},
+            messages_dropped={link.peer_id: link.dropped for link in self._links},
         )

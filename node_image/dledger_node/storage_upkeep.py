@@ -1,8 +1,8 @@
 """What a member does for its store once a second; in a thread what blocks.
 
-Retention needs to know what every voter holds. The leader does, and tells the others, who would
+Retention needs to know what every member holds. The leader does, and tells the others, who would
 otherwise have to keep everything. What all hold, all hold for ever, so it is no matter how old the
-news is.
+news is; who was added later begins where the leader's log does.
 """
 
 import asyncio
@@ -58,7 +58,6 @@ class StorageUpkeep:
         self._folder = Path(settings.store_base_dir)
         self._policy = policy_of(settings)
         self._full_percent = settings.disk_full_percent
-        self._peers = [peer_id for peer_id in settings.peers if peer_id != settings.self_id]
         self._store = store
         self._core = core
         self._watch = watch
@@ -119,9 +118,10 @@ class StorageUpkeep:
     def _tell_what_all_hold(self) -> None:
         if self._policy.keeps_everything or self._core.leader_id != self._core.config.self_id:
             return
-        index = held_by_all(self._core.match_indexes(), self._core.durable_index)
+        match_indexes = self._core.match_indexes()
+        index = held_by_all(match_indexes, self._core.durable_index)
         self.held_by_all_index = max(self.held_by_all_index, index)
-        for peer_id in self._peers:
+        for peer_id in match_indexes:
             self._send(
                 HeldByAllNotice(
                     sender=self._core.config.self_id,

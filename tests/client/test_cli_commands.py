@@ -16,7 +16,8 @@ from dledger_formats import disk
 from dledger_formats.requests import DLedgerResponseCode
 
 pytestmark = pytest.mark.usefixtures("group_in_environment")
-COMMANDS = ["append", "get", "tail", "group", "group local", "status", "transfer", "bench",
+COMMANDS = ["append", "get", "tail", "group", "group local", "member", "member list", "member add",
+            "member promote", "member demote", "member remove", "status", "transfer", "bench",
             "completion"]  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from typing import Any, Self
 
 import pytest
 
+from dledger_client.cli import main
+from dledger_client.commands.common import ExitCode
 from dledger_client.sync import BlockingClient
 from dledger_group.group import wait_for
 from dledger_group.ports import free_ports
@@ -25,15 +27,16 @@ _ports: Iterator[int] = free_ports()
 class LocalGroupProcess:
     """The command as a person starts it, and the events that it tells."""
 
-    def __init__(self, folder: Path, members: int) -> None:
+    def __init__(self, folder: Path, members: int, addable: int = 0) -> None:
         self.folder = folder
-        first = next(_ports)
-        while [next(_ports) for _ in range(2 * members - 1)][-1] != first + 2 * members - 1:
+        first, ports = next(_ports), 2 * (members + addable)
+        while [next(_ports) for _ in range(ports - 1)][-1] != first + ports - 1:
             first = next(_ports)
         command = "import sys; from dledger_client.cli import main; sys.exit(main())"
         self.process = subprocess.Popen(
             [sys.executable, "-c", command, "group", "local", "-o", "json",
-             f"--data={folder}", f"--port={first}", f"--members={members}"],
+             f"--data={folder}", f"--port={first}", f"--members={members}",
+             f"--addable={addable}"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.started: dict[str, Any] = {}
@@ -150,3 +153,52 @@ def test_a_member_that_cannot_stay_up_ends_the_group_with_its_last_words(tmp_pat
     assert (code, err.count("\n")) == (1, 1)
     assert "n0 ended 3 times right after its start" in err
     assert "is in use by" in err
+
+
+def test_a_group_of_one_grows_to_two_and_back_by_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def member(*arguments: str) -> dict[str, Any]:
+        assert main(["member", *arguments, "-o", "json"]) == ExitCode.OK
+        said: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return said
+
+    with LocalGroupProcess(tmp_path / "data", members=1, addable=1) as group:
+        for name, value in group.started["environment"].items():
+            monkeypatch.setenv(name, value)
+        group.event("leader")
+        assert member("list")["addable"].keys() == {"n1"}
+        assert member("add", "n1")["learners"] == ["n1"]
+        wait_for(
+            lambda: main(["status"]) == ExitCode.OK and "learner" in capsys.readouterr().out,
+            "n1 has heard that it learns",
+        )
+        for _ in range(2):
+            assert member("promote", "n1")["voters"] == ["n0", "n1"]
+        assert main(["append", "--body", "held by two"]) == ExitCode.OK
+        assert main(["member", "list"]) == ExitCode.OK
+        assert "n1      voter" in capsys.readouterr().out
+        assert main(["member", "demote", "n1"]) == ExitCode.OK
+        said = "n1 is a learner; voters n0; learners n1\n"
+        assert capsys.readouterr().out == said
+        assert member("remove", "n1") == member("remove", "n1")
+        for arguments, reason in (
+            (["remove", "n0"], "613 LAST_VOTER"),
+            (["promote", "n1"], "612 NO_SUCH_MEMBER"),
+            (["add", "n7"], "612 NO_SUCH_MEMBER"),
+        ):
+            assert main(["member", *arguments]) == ExitCode.REFUSED
+            assert reason in capsys.readouterr().err
+
+
+def test_a_folder_whose_addable_members_may_vote_is_not_started_without_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalGroupProcess(tmp_path / "data", members=1, addable=1) as group:
+        group.event("leader")
+    code = main(["group", "local", f"--data={tmp_path / 'data'}", "--members=1"])
+
+    assert code == ExitCode.USAGE
+    assert "--addable 1 at least" in capsys.readouterr().err
+    with LocalGroupProcess(tmp_path / "data", members=1, addable=2) as group:
+        group.event("leader")

@@ -51,7 +51,7 @@ def test_the_form_is_this_one_for_ever() -> None:
         (b'{"learners":[],"voters":["n0"]}', "in one way"),
         (b'{"voters":["n\\u0030"],"learners":[]}', "in one way"),
         (memberships.encode(tuple(sorted(f"n{k}" for k in range(65))), ()), "64 members"),
-        (b" " * 4097, "at most 4096"),
+        (b" " * 2561, "at most 2560"),
     ],
 )
 def test_anything_else_is_refused(body: bytes, reason: str) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger_formats.settings import (
+    GroupState,
     NodeSettings,
     OnDamage,
     SettingsError,
@@ -102,11 +103,35 @@ def test_variables_of_others_are_left_alone() -> None:
         ("connections_max", "0"),
         ("connections_per_address_max", "0"),
         ("log_format", "xml"),
+        ("addable_peers", "n3"),
+        ("addable_peers", "n1-elsewhere:1"),
+        ("peers", ""),
+        ("initial_group_state", "old"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_by_the_variable_s_name(name: str, text: str) -> None:
     with pytest.raises(SettingsError, match=variable_name(name)):
         NodeSettings.from_environment(ENVIRONMENT | {variable_name(name): text})
+
+
+def test_who_may_be_added_is_given_in_the_same_form() -> None:
+    variables = {
+        "DLEDGER_ADDABLE_PEERS": "n3-orders-3.orders-nodes:40911",
+        "DLEDGER_SELF_ID": "n3",
+        "DLEDGER_INITIAL_GROUP_STATE": "new",
+    }
+    found = NodeSettings.from_environment(ENVIRONMENT | variables)
+
+    assert found.address == "orders-3.orders-nodes:40911"
+    assert found.initial_group_state is GroupState.NEW
+    assert list(found.known_peers) == ["n0", "n1", "n2", "n3"]
+    assert NodeSettings.from_environment(found.to_environment()) == found
+
+
+def test_a_group_has_as_many_members_as_a_membership_can_name() -> None:
+    addable = {f"m{number}": "h:1" for number in range(62)}
+    with pytest.raises(SettingsError, match="64 members at most"):
+        dataclasses.replace(SETTINGS, addable_peers=addable)
 
 
 def test_an_election_needs_more_than_one_heartbeat() -> None:

@@ -45,6 +45,10 @@ STATUS = NodeStatus(
     flush_disk_type=FlushDiskType.SYNC_FLUSH,
     peers={"n0": "10.0.0.1:40911", "n1": "10.0.0.2:40911"},
     followers=[PeerStatus(peer_id="n1", match_index=40, reachable=True)],
+    voters=["n0", "n1"],
+    learners=["n2"],
+    addable=["n3"],
+    membership_index=12,
     version="0.1.0",
 )
 FINDING = Finding(
@@ -96,6 +100,11 @@ def test_the_keys_of_a_status_are_those_that_users_know() -> None:
         "flushDiskType": "SyncFlush",
         "peers": {"n0": "10.0.0.1:40911", "n1": "10.0.0.2:40911"},
         "followers": [{"peerId": "n1", "matchIndex": 40, "reachable": True}],
+        "membership": "Voter",
+        "voters": ["n0", "n1"],
+        "learners": ["n2"],
+        "addable": ["n3"],
+        "membershipIndex": 12,
         "version": "0.1.0",
     }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk, frames, requests, settings
+from dledger_formats import disk, frames, memberships, requests, settings
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 from dledger_formats.channels import ChannelEntry, channel_of
 from dledger_formats.checksum import crc32
@@ -40,7 +40,7 @@ from dledger_node.raft.messages import (
 )
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader
-from dledger_node.store import producers_file
+from dledger_node.store import memberships_file, producers_file
 from dledger_node.store.block import check_block
 from dledger_node.store.entry_runs import Link
 from dledger_node.store.producers import Producers
@@ -150,6 +150,35 @@ def producers_files() -> tuple[list[bytes], Feed]:
     return [producers_file.encode(image)[:-4] for image in images], feed
 
 
+def membership_bodies() -> tuple[list[bytes], Feed]:
+    """The body of an entry that changes the membership: what is read is written alike."""
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(FormatError):
+            said = memberships.decode(raw)
+            assert memberships.encode(*said) == raw
+            Membership(*said)
+
+    sound = ((("n0",), ()), (("n0", "n1", "n2"), ("n3",)), (("a", "b"), ("c", "d")))
+    return [memberships.encode(*said) for said in sound], feed
+
+
+def memberships_files() -> tuple[list[bytes], Feed]:
+    """The file of committed memberships, with its checksum made right."""
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(ValueError):
+            whole = raw + b"#crc32=%08x\n" % crc32(raw)
+            assert memberships_file.encode(memberships_file.decode(whole)) == whole
+
+    entries = [
+        MembershipEntry(3, Membership(("n0",))),
+        MembershipEntry(9, Membership(("n0", "n1"))),
+    ]
+    files = [memberships_file.encode(entries[:count]) for count in range(3)]
+    return [raw[: raw.index(b"#")] for raw in files], feed
+
+
 def native_messages() -> tuple[list[bytes], Feed]:
     """Messages between members."""
 
@@ -170,16 +199,16 @@ def native_messages() -> tuple[list[bytes], Feed]:
         b"\x02" + native.KINDS[2].numbers.pack(5, 5, 0),
         b"\x07" + native.KINDS[7].numbers.pack(5, 5, 0, 9, 9, -1, -1, -1),
     ]
-    memberships = (Membership(("n0", "n1")), Membership(("n0",), ("n1", "n2")))
-    entries = tuple(MembershipEntry(3 + at, one) for at, one in enumerate(memberships))
+    both = (Membership(("n0", "n1")), Membership(("n0",), ("n1", "n2")))
+    entries = tuple(MembershipEntry(3 + at, one) for at, one in enumerate(both))
     told: list[Message] = [
         JoinResponse(
             sender="n1", receiver="n0", term=4, incarnation=1, ledger_end_index=9, leading=True,
-            joining=False, alone=False, memberships=memberships,
+            joining=False, alone=False, memberships=both,
         ),
         InstallSnapshotRequest(
             sender="n1", receiver="n0", term=4, first_index=3, last_index=4, entries_term=4,
-            committed_index=9, membership=memberships[1], memberships=entries,
+            committed_index=9, membership=both[1], memberships=entries,
         ),
         AppendRequest(
             sender="n1", receiver="n0", term=4, previous_index=2, previous_term=3, first_index=3,
@@ -220,7 +249,12 @@ def pushed_entries() -> tuple[list[bytes], Feed]:
         ).data
         for size in (0, 1, 300)
     ]
-    return sound, feed
+    body = memberships.encode(("n0", "n1"), ("n2",))
+    changes = disk.pack_entries(
+        [body] * 3, magic=disk.NOOP, first_index=7, term=3, pos=480, previous_chain_crc=11,
+        channels=[0, memberships.MEMBERSHIP_CHANNEL, 0],
+    ).data  # fmt: skip
+    return [*sound, changes], feed
 
 
 def json_of_programs() -> tuple[list[bytes], Feed]:
@@ -274,7 +308,8 @@ def node_settings() -> tuple[list[bytes], Feed]:
 
 DECODERS = (
     frame_decoder, request_decoders, append_reader, append_once_reader, producers_files,
-    native_messages, hello, pushed_entries, json_of_programs, node_settings,
+    membership_bodies, memberships_files, native_messages, hello, pushed_entries,
+    json_of_programs, node_settings,
 )  # fmt: skip
 
 

@@ -172,6 +172,28 @@ def test_a_group_that_has_changed_is_not_new_whoever_is_blank() -> None:
     assert not driver.raft.joining
 
 
+def blank(peer_id: str, *, end_index: int = -1) -> JoinResponse:
+    return JoinResponse(
+        sender=peer_id, receiver="n0", term=0, incarnation=INCARNATION,
+        ledger_end_index=end_index, leading=False, joining=True, alone=False,
+    )  # fmt: skip
+
+
+def test_a_group_that_is_new_by_its_settings_waits_for_its_first_voters_alone() -> None:
+    driver = CoreDriver(joining=True, addable_ids=("n7",), new_group=True)
+    driver.receive(blank("n1"))
+    assert driver.raft.joining
+    driver.receive(blank("n2"))
+    assert not driver.raft.joining
+
+
+def test_whoever_answers_that_it_has_a_log_makes_it_an_old_one() -> None:
+    driver = CoreDriver(joining=True, addable_ids=("n7",), new_group=True)
+    for said in (blank("n7", end_index=3), blank("n1"), blank("n2")):
+        driver.receive(said)
+    assert driver.raft.joining
+
+
 def test_who_may_be_added_does_not_begin_a_group() -> None:
     driver = CoreDriver(joining=True, self_id="n7", addable_ids=("n7",))
     for peer_id in ("n0", "n1", "n2"):

@@ -16,6 +16,9 @@ from hypothesis.stateful import (
 )
 
 from dledger_formats import disk
+from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_node.raft.membership import Membership, MembershipEntry
+from dledger_node.store.membership_bodies import body_of
 from dledger_node.store.mmap_store import MmapStore
 
 SIZES = {"segment_size_bytes": 1024, "index_segment_size_bytes": 160}
@@ -29,6 +32,7 @@ class StoreAgainstList(RuleBasedStateMachine):
         super().__init__()
         self.top = tempfile.TemporaryDirectory(dir=folder)
         self.entries: list[tuple[int, int, bytes]] = []
+        self.memberships: list[MembershipEntry] = []
         self.term = 0
         self.durable_index = -1
         self.kills = 0
@@ -50,6 +54,14 @@ class StoreAgainstList(RuleBasedStateMachine):
         self.term += 1
         self.entries.append((disk.NOOP, self.term, b""))
         assert self.leader.append_noop(self.term) == len(self.entries) - 1
+
+    @rule(learners=st.sets(st.sampled_from(["n1", "n2", "n3"])))
+    def change_the_membership(self, learners: set[str]) -> None:
+        index, membership = len(self.entries), Membership(("n0",), tuple(sorted(learners)))
+        body = body_of(membership)
+        self.entries.append((disk.NOOP, self.term, body))
+        self.memberships.append(MembershipEntry(index, membership))
+        self.leader.append_bodies([body], self.term, [MEMBERSHIP_CHANNEL], disk.NOOP)
 
     @rule()
     def flush(self) -> None:
@@ -74,6 +86,7 @@ class StoreAgainstList(RuleBasedStateMachine):
         if self.follower.end_index >= first_index:
             self.follower.truncate(first_index)
         del self.entries[first_index:]
+        self.memberships = [entry for entry in self.memberships if entry.index < first_index]
         self.durable_index = min(self.durable_index, first_index - 1)
         self.term += 1
 
@@ -135,6 +148,8 @@ class StoreAgainstList(RuleBasedStateMachine):
             found = [store.entry(index) for index in range(end)]
             assert [(head.magic, head.term, body) for head, body in found] == self.entries[:end]
             assert store.term_runs() == runs_of(self.entries[:end])
+            known = tuple(entry for entry in self.memberships if entry.index < end)
+            assert store.memberships.entries == known
 
     def teardown(self) -> None:
         self.leader.close()

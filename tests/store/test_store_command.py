@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats import disk, memberships
+from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.ready import HardState
+from dledger_node.store import memberships_file
 from dledger_node.store.hard_state import save_hard_state
 from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store_command import command
@@ -113,6 +115,68 @@ def test_an_empty_store_is_sound(
 
     assert store_command("verify", folder) == ExitCode.OK
     assert store_command.summary["entries"] == 0
+
+
+def change_membership(store: MmapStore, *learners: str) -> None:
+    body = memberships.encode(("n0", "n1"), learners)
+    store.append_bodies([body], 3, [memberships.MEMBERSHIP_CHANNEL], disk.NOOP)
+    flush(store)
+    store.save_checkpoint(store.end_index)
+
+
+def test_who_belongs_to_the_group_is_told(
+    store_command: Command,
+    open_store: OpenStore,
+    written: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = open_store()
+    change_membership(store, "n2")
+    change_membership(store)
+    store.close()
+
+    assert store_command("verify", written) == ExitCode.OK
+    summary = store_command.summary
+    assert (summary["membershipIndex"], summary["voters"]) == (41, ["n0", "n1"])
+    assert command.main(["verify", str(written)]) == ExitCode.OK
+    assert "voters n0, n1; learners none; since entry 41" in capsys.readouterr().out
+    assert store_command("dump", written, "--first", "39") == ExitCode.OK
+    assert [line["kind"] for line in store_command.lines] == ["entry", "members", "members"]
+    assert store_command.lines[1]["body"] == '{"voters":["n0","n1"],"learners":["n2"]}'
+
+
+@pytest.mark.parametrize("how", ["lost", "damaged", "old"])
+def test_a_file_of_memberships_that_a_node_would_refuse_is_damage(
+    store_command: Command, open_store: OpenStore, written: Path, how: str
+) -> None:
+    store = open_store()
+    change_membership(store, "n2")
+    path = written / memberships_file.FILE_NAME
+    old = path.read_bytes()
+    change_membership(store)
+    store.close()
+    if how == "lost":
+        path.unlink()
+    else:
+        path.write_bytes(old if how == "old" else b"x")
+
+    assert store_command("verify", written) == ExitCode.DAMAGED
+    assert store_command.finding("damaged_memberships")["file"] == "memberships"
+    with pytest.raises(StoreDamagedError, match="memberships"):
+        open_store()
+
+
+def test_a_membership_of_a_later_version_is_named(
+    store_command: Command, open_store: OpenStore, written: Path
+) -> None:
+    store = open_store()
+    body = b'{"voters":["n0"],"learners":[],"weights":{}}'
+    with pytest.raises(ValueError, match="nothing else"):
+        store.append_bodies([body], 3, [memberships.MEMBERSHIP_CHANNEL], disk.NOOP)
+    store.close()
+
+    assert store_command("verify", written) == ExitCode.DAMAGED
+    assert store_command.finding("unknown_membership")["firstIndex"] == 40
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Final
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.local.errors import LocalGroupError
-from dledger_client.local.folder import MEMBERS_ALLOWED, GroupShape
+from dledger_client.local.folder import ADDABLE_ALLOWED, MEMBERS_ALLOWED, GroupShape
 from dledger_client.local.group import Event, LeaderChanged, LocalGroup, as_variables
 from dledger_formats.settings import REMOTING_PORT
 
@@ -31,6 +31,7 @@ def add_parser(commands: common.Commands) -> None:
         examples={
             "dledger group local": "three members; the log is gone at the end",
             "dledger group local --data ~/orders": "the log stays, and is there at the next start",
+            "dledger group local --addable 2": "and two more that `dledger member add` can add",
             "dledger group local --members 1 --port 9000": "one member on the ports 9000 and 9001",
         },
         exit_codes="0 ended by a signal, 1 a member cannot stay up, 2 usage.",
@@ -42,6 +43,14 @@ def add_parser(commands: common.Commands) -> None:
         choices=MEMBERS_ALLOWED,
         default=3,
         help="how many, %(choices)s (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--addable",
+        metavar="N",
+        type=int,
+        choices=ADDABLE_ALLOWED,
+        default=0,
+        help="how many more to run that may be added (default: %(default)s)",
     )
     parser.add_argument(
         "--data",
@@ -69,7 +78,9 @@ async def run(arguments: argparse.Namespace) -> int:
     stop = asyncio.Event()
     try:
         with _folder(arguments.data) as folder, _set_by_signals(stop):
-            shape = GroupShape(group=arguments.group, members=arguments.members)
+            shape = GroupShape(
+                group=arguments.group, members=arguments.members, addable=arguments.addable
+            )
             group = LocalGroup(
                 shape,
                 folder,

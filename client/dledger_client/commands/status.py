@@ -14,7 +14,7 @@ from dledger_client.errors import AddressError
 from dledger_client.pages import PageError, get_page
 from dledger_formats.json_objects import FormatError
 from dledger_formats.settings import HTTP_PORT
-from dledger_formats.status import NodeStatus, Role
+from dledger_formats.status import MembershipRole, NodeStatus, Role
 
 TIMEOUT_S: Final = 2.0
 
@@ -92,6 +92,18 @@ def _plain(answer: Answer) -> dict[str, Any]:
     return plain | (answer.raw if answer.raw is not None else {"problem": answer.problem})
 
 
+def _role(status: NodeStatus) -> str:
+    if status.master:
+        return "master"
+    match status.membership:
+        case MembershipRole.VOTER:
+            return status.role.value.lower()
+        case MembershipRole.LEARNER:
+            return "learner"
+        case MembershipRole.NONE:
+            return "no member"
+
+
 def _rows(answers: list[Answer]) -> list[list[str]]:
     """Make the table's cells; the lag is counted from the leader's end."""
     leaders = [a.status for a in answers if a.status and a.status.role is Role.LEADER]
@@ -107,7 +119,7 @@ def _rows(answers: list[Answer]) -> list[list[str]]:
         rows.append(
             [
                 status.self_id,
-                ("master" if status.master else status.role.value.lower()),
+                _role(status),
                 str(status.term),
                 status.leader_id or "-",
                 str(status.ledger_end_index),

@@ -7,7 +7,9 @@ n0.log …          what the members say, since their last start
 """
 
 import contextlib
+import dataclasses
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ SHAPE_FILE: Final = "group.json"
 UNFINISHED_SHAPE_FILE: Final = "group.new"
 LOCK_FILE: Final = "lock"
 MEMBERS_ALLOWED: Final = (1, 3, 5, 7)
+ADDABLE_ALLOWED: Final = range(7)
 SEGMENT_SIZE_BYTES: Final = 16 << 20
 """Small, since segments are made at their full length, and each member has two or three."""
 INDEX_SEGMENT_SIZE_BYTES: Final = 5 << 20
@@ -36,6 +39,9 @@ class GroupShape:
 
     group: str
     members: int
+    """How many voters it began with; who votes by now, its log says."""
+    addable: int = 0
+    """How many more there are that may be added."""
     segment_size_bytes: int = SEGMENT_SIZE_BYTES
     index_segment_size_bytes: int = INDEX_SEGMENT_SIZE_BYTES
 
@@ -46,6 +52,9 @@ class GroupShape:
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
         """Decode; FormatError when a key is missing or has another type."""
+        plain = json_objects.parse(raw)
+        if isinstance(plain, dict):
+            raw = json.dumps({"addable": 0} | plain).encode()  # earlier versions did not write it
         return json_objects.decode(cls, raw)
 
 
@@ -97,6 +106,14 @@ def settle_shape(folder: Path, wanted: GroupShape) -> GroupShape:
             f"{folder} holds the group {found.group} of {found.members} members; start it with "
             f"--group {found.group} --members {found.members}, or give --data another folder"
         )
+    if found.addable > wanted.addable:
+        raise LocalGroupError(
+            f"{folder} holds a group with {found.addable} addable members, which may vote by now; "
+            f"start it with --addable {found.addable} at least, or give --data another folder"
+        )
+    if found.addable < wanted.addable:
+        found = dataclasses.replace(found, addable=wanted.addable)
+        _write(path, found.to_json())
     return found
 
 

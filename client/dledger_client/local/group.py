@@ -70,11 +70,12 @@ class LocalGroup:
         if shape.members not in MEMBERS_ALLOWED:
             allowed = ", ".join(map(str, MEMBERS_ALLOWED))
             raise LocalGroupError(f"{shape.members} members; allowed are {allowed}")
-        if not 0 < first_port <= PORT_MAX - 2 * shape.members:
-            raise LocalGroupError(f"port {first_port} leaves no room for {shape.members} members")
+        count = shape.members + shape.addable
+        if not 0 < first_port <= PORT_MAX - 2 * count:
+            raise LocalGroupError(f"port {first_port} leaves no room for {count} members")
         self.name = shape.group
         self.folder = folder
-        self.members = {member.member_id: member for member in _members(shape.members, first_port)}
+        self.members = {member.member_id: member for member in _members(count, first_port)}
         self._shape = shape
         self._tell = tell
         self._term = -1
@@ -129,10 +130,12 @@ class LocalGroup:
         return {member_id: process.pid for member_id, process in self._processes.items()}
 
     def _settings(self, member: LocalMember, shape: GroupShape) -> NodeSettings:
+        addresses = [(one.member_id, str(one.address)) for one in self.members.values()]
         return NodeSettings(
             group=shape.group,
             self_id=member.member_id,
-            peers={m.member_id: str(m.address) for m in self.members.values()},
+            peers=dict(addresses[: shape.members]),
+            addable_peers=dict(addresses[shape.members :]),
             store_base_dir=str(self.folder),
             listen_host=HOST,
             http_port=member.http_address.port,

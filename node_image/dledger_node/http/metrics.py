@@ -55,6 +55,7 @@ _STATUS_GAUGES: Final = {
     "ledger_end_index": "Last index that this member holds.",
     "committed_index": "Index up to which this member knows entries to be committed.",
     "durable_index": "Index up to which this member has flushed its log.",
+    "membership_index": "Entry that says who belongs to the group; -1 for the first voters.",
 }
 _COUNTERS: Final = {
     "appends_acknowledged": "Appends answered with success.",
@@ -101,6 +102,18 @@ class NodeCollector(Collector):
             value=float(status.joining),
         )
         yield _state("role", "1 for this member's role, 0 for the others.", "role", status.role)
+        yield _state(
+            "membership",
+            "1 for what this member is to its group, by its own log; 0 for the others.",
+            "membership",
+            status.membership,
+        )
+        members = GaugeMetricFamily(
+            "dledger_node_members", "Members of the group, by this member's log.", labels=["kind"]
+        )
+        members.add_metric(["voter"], len(status.voters))
+        members.add_metric(["learner"], len(status.learners))
+        yield members
         yield _state(
             "flush_disk_type",
             "1 for when an append counts as held: SyncFlush on disk, AsyncFlush in memory.",

@@ -41,6 +41,10 @@ class RaftConfig:
     """Who is no voter at first and may be added. Whoever is neither is a stranger to this member:
     nobody hears or adds it.
     """
+    new_group: bool = False
+    """The settings say that the group has no log yet, unless one of the voters has it: so those who
+    may be added need not be there when it begins.
+    """
     promotion_lag_entries_max: int = 1000
     """A learner that lags by more is not made a voter."""
 

@@ -260,6 +260,11 @@ class Raft:
         return self._member.memberships.current
 
     @property
+    def memberships(self) -> LogMemberships:
+        """All that this member's log says of it; to be looked at only."""
+        return self._member.memberships
+
+    @property
     def role(self) -> Role:
         """This member's role in `term`."""
         return self._member.role
@@ -344,9 +349,7 @@ class Raft:
 
     @property
     def contradiction(self) -> str:
-        """What a leader asked for in this term that no sane leader asks; empty if nothing. While
-        there is something, this member should not serve.
-        """
+        """What no sane leader asks, and this term's did; this member should not serve then."""
         return self._member.contradiction
 
     @property

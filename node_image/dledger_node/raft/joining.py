@@ -5,7 +5,8 @@ promises that it does not know of: votes, and entries that it confirmed. So whil
 it does not vote. It asks all others, again and again, and becomes a voter in one of two ways:
 
 - All others that there can be are blank, in term 0 with an empty log: the group is new, and nothing
-  was promised.
+  was promised. Where the settings say that it is new, all other voters must be blank, and whoever
+  else answers; otherwise one who was added may have what the voters have lost.
 - A leader has answered, in a term T, that its log ends at E, and which memberships may hold: the
   current one and, while it is not committed, the one before. All others of these memberships,
   learners too, have answered since this start, with terms up to T. Then this member takes entries
@@ -220,8 +221,10 @@ def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term
 
 def _is_new_group(member: MemberState, joining: Joining) -> bool:
     """Tell whether nobody can have been promised anything: all are blank, this member too."""
+    first_voters = _memberships_of(member, None)
+    awaited = _others(member, first_voters) if member.config.new_group else member.config.peers
     return (
-        len(joining.answers) == len(member.config.peers)
+        all(peer_id in joining.answers for peer_id in awaited)
         and member.term == 0
         and member.log.end_index < 0
         and member.votes

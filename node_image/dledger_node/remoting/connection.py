@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, cast
 
-from dledger_formats import follow, frames, json_objects, producers, requests
+from dledger_formats import follow, frames, json_objects, membership_change, producers, requests
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
 from dledger_formats.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
+from dledger_formats.membership_change import ChangeMembershipRequest, ChangeMembershipResponse
 from dledger_formats.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import RemoteProtocolError
@@ -268,6 +269,8 @@ class Connection(asyncio.Protocol):
                     self._transfer_leadership(command, reply)
                 case follow.FOLLOW:
                     self._follow(command)
+                case membership_change.CHANGE_MEMBERSHIP:
+                    self._change_membership(command, reply)
                 case producers.REGISTER_PRODUCER:
                     self._register_producer(command, reply)
                 case native.HELLO_CODE:
@@ -328,6 +331,15 @@ class Connection(asyncio.Protocol):
             reply(LeadershipTransferResponse(code=refused, group=self._service.group))
         else:
             self._service.transfer_leadership(request, reply)
+
+    def _change_membership(self, command: RemotingCommand, reply: Reply) -> None:
+        json_objects.parse(command.body)
+        request = ChangeMembershipRequest.from_json(command.body)
+        refused = misdirected(self._service, request)
+        if refused is not None:
+            reply(ChangeMembershipResponse(code=refused, group=self._service.group))
+        else:
+            self._service.change_membership(request, reply)
 
     def _follow(self, command: RemotingCommand) -> None:
         json_objects.parse(command.body)

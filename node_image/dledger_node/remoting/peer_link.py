@@ -55,7 +55,7 @@ class Owner(Protocol):
 
 
 class PeerLink:
-    """One peer's link; `run` keeps it up until it is cancelled."""
+    """One peer's link; `run` keeps it up until it is cancelled, if it is needed."""
 
     def __init__(
         self,
@@ -75,6 +75,15 @@ class PeerLink:
         self._uniform = uniform
         self._connection: _Connection | None = None
         self._told = ""
+        self._needed = True
+        # Somebody wants to send, or to have the link kept up.
+        self._wanted = asyncio.Event()
+
+    def need(self, needed: bool) -> None:
+        """Keep the link up; or else let it be, and open it only when there is something to send."""
+        self._needed = needed
+        if needed:
+            self._wanted.set()
 
     @property
     def up(self) -> bool:
@@ -85,12 +94,16 @@ class PeerLink:
         """Send now, or when the socket has room, or never."""
         if self._connection is None or not self._connection.send(message):
             self.dropped += 1
+            self._wanted.set()
 
     async def run(self) -> None:
         """Connect, and connect again, for ever; back off while the peer cannot be reached."""
         delay_s = 0.0
         while True:
             await asyncio.sleep(self._uniform(delay_s / 2, delay_s))
+            if not self._needed:
+                self._wanted.clear()
+                await self._wanted.wait()
             connection = await self._open()
             if connection is None:
                 self._owner.link_lost(self.peer_id)

@@ -7,6 +7,7 @@ import msgspec
 
 from dledger_formats import follow, requests
 from dledger_formats.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.membership_change import ChangeMembershipRequest
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
@@ -58,6 +59,9 @@ class Service(Protocol):
 
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
         """Hand the leadership over."""
+
+    def change_membership(self, request: ChangeMembershipRequest, reply: Reply) -> None:
+        """Change who belongs to the group."""
 
     def follow(
         self, connection: "Connection", opaque: int, request: follow.FollowRequest

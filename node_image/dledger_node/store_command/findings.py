@@ -37,6 +37,10 @@ class Kind(enum.StrEnum):
     BYTES_BEHIND_THE_INDEX = "bytes_behind_the_index"
     DAMAGED_CHECKPOINT = "damaged_checkpoint"
     DAMAGED_HARD_STATE = "damaged_hard_state"
+    UNKNOWN_MEMBERSHIP = "unknown_membership"
+    """An entry changes the membership in a way that this version cannot read."""
+    DAMAGED_MEMBERSHIPS = "damaged_memberships"
+    """The file that says who belonged to the group cannot be read, or is an old copy."""
     LEFT_BEHIND = "left_behind"
     """A spare segment or temporary file of a process that was killed."""
     NOT_COVERED = "not_covered"
@@ -56,6 +60,8 @@ SEVERITY: Final = {
     Kind.BYTES_BEHIND_THE_INDEX: Severity.REPAIRABLE,
     Kind.DAMAGED_CHECKPOINT: Severity.REPAIRABLE,
     Kind.DAMAGED_HARD_STATE: Severity.DAMAGE,
+    Kind.UNKNOWN_MEMBERSHIP: Severity.DAMAGE,
+    Kind.DAMAGED_MEMBERSHIPS: Severity.DAMAGE,
     Kind.LEFT_BEHIND: Severity.REPAIRABLE,
     Kind.NOT_COVERED: Severity.NOTE,
     Kind.IN_USE: Severity.NOTE,

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from tqdm import tqdm
 
-from dledger_formats import disk
+from dledger_formats import disk, memberships
 from dledger_formats.disk import EntryHeader
+from dledger_node.raft.membership import Membership
 from dledger_node.store_command.verify import Report
 
 BODY_PREVIEW_BYTES: Final = 48
@@ -87,24 +88,32 @@ def _write_contents(report: Report) -> None:
     if report.checkpoint is not None:
         durable, committed = report.checkpoint.end_index, report.checkpoint.committed_index
         line(f"{'checkpoint:':<12}durable to {durable}, committed to {committed}")
+    if report.membership is not None:
+        index, (voters, learners) = report.membership.index, _members(report.membership.membership)
+        line(f"{'members:':<12}voters {voters}; learners {learners}; since entry {index}")
     if report.hard_state is not None:
         vote = report.hard_state.vote_for or "nobody"
         line(f"{'term:':<12}{report.hard_state.term}, voted for {vote}")
 
 
+def _members(membership: Membership) -> tuple[str, str]:
+    return ", ".join(membership.voters), ", ".join(membership.learners) or "none"
+
+
 def write_entry_titles() -> None:
     """Write the head of the table that `write_entry` fills."""
-    line(f"{'INDEX':>12} {'TERM':>8} {'KIND':<6} {'POSITION':>16} {'BODY':>9}  BEGINS WITH")
+    line(f"{'INDEX':>12} {'TERM':>8} {'KIND':<7} {'POSITION':>16} {'BODY':>9}  BEGINS WITH")
 
 
 def write_entry(header: EntryHeader, body: bytes, *, as_json: bool, whole_body: bool) -> None:
     """Write one entry."""
-    kind = _MAGIC_NAMES[header.magic]
+    changes = memberships.is_membership(header.magic, header.channel)
+    kind = "members" if changes else _MAGIC_NAMES[header.magic]
     if not as_json:
         shown = body if whole_body else body[:BODY_PREVIEW_BYTES]
         text = repr(shown)[2:-1] + ("…" if len(shown) < len(body) else "")
         line(
-            f"{header.index:>12} {header.term:>8} {kind:<6} {header.pos:>16} {len(body):>9}  {text}"
+            f"{header.index:>12} {header.term:>8} {kind:<7} {header.pos:>16} {len(body):>9}  {text}"
         )
         return
     value: dict[str, Any] = {
@@ -116,7 +125,7 @@ def write_entry(header: EntryHeader, body: bytes, *, as_json: bool, whole_body: 
         "bodyCrc": f"{header.body_crc:08x}",
         "chainCrc": f"{header.chain_crc:08x}",
     }
-    if whole_body:
+    if whole_body or changes:
         try:
             value["body"] = body.decode()
         except UnicodeDecodeError:

@@ -6,14 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from dledger_formats import disk
+from dledger_formats import disk, memberships
+from dledger_formats.disk import ENTRY_HEADER_SIZE
+from dledger_formats.json_objects import FormatError
 from dledger_node.errors import StoreDamagedError
+from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.ready import HardState
 from dledger_node.store import checkpoint as checkpoint_file
 from dledger_node.store import hard_state as hard_state_file
 from dledger_node.store import lock as lock_file
+from dledger_node.store import memberships_file
 from dledger_node.store.checkpoint import Checkpoint
 from dledger_node.store.hard_state import load_hard_state
+from dledger_node.store.membership_bodies import membership_of
 from dledger_node.store_command.findings import Finding, Findings, Kind, Severity
 from dledger_node.store_command.index_check import IndexCheck
 from dledger_node.store_command.log_folder import PAGE_BYTES, LogFolder, Segment, list_folder
@@ -54,6 +59,8 @@ class Report:
     """First index, last index and term of sound entries that follow one another."""
     uncovered: int = 0
     """Entries without a body CRC."""
+    membership: MembershipEntry | None = None
+    """Who belongs to the group, as the last entry of the log says; None if none does."""
     tail_bytes: int = 0
     """Bytes in use behind the last sound entry."""
     checkpoint: Checkpoint | None = None
@@ -111,6 +118,9 @@ class Report:
             "segmentBytes": self.data.segment_size,
             "indexSegments": len(self.index.segments),
             "indexSegmentBytes": self.index.segment_size,
+            "membershipIndex": self.membership.index if self.membership else None,
+            "voters": self.membership.membership.voters if self.membership else None,
+            "learners": self.membership.membership.learners if self.membership else None,
             "uncoveredEntries": self.uncovered,
             "tailBytes": self.tail_bytes,
         }
@@ -125,6 +135,7 @@ def verify(folder: Path, on_progress: Callable[[int], object] = lambda pos: None
     report = Report(folder, data, index)
     _check_names(report)
     _load_checkpoint(report)
+    _load_memberships(report)
     _walk(report, on_progress)
     _load_hard_state(report)
     if report.uncovered:
@@ -178,6 +189,25 @@ def _load_checkpoint(report: Report) -> None:
         report.findings.add(Finding(kind=Kind.DAMAGED_CHECKPOINT, file=name, detail=detail))
 
 
+def _load_memberships(report: Report) -> None:
+    """Judge the file as a node does: it must hold what the checkpoint tells."""
+    told_index = report.checkpoint.membership_index if report.checkpoint else None
+    is_told = told_index is not None and told_index >= 0
+    has_front = not report.data.segments or report.data.segments[0].start == 0
+    if has_front and not is_told:
+        return
+    try:
+        saved = memberships_file.load(report.folder)
+        detail = f"it lacks the membership of entry {told_index}, of which the checkpoint tells"
+        lacks = is_told and all(entry.index != told_index for entry in saved)
+        report.membership = saved[-1] if saved else None
+    except StoreDamagedError as error:
+        lacks, detail = True, str(error)
+    if lacks:
+        name = memberships_file.FILE_NAME
+        report.findings.add(Finding(kind=Kind.DAMAGED_MEMBERSHIPS, file=name, detail=detail))
+
+
 def _load_hard_state(report: Report) -> None:
     name = hard_state_file.FILE_NAME
     try:
@@ -222,7 +252,24 @@ def _count(report: Report, batch: Batch) -> None:
     while at < len(batch.data):
         header = disk.unpack_header(batch.data, at)
         report.uncovered += header.body_crc == 0 and header.body_size > 0
+        if memberships.is_membership(header.magic, header.channel):
+            _note_membership(report, header.index, batch.data[at:][ENTRY_HEADER_SIZE : header.size])
         at += header.size
+
+
+def _note_membership(report: Report, index: int, body: memoryview) -> None:
+    try:
+        report.membership = MembershipEntry(index, membership_of(body))
+    except FormatError as error:
+        report.findings.add(
+            Finding(
+                kind=Kind.UNKNOWN_MEMBERSHIP,
+                file=f"{disk.DATA_FOLDER}/",
+                first_index=index,
+                last_index=index,
+                detail=f"{error}; start the version that wrote it",
+            )
+        )
 
 
 def _judge_stop(report: Report, stop: Stop, end_pos: int, following: Cursor | None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from dledger_formats.settings import NodeSettings
+from dledger_formats.settings import GroupState, NodeSettings
 from dledger_formats.status import Manifest, NodeStatus
 from dledger_group.ports import free_ports
 
@@ -24,17 +24,26 @@ _ports: Iterator[int] = free_ports()
 
 
 class NodeGroup:
-    """Members n0, n1, … of the group `g`; stops what it started when its block ends."""
+    """Members n0, n1, … of the group `g`; stops what it started when its block ends.
 
-    def __init__(self, folder: Path, members: int = 3, **settings: object) -> None:
+    `peers` are its first voters. Behind them come those that may be added, which are not started.
+    """
+
+    def __init__(
+        self, folder: Path, members: int = 3, *, addable: int = 0, **settings: object
+    ) -> None:
         self.folder = folder
-        self.peers = {f"n{k}": f"{self.host(f'n{k}')}:{next(_ports)}" for k in range(members)}
-        self.http_ports = {member: next(_ports) for member in self.peers}
+        ids = [f"n{k}" for k in range(members + addable)]
+        addresses = {member: f"{self.host(member)}:{next(_ports)}" for member in ids}
+        self.peers = {member: addresses[member] for member in ids[:members]}
+        self.addable = {member: addresses[member] for member in ids[members:]}
+        self.http_ports = {member: next(_ports) for member in ids}
         self._settings: dict[str, object] = {
             "heartbeat_interval_ms": 100,
             "election_timeout_ms": 500,
             "segment_size_bytes": 1 << 20,
             "index_segment_size_bytes": 160 << 10,
+            "initial_group_state": GroupState.NEW,
             **settings,
         }
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -63,7 +72,7 @@ class NodeGroup:
                 self._processes[member].send_signal(signal.SIGCONT)
             self.kill(member)
         if error is not None:
-            for member in self.peers:
+            for member in self.http_ports:
                 print(f"--- {member}\n{self.log(member)[-3000:]}", file=sys.stderr)
 
     def host(self, member: str) -> str:
@@ -85,6 +94,7 @@ class NodeGroup:
             group="g",
             self_id=member,
             peers=self.peers,
+            addable_peers=self.addable,
             store_base_dir=str(self.folder),
             listen_host=self.host(member),
             http_port=self.http_ports[member],
@@ -169,7 +179,7 @@ class NodeGroup:
         return sorted(self._processes)
 
     def master(self) -> str:
-        """Wait for a master that a majority of the members name in its term; returns its id."""
+        """Wait for a master that a majority of its voters name in its term; returns its id."""
         return wait_for(self._agreed_master, "a master that the members agree on")
 
     def wait_for_status(
@@ -190,8 +200,9 @@ class NodeGroup:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 views.append(self.status(member))
         for view in views:
-            named = [v for v in views if v.term == view.term and v.leader_id == view.self_id]
-            if view.master and 2 * len(named) > len(self.peers):
+            voters = [v for v in views if v.self_id in view.voters]
+            named = [v for v in voters if v.term == view.term and v.leader_id == view.self_id]
+            if view.master and 2 * len(named) > len(view.voters):
                 return view.self_id
         return None
 

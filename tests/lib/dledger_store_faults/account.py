@@ -3,6 +3,7 @@
 A story's lines, each told before or after what it names:
 
     write FIRST TERM COUNT   before entries are copied into the log
+    change INDEX TERM        before an entry that changes the membership is
     durable INDEX            after a flush: from here on they may be acknowledged
     cut? FIRST               before a truncation         cut FIRST          after it
     vote? TERM MEMBER        before a vote is saved      vote TERM MEMBER   after it
@@ -15,10 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dledger_node.errors import NodeError
+from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.ready import HardState
+from dledger_node.store import membership_bodies
 from dledger_node.store.hard_state import load_hard_state
 from dledger_node.store.mmap_store import MmapStore
-from dledger_store_faults.contents import body_of
+from dledger_store_faults.contents import body_of, membership_at
 from dledger_store_faults.tally import Tally
 
 NOBODY = "-"
@@ -32,6 +35,8 @@ class Account:
     sizes: dict[str, int]
     terms: list[int] = field(default_factory=list)
     """Of each entry of the longest log that may be found; a prefix of it is."""
+    changes: set[int] = field(default_factory=set)
+    """Those of these entries that change the membership."""
     durable_index: int = -1
     """The shortest."""
     committed_index: int = -1
@@ -41,7 +46,7 @@ class Account:
 
     def copy(self) -> "Account":
         """The account as it is now."""
-        return dataclasses.replace(self, terms=list(self.terms))
+        return dataclasses.replace(self, terms=list(self.terms), changes=set(self.changes))
 
     def hear(self, line: str) -> None:
         """Take one line of a story."""
@@ -49,14 +54,19 @@ class Account:
         match verb:
             case "write":
                 first, term, count = map(int, words)
-                del self.terms[first:]
+                self._cut(first)
                 self.terms += [term] * count
+            case "change":
+                index, term = map(int, words)
+                self._cut(index)
+                self.terms.append(term)
+                self.changes.add(index)
             case "durable":
                 self.durable_index = max(self.durable_index, int(words[0]))
             case "cut?":
                 self.durable_index = min(self.durable_index, int(words[0]) - 1)
             case "cut":
-                del self.terms[int(words[0]) :]
+                self._cut(int(words[0]))
             case "vote?":
                 self.coming_hard_state = _hard_state(words)
             case "vote":
@@ -73,7 +83,7 @@ class Account:
 
     def found(self, end_index: int, committed_index: int) -> None:
         """Go on from what an opened store holds: all of it is promised."""
-        del self.terms[end_index + 1 :]
+        self._cut(end_index + 1)
         self.durable_index = len(self.terms) - 1
         self.committed_index = committed_index
 
@@ -90,10 +100,30 @@ class Account:
             tally.cut_tails += store.recovery.cut_bytes > 0
             tally.lost_unacknowledged += len(self.terms) - 1 - store.end_index
             tally.blame(self._broken_by_log(store))
+            tally.blame(self._broken_by_memberships(store))
             tally.blame(self._broken_by_hard_state(folder, store))
             self.found(store.end_index, store.committed_index)
         finally:
             store.close()
+
+    def _cut(self, first: int) -> None:
+        del self.terms[first:]
+        self.changes = {index for index in self.changes if index < first}
+
+    def _body(self, index: int) -> bytes:
+        term = self.terms[index]
+        if index in self.changes:
+            return membership_bodies.body_of(membership_at(index, term))
+        return body_of(index, term)
+
+    def _broken_by_memberships(self, store: MmapStore) -> list[str]:
+        expected = tuple(
+            MembershipEntry(index, membership_at(index, self.terms[index]))
+            for index in sorted(self.changes)
+            if index <= store.end_index
+        )
+        found = store.memberships.entries
+        return [] if found == expected else [f"memberships {found}, where {expected} were written"]
 
     def _broken_by_log(self, store: MmapStore) -> list[str]:
         broken = []
@@ -113,7 +143,7 @@ class Account:
                 broken.append(f"entry {index} cannot be read: {error}")
                 break
             expected = (index, self.terms[index])
-            if (header.index, header.term) != expected or body != body_of(*expected):
+            if (header.index, header.term) != expected or body != self._body(index):
                 broken.append(f"entry {index}: {header}, where term {expected[1]} was written")
                 break
         return broken

@@ -4,6 +4,8 @@ import functools
 import hashlib
 from pathlib import Path
 
+from dledger_node.raft.membership import Membership
+
 SMALL_SEGMENTS = {"segment_size_bytes": 4096, "index_segment_size_bytes": 320}
 """A few entries cross many borders."""
 LARGER_SEGMENTS = {"segment_size_bytes": 65536, "index_segment_size_bytes": 3200}
@@ -23,3 +25,8 @@ def body_of(index: int, term: int) -> bytes:
     limit = BODY_BYTES_MAX if kind == 0 else 300 if kind < 4 else 40
     size = int.from_bytes(digest[1:3], "big") % limit
     return (digest * (size // len(digest) + 1))[:size]
+
+
+def membership_at(index: int, term: int) -> Membership:
+    """What a change at this index, in this term, says."""
+    return Membership(("n0", "n1", "n2"), tuple(sorted((f"i{index}", f"t{term}"))))

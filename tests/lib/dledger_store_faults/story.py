@@ -12,13 +12,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from dledger_formats import disk
+from dledger_formats.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.ready import HardState
+from dledger_node.store import membership_bodies
 from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.hard_state import load_hard_state, save_hard_state
 from dledger_node.store.mmap_store import MmapStore
 from dledger_store_faults.account import NOBODY
-from dledger_store_faults.contents import body_of
+from dledger_store_faults.contents import body_of, membership_at
 
 Tell = Callable[[str], None]
 
@@ -103,6 +106,8 @@ class Story:
                 self._stand()
             case 6 | 7 | 8:
                 await self._commit.drain()
+            case 9:
+                self._change()
             case _:
                 self._append(self._choices.choice(self._batch_sizes))
         await asyncio.sleep(0)
@@ -112,6 +117,15 @@ class Story:
         bodies = [body_of(index, self._term) for index in range(first, first + count)]
         self._tell(f"write {first} {self._term} {count}")
         self._store.append_bodies(bodies, self._term)
+        if self._choices.random() < self._flush_probability:
+            self._commit.start()
+
+    def _change(self) -> None:
+        """Write who belongs to the group from now on, as a leader does."""
+        index = self._store.end_index + 1
+        self._tell(f"change {index} {self._term}")
+        body = membership_bodies.body_of(membership_at(index, self._term))
+        self._store.append_bodies([body], self._term, [MEMBERSHIP_CHANNEL], disk.NOOP)
         if self._choices.random() < self._flush_probability:
             self._commit.start()
 

@@ -1,0 +1,81 @@
+"""The links to all who can ever be members; only those that matter are kept up.
+
+They do when both ends belong to the group, or did before a change that is not committed. Any other
+is opened when there is something to say, which nobody has for a member that does not exist: asking
+for its address over and over would cost, and fill the log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from dledger_node.raft.core import Raft
+from dledger_node.raft.membership import Membership
+from dledger_node.raft.messages import Message
+from dledger_node.remoting.peer_link import Owner, PeerLink
+
+logger = logging.getLogger(__name__)
+
+
+class Links:
+    """One link to each other member that the settings know; `in` tells whether they do."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        self_id: str,
+        addresses: Mapping[str, str],
+        *,
+        dead_after_ms: int,
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        self._self_id = self_id
+        self._links = {
+            peer_id: PeerLink(owner, peer_id, address, dead_after_ms=dead_after_ms, uniform=uniform)
+            for peer_id, address in addresses.items()
+            if peer_id != self_id
+        }
+        self._membership: Membership | None = None
+        self._changing = False
+        self._nowhere: set[str] = set()
+
+    def __contains__(self, peer_id: object) -> bool:
+        return peer_id in self._links
+
+    def __iter__(self) -> Iterator[PeerLink]:
+        return iter(self._links.values())
+
+    async def run(self) -> None:
+        """Keep them up until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for link in self:
+                tasks.create_task(link.run(), name=f"link to {link.peer_id}")
+
+    def send(self, message: Message) -> None:
+        """Send, or drop what cannot be sent; the core expects loss."""
+        link = self._links.get(message.receiver)
+        if link is not None:
+            link.send(message)
+        elif message.receiver not in self._nowhere:
+            self._nowhere.add(message.receiver)
+            logger.error(
+                "%s belongs to the group, and the settings give no address of it: add it to "
+                "DLEDGER_ADDABLE_PEERS of %s",
+                message.receiver,
+                self._self_id,
+            )
+
+    def arrange(self, core: Raft) -> None:
+        """Keep up what matters now; to be called after everything that the core was given."""
+        current = core.memberships.current
+        if current is self._membership and not self._changing:
+            return
+        possible = core.memberships.possible(core.committed_index)
+        self._membership, self._changing = current, len(possible) > 1
+        members = {member_id for membership in possible for member_id in membership.members}
+        for link in self:
+            link.need(self._self_id in members and link.peer_id in members)
+
+    def up(self) -> dict[str, bool]:
+        """Which peers can be reached."""
+        return {link.peer_id: link.up for link in self}

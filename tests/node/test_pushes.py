@@ -1,0 +1,105 @@
+"""What a leader pushes is judged by its bytes, also who belongs to the group."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from dledger_formats import disk
+from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_node import pushes
+from dledger_node.errors import RemoteProtocolError
+from dledger_node.raft.membership import Membership, MembershipEntry
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
+from dledger_node.storage_watch import StorageWatch
+from dledger_node.store.block import Block
+from dledger_node.store.membership_bodies import body_of
+from dledger_node.store.mmap_store import MmapStore
+
+ONE, TWO = Membership(("n0",)), Membership(("n0", "n1"))
+SAID = (MembershipEntry(1, TWO),)
+
+
+class Room:
+    """A volume with room."""
+
+    def try_reserve(self, reserve: Callable[[], None]) -> bool:
+        """Make room."""
+        reserve()
+        return True
+
+
+WATCH = cast("StorageWatch", Room())
+
+
+def open_store(folder: Path) -> MmapStore:
+    return MmapStore.open(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MmapStore]:
+    opened = open_store(tmp_path / "follower")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[MmapStore]:
+    opened = open_store(tmp_path / "leader")
+    opened.append_bodies([b"x"], term=1)
+    opened.append_bodies([body_of(TWO)], 1, [MEMBERSHIP_CHANNEL], disk.NOOP)
+    opened.append_bodies([b"x"], term=1)
+    yield opened
+    opened.close()
+
+
+def append(leader: MmapStore, *memberships: MembershipEntry) -> AppendRequest:
+    data = b"".join(leader.read_range(0, 2, 1 << 20)[0])
+    return AppendRequest(
+        sender="n0", receiver="n1", term=1, previous_index=-1, previous_term=-1, first_index=0,
+        last_index=2, entries_term=1, committed_index=-1, entries=memoryview(data),
+        memberships=memberships,
+    )  # fmt: skip
+
+
+def test_what_is_told_and_what_the_bytes_say_are_one(store: MmapStore, leader: MmapStore) -> None:
+    judged = pushes.judged(append(leader, *SAID), store, WATCH)
+
+    assert judged is not None
+    assert isinstance(judged.entries, Block)
+    assert judged.memberships == judged.entries.memberships == SAID
+
+
+@pytest.mark.parametrize(
+    "told",
+    [(), (MembershipEntry(1, ONE),), (MembershipEntry(2, TWO),), (*SAID, MembershipEntry(2, ONE))],
+)
+def test_anything_else_is_refused(
+    store: MmapStore, leader: MmapStore, told: tuple[MembershipEntry, ...]
+) -> None:
+    with pytest.raises(RemoteProtocolError, match="tells the memberships"):
+        pushes.judged(append(leader, *told), store, WATCH)
+
+
+@pytest.mark.parametrize("told", [(), (MembershipEntry(1, ONE),)])
+def test_a_leader_s_first_entries_are_judged_alike(
+    tmp_path: Path, store: MmapStore, told: tuple[MembershipEntry, ...]
+) -> None:
+    body = body_of(TWO)
+    data = disk.pack_entries(
+        [body], magic=disk.NOOP, first_index=1, term=1, pos=4096, previous_chain_crc=0,
+        channels=[MEMBERSHIP_CHANNEL],
+    ).data  # fmt: skip
+    install = InstallSnapshotRequest(
+        sender="n0", receiver="n1", term=1, first_index=1, last_index=1, entries_term=1,
+        committed_index=1, entries=memoryview(bytes(data)), membership=ONE, memberships=told,
+    )  # fmt: skip
+
+    with pytest.raises(RemoteProtocolError, match="tells the memberships"):
+        pushes.judged(install, store, WATCH)
+    sound = pushes.judged(dataclasses.replace(install, memberships=SAID), store, WATCH)
+    assert sound is not None
+    assert isinstance(sound, InstallSnapshotRequest)
+    assert (sound.membership, sound.memberships) == (ONE, SAID)
