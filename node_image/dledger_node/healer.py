@@ -12,8 +12,8 @@ from typing import Final
 
 from dledger_formats.settings import NodeSettings, OnDamage
 from dledger_node.config import split_address, store_folder
-from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreInUseError
-from dledger_node.remedy import CURABLE, Case, Plan, Remedy, Word, plan
+from dledger_node.errors import StoreDamagedError, StoreError, StoreInUseError
+from dledger_node.remedy import CURABLE, FRONT_IS_LOST, Case, Plan, Remedy, Word, plan
 from dledger_node.remoting.asking import ask_all
 from dledger_node.store import set_aside as files
 from dledger_node.store.lock import FolderLock
@@ -69,7 +69,7 @@ class Healer:
             self._folder,
             segment_size_bytes=self._settings.segment_size_bytes,
             index_segment_size_bytes=self._settings.index_segment_size_bytes,
-            memberships_are_lost=error.damage is Damage.MEMBERSHIPS,
+            front_is_lost=error.damage in FRONT_IS_LOST,
         )
 
     def _case(self, found: Survey) -> Case:

@@ -135,7 +135,9 @@ class Lifecycle:
             self._face.source = self._outage(state, reason)
             self._verify_all |= error.damage is not Damage.HARD_STATE
             obstacle = await self._heal(error) if self._damaged else ""
-            reason = f"{reason}. {obstacle}" if obstacle else reason
+            if obstacle:
+                logger.error("%s: %s", self._settings.self_id, obstacle)
+                reason = f"{reason}. {obstacle}"
         self._damaged = isinstance(error, StoreDamagedError)
         delay_s, self._delay_s = self._delay_s, min(RETRY_DELAY_MAX_S, 2 * self._delay_s)
         self._face.source = self._outage(state, reason)

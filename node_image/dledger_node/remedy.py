@@ -25,14 +25,17 @@ from dledger_node.raft.ready import HardState
 SET_ASIDE_MAX: Final = 4
 """So often a log is set aside before its member is whole again; then its disk is to be replaced."""
 
+FRONT_IS_LOST: Final = frozenset({Damage.MEMBERSHIPS})
+"""What lay before the log's first entry is not known: then nothing of the log is of use."""
+
 CURABLE: Final = frozenset(
     {
+        *FRONT_IS_LOST,
         Damage.BAD_ENTRY,
         Damage.MISSING_ENTRIES,
         Damage.MISSING_SEGMENT,
         Damage.UNREADABLE,
         Damage.HARD_STATE,
-        Damage.MEMBERSHIPS,
     }
 )
 """Not the other verdicts: files of an unknown format or size may be sound to another version or

@@ -193,7 +193,7 @@ def test_without_the_memberships_before_its_first_entry_nothing_of_a_log_is_kept
         sound,
         segment_size_bytes=SEGMENT_BYTES,
         index_segment_size_bytes=INDEX_SEGMENT_BYTES,
-        memberships_are_lost=readable,
+        front_is_lost=readable,
     )
     set_aside.set_aside_log(sound, found, verdict="Memberships", moment="now")
 

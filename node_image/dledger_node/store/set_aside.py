@@ -52,8 +52,8 @@ class Survey:
     """Its files can be read, that is; units that are wrong are made anew at every opening."""
     memory: HardState | None
     """Term and vote; None when they cannot be trusted, or are older than the log."""
-    memberships_are_lost: bool
-    """Then nothing of the log is kept."""
+    front_is_lost: bool
+    """Nothing tells what the group was before the log's first entry: nothing of the log is kept."""
     end_index: int
     """The last entry that is kept; -1 when none is."""
     end_term: int
@@ -76,12 +76,12 @@ def survey(
     *,
     segment_size_bytes: int,
     index_segment_size_bytes: int,
-    memberships_are_lost: bool = False,
+    front_is_lost: bool = False,
 ) -> Survey:
     """Read a store that nobody has open, up to where it is damaged; blocks, and changes nothing.
 
-    `memberships_are_lost` says that opening found them so. StoreDamagedError for what no damage to
-    the log explains, such as files of another size.
+    `front_is_lost` says that opening found it so. StoreDamagedError for what no damage to the log
+    explains, such as files of another size.
     """
     checkpoint = checkpoint_file.load_checkpoint(folder)
     names = starts_of(folder / disk.DATA_FOLDER, segment_size_bytes)
@@ -96,7 +96,7 @@ def survey(
         found = sound_part(LogFiles(data, index), checkpoint)
         log_is_sound = found.is_whole and whole == names
         index_is_sound = index_whole == index_names and _can_be_read(index)
-    lost = memberships_are_lost or not _memberships_can_be_read(folder)
+    lost = front_is_lost or not _memberships_can_be_read(folder)
     log_is_sound = log_is_sound and not lost
     end = found.end if log_is_sound else found.kept_end
     kept = names if log_is_sound else [start for start in whole if start < found.kept_pos]
@@ -110,7 +110,7 @@ def survey(
         end_term=end.term if kept else -1,
         lost_names=tuple(disk.file_name(start) for start in reversed(names[len(kept) :])),
         checkpoint=checkpoint,
-        memberships_are_lost=lost,
+        front_is_lost=lost,
     )
 
 
@@ -133,7 +133,7 @@ def set_aside_log(folder: Path, found: Survey, *, verdict: str, moment: str) -> 
         raise
     if not found.log_is_sound:
         _move(folder / disk.DATA_FOLDER, found.lost_names, aside)
-        if found.memberships_are_lost and (folder / memberships_file.FILE_NAME).exists():
+        if found.front_is_lost and (folder / memberships_file.FILE_NAME).exists():
             _move(folder, (memberships_file.FILE_NAME,), aside)
         checkpoint_file.save_checkpoint(folder, _lowered(folder, found))
     return memory
