@@ -19,6 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--fuzz-seed", type=int, default=1, help="begins their sequence")
     parser.addoption(
+        "--flood-seconds",
+        type=float,
+        default=12.0,
+        help="how long a hostile crowd is at a leader's port (-m fuzz); it is cut off every 5 s",
+    )
+    parser.addoption(
         "--power-cuts",
         type=int,
         default=100,

@@ -19,7 +19,6 @@ from dledger_node.remoting.limits import Limits
 
 pytestmark = pytest.mark.fuzz
 LIB = Path(__file__).resolve().parent.parent / "lib"
-SECONDS = 4.0
 TRANSIENT_BYTES_MAX = 128 << 20
 """Beside what the limits allow: reads in progress, and what the allocator keeps."""
 CROWDED_CORE_S = 0.1
@@ -61,20 +60,23 @@ def at(ordered_s: list[float], share: float) -> float:
     return ordered_s[int(len(ordered_s) * share)]
 
 
-async def test_a_crowd_costs_bounded_memory_and_no_leader(crowded_group: NodeGroup) -> None:
+async def test_a_crowd_costs_bounded_memory_and_no_leader(
+    crowded_group: NodeGroup, pytestconfig: pytest.Config
+) -> None:
+    seconds = pytestconfig.getoption("--flood-seconds")
     group = crowded_group
     master = group.master()
-    before_s = await append_for(group, SECONDS / 2)
+    before_s = await append_for(group, seconds / 2)
     term = group.status(master).term
     memory_bytes = own_memory_bytes(group.process_id(master))
     host, _, port = group.peers[master].rpartition(":")
 
     flood = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "dledger_wire.flood", host, port, str(SECONDS),
+        sys.executable, "-m", "dledger_wire.flood", host, port, str(seconds),
         env=os.environ | {"PYTHONPATH": str(LIB)},
     )  # fmt: skip
     try:
-        during_s = await append_for(group, SECONDS)
+        during_s = await append_for(group, seconds)
         peak_bytes = own_memory_bytes(group.process_id(master)) - memory_bytes
     finally:
         await asyncio.wait_for(flood.wait(), 60)

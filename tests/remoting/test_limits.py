@@ -1,5 +1,9 @@
 """Every limit of the wire: what exceeds it is cut off and counted, and all others go on."""
 
+import gc
+import logging
+import weakref
+
 import pytest
 
 from dledger_formats import frames
@@ -95,6 +99,30 @@ async def test_a_member_that_was_held_up_blames_nobody_for_it() -> None:
         listener.clock.now_s += 1
         listener.gate.sweep()
         assert not listener.closed
+
+
+# Memory.
+
+
+async def test_what_a_connection_held_is_free_as_soon_as_it_is_cut(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not when the collector of cycles comes by: it may not, for as long as a flood lasts."""
+    caplog.set_level(logging.ERROR)  # a record that is kept keeps the connection that it names
+    gc.disable()
+    try:
+        async with listening(first_frame_s=5) as listener:
+            caller = await listener.connect()
+            await caller.say(announced(100 * KIB) + bytes(50 * KIB))
+            await until(lambda: listener.gate.received_bytes > 50 * KIB)
+            connection = weakref.ref(listener.gate.everyone()[0])
+
+            listener.pass_time(5)
+
+            assert await caller.is_cut()
+            await until(lambda: connection() is None)
+    finally:
+        gc.enable()
 
 
 # Numbers.

@@ -25,7 +25,7 @@ from dledger_node.errors import RemoteProtocolError
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader
 from dledger_node.remoting.limits import Reason
-from dledger_node.remoting.service import AppendCall, OnceCall, Reply, Service
+from dledger_node.remoting.service import AppendCall, OnceCall, Reply, Service, foreign, misdirected
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +47,9 @@ class Connection(asyncio.Protocol):
         self._gate = service.gate
         self._limits = service.gate.limits
         self._decoder = frames.FrameDecoder(self._limits.client_frame_bytes_max)
-        self._append_reader = AppendReader(self._misdirected)
-        self._once_reader = AppendOnceReader(self._misdirected)
+        # They know the service and not this connection, which no cycle may keep when it is closed.
+        self._append_reader = AppendReader(partial(misdirected, service))
+        self._once_reader = AppendOnceReader(partial(misdirected, service))
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
         # Whole frames of the last read, which wait until the answers so far are being read.
@@ -288,7 +289,11 @@ class Connection(asyncio.Protocol):
         request = requests.MetadataRequest.from_json(command.body)
         # Without a remote id, the caller asks whom it has reached: a Service's address names
         # nobody.
-        refused = self._misdirected(request) if request.remote_id else self._foreign(request)
+        refused = (
+            misdirected(self._service, request)
+            if request.remote_id
+            else foreign(self._service, request)
+        )
         if refused is not None:
             return requests.MetadataResponse(code=refused, group=self._service.group)
         return self._service.metadata()
@@ -297,7 +302,7 @@ class Connection(asyncio.Protocol):
         json_objects.parse(command.body)
         request = requests.GetEntriesRequest.from_json(command.body)
         reply = partial(self._reply_entries, command)
-        refused = self._misdirected(request)
+        refused = misdirected(self._service, request)
         if refused is not None:
             reply(requests.GetEntriesResponse(code=refused, group=self._service.group))
         else:
@@ -321,7 +326,7 @@ class Connection(asyncio.Protocol):
     def _transfer_leadership(self, command: RemotingCommand, reply: Reply) -> None:
         json_objects.parse(command.body)
         request = LeadershipTransferRequest.from_json(command.body)
-        refused = self._misdirected(request)
+        refused = misdirected(self._service, request)
         if refused is not None:
             reply(LeadershipTransferResponse(code=refused, group=self._service.group))
         else:
@@ -330,7 +335,7 @@ class Connection(asyncio.Protocol):
     def _change_membership(self, command: RemotingCommand, reply: Reply) -> None:
         json_objects.parse(command.body)
         request = ChangeMembershipRequest.from_json(command.body)
-        refused = self._misdirected(request)
+        refused = misdirected(self._service, request)
         if refused is not None:
             reply(ChangeMembershipResponse(code=refused, group=self._service.group))
         else:
@@ -339,7 +344,7 @@ class Connection(asyncio.Protocol):
     def _follow(self, command: RemotingCommand) -> None:
         json_objects.parse(command.body)
         request = follow.FollowRequest.from_json(command.body)
-        refused = self._misdirected(request)
+        refused = misdirected(self._service, request)
         answer: requests.Message | None
         if refused is not None:
             answer = follow.FollowResponse(code=refused, group=self._service.group)
@@ -350,22 +355,11 @@ class Connection(asyncio.Protocol):
 
     def _register_producer(self, command: RemotingCommand, reply: Reply) -> None:
         json_objects.parse(command.body)
-        refused = self._misdirected(RegisterProducerRequest.from_json(command.body))
+        refused = misdirected(self._service, RegisterProducerRequest.from_json(command.body))
         if refused is not None:
             reply(RegisterProducerResponse(code=refused, group=self._service.group))
         else:
             self._service.register_producer(reply)
-
-    def _foreign(self, request: requests.Message) -> DLedgerResponseCode | None:
-        if request.group != self._service.group:
-            return DLedgerResponseCode.UNKNOWN_GROUP
-        return None
-
-    def _misdirected(self, request: requests.Message) -> DLedgerResponseCode | None:
-        """Check group and member first, as Java does, so that no answer comes from a stranger."""
-        if request.remote_id != self._service.self_id:
-            return DLedgerResponseCode.UNKNOWN_MEMBER
-        return self._foreign(request)
 
     def _hello(self, command: RemotingCommand) -> None:
         if self.peer_id is not None:

@@ -8,6 +8,7 @@ import msgspec
 from dledger_formats import follow, requests
 from dledger_formats.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.membership_change import ChangeMembershipRequest
+from dledger_formats.requests import DLedgerResponseCode
 from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
@@ -72,3 +73,15 @@ class Service(Protocol):
 
     def peer_message(self, message: Message) -> None:
         """Take a message of the peer whose HELLO was accepted; RemoteProtocolError if it is bad."""
+
+
+def misdirected(service: Service, request: requests.Message) -> DLedgerResponseCode | None:
+    """Check member and group first, as Java does, so that no answer comes from a stranger."""
+    if request.remote_id != service.self_id:
+        return DLedgerResponseCode.UNKNOWN_MEMBER
+    return foreign(service, request)
+
+
+def foreign(service: Service, request: requests.Message) -> DLedgerResponseCode | None:
+    """The same for a request that may name no member."""
+    return DLedgerResponseCode.UNKNOWN_GROUP if request.group != service.group else None
