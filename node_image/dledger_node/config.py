@@ -3,6 +3,7 @@
 from typing import Final
 
 from dledger_formats.settings import GroupState, NodeSettings
+from dledger_formats.status import FlushDiskType
 from dledger_node.raft.config import RaftConfig
 
 # Coarser ticks make two followers stand at the same moment more often; finer ones only cost wake-
@@ -19,6 +20,8 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
         new_group=settings.initial_group_state is GroupState.NEW,
         heartbeat_ticks=max(1, settings.heartbeat_interval_ms // TICK_MS),
         election_ticks=max(2, settings.election_timeout_ms // TICK_MS),
+        recall_ticks=max(2, settings.election_timeout_ms // TICK_MS),
+        sync_flush=settings.flush_disk_type is FlushDiskType.SYNC_FLUSH,
     )
 
 

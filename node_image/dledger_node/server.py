@@ -72,7 +72,7 @@ class DLedgerServer:
         self._core = core
         self._store = store
         self._save_hard_state = save_hard_state
-        self._version = version
+        self._version, self._life = version, int(uniform(1, 1 << 53))
         self._loop = asyncio.get_running_loop()
         self.gate = Gate(Limits.of(settings), self._loop.time)
         self.fatal: asyncio.Future[None] = self._loop.create_future()
@@ -265,6 +265,7 @@ class DLedgerServer:
             sender_id=self.self_id,
             receiver_id=peer_id,
             segment_size_bytes=self._settings.segment_size_bytes,
+            life=self._life,
         )
 
     def refuse_hello(self, hello: native.Hello) -> str | None:

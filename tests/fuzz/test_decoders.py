@@ -36,6 +36,7 @@ from dledger_node.raft.messages import (
     AppendRequest,
     InstallSnapshotRequest,
     JoinResponse,
+    Mark,
     Message,
 )
 from dledger_node.remoting import native
@@ -205,6 +206,13 @@ def native_messages() -> tuple[list[bytes], Feed]:
         JoinResponse(
             sender="n1", receiver="n0", term=4, incarnation=1, ledger_end_index=9, leading=True,
             joining=False, alone=False, memberships=both,
+        ),
+        *(
+            JoinResponse(
+                sender="n1", receiver="n0", term=4, incarnation=-1, ledger_end_index=9,
+                leading=True, joining=False, alone=False, memberships=some, mark=Mark(4, 7, 3),
+            )
+            for some in ((), both)
         ),
         InstallSnapshotRequest(
             sender="n1", receiver="n0", term=4, first_index=3, last_index=4, entries_term=4,

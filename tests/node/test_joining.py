@@ -208,3 +208,32 @@ def same_bytes(group: NodeGroup, one: str, other: str) -> bool:
         )
     shared = contents[0].keys() & contents[1].keys()
     return bool(shared) and all(contents[0][name] == contents[1][name] for name in shared)
+
+
+async def test_a_disk_that_comes_back_as_it_was_is_found_out_and_costs_nothing(
+    group: NodeGroup, tmp_path: Path
+) -> None:
+    """What the leader and the member with the older disk alone had acknowledged must survive."""
+    leader = group.master()
+    older, behind = sorted(set(group.peers) - {leader})
+    early = await append_all(group, BODIES[:10])
+    group.kill(older)
+    shutil.copytree(group.store_folder(older), tmp_path / "backup")
+    group.start(older)
+    group.wait_until_up(older)
+    wait_for(lambda: is_level_with(group, older, leader), "the member is level again")
+    group.kill(behind)
+    stored = await append_all(group, BODIES)
+    lose_volume(group, older)
+    shutil.copytree(tmp_path / "backup", group.store_folder(older))
+
+    group.start(older)
+    group.wait_until_up(older)
+    found_out = f"joining: the disk is older than what {leader} remembers"
+    group.wait_for_status(older, lambda view: view.reason.startswith(found_out), "is found out")
+    group.start(behind)
+    group.wait_until_up(behind)
+    wait_until_admitted(group, older)
+    group.master()
+
+    assert await read_back(group, early | stored) == early | stored

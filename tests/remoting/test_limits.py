@@ -186,6 +186,19 @@ async def test_a_member_s_newest_links_stay_and_the_oldest_goes() -> None:
         assert listener.closed == {"replaced": 1}
 
 
+async def test_nothing_of_a_member_s_earlier_life_is_heard_after_its_next_has_begun() -> None:
+    """It may have confirmed what its disk has forgotten since (`raft.recalling`)."""
+    async with listening() as listener:
+        earlier, other, later = [await listener.connect() for _ in range(3)]
+        for link, greeting in ((earlier, hello()), (other, hello("n2")), (later, hello(life=2))):
+            await link.say(greeting)
+            await link.answer()
+
+        assert await earlier.is_cut()
+        assert [await link.is_served() for link in (other, later)] == [True, True]
+        assert listener.closed == {"replaced": 1}
+
+
 # Bytes that come.
 
 

@@ -13,7 +13,7 @@ def test_a_few_random_messages_break_nothing() -> None:
     changed = Fuzzer(1).run(1_500)
 
     assert set(changed) == {kind.__name__ for kind in KINDS}
-    assert sum(changed.values()) > 150, "messages that change nothing test nothing"
+    assert sum(changed.values()) > 100, "messages that change nothing test nothing"
 
 
 @pytest.mark.simulation

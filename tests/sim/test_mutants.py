@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dledger_sim import mutants
-from dledger_sim.mutants import Mutant
+from dledger_sim.mutants import Found, Mutant
 
 FOLDER = Path(__file__).parent / "mutants"
 MUTANTS = mutants.load(FOLDER)
@@ -45,6 +45,19 @@ def test_a_patch_that_no_longer_fits_fails_loudly() -> None:
         mutant.applied("y = 1")
     with pytest.raises(ValueError, match="2 places"):
         mutant.applied("x = 1\nx = 1\n")
+
+
+def test_a_bug_that_was_not_hunted_keeps_its_row() -> None:
+    one, other, new = (Mutant(name=n, module="m", rule="", old="", new="") for n in "abc")
+    before = mutants.table([one, other], {n: found(n, seed=4) for n in "ab"})
+
+    after = mutants.table([one, other, new], {"b": found("b", seed=8)}, before)
+
+    assert after.splitlines()[2:] == ["| a | `m` | 5 | a rule |", "| b | `m` | 9 | a rule |"]
+
+
+def found(name: str, seed: int) -> Found:
+    return Found(name=name, seed=seed, rule="a rule", seeds_tried=seed + 1, cpu_s=1.0)
 
 
 def test_a_bug_is_not_planted_where_the_core_is_imported_already() -> None:

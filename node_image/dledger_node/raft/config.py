@@ -30,6 +30,14 @@ class RaftConfig:
     that passed while its process stood still. Members then keep to a leader for election_ticks even
     when its connections are refused, so that a failover takes as long.
     """
+    recall_ticks: int = 0
+    """For so long a member that starts with a disk waits for all others to say what they remember
+    of it, before it promises anything (`recalling`). 0: it does not ask.
+    """
+    sync_flush: bool = True
+    """Entries are confirmed once a flush has made them durable. With AsyncFlush a crash may take
+    confirmed ones, so that a shorter log is no sign of an older disk.
+    """
     preferred_leader_ids: tuple[str, ...] = ()
     """Members that ought to lead, the most wanted first (DLedger's `preferredLeaderIds`)."""
     transfer_lag_entries_max: int = 1000

@@ -19,6 +19,7 @@ from dledger_node.raft import (
     joining,
     leader_elector,
     reads,
+    recalling,
     steps,
     transfer,
 )
@@ -51,10 +52,10 @@ class Raft:
     ) -> None:
         """Begin as a follower. `hard_state`, `log` and `committed_index` are what is durable.
 
-        The core keeps `log` and changes it; so it does with `memberships`, those of the log, None
-        if it has none. `committed_index` is any index up to which this log was
-        once committed and durable here, -1 if unknown. `incarnation` is a number that no earlier
-        start of this member had. InvariantError when term or committed entries were lost.
+        The core keeps and changes `log` and `memberships`, those of the log, None if it has none.
+        `committed_index` is one up to which it was ever committed and durable here, -1 if unknown.
+        `incarnation` is a number, 0 or more, that no earlier start had. InvariantError when term or
+        committed entries were lost.
         """
         if memberships is None:
             memberships = LogMemberships(Membership(config.voters))
@@ -72,18 +73,19 @@ class Raft:
         """Let one tick of time pass."""
         member = self._member
         member.now_ticks += 1
+        if member.recalling is not None:
+            recalling.tick(member, member.recalling)
         match member.part:
             case Leader() as leader:
                 self._tick_leader(leader)
             case Follower() if member.joining is not None:
                 joining.tick(member, member.joining)
-            case PreCandidate() | Candidate() | Follower():
-                if member.now_ticks < member.election_deadline:
-                    return
-                if electorate.may_stand(member):
-                    leader_elector.stand(member)
-                else:
-                    leader_elector.forget_leader(member)
+            case _ if member.now_ticks < member.election_deadline or member.recalls:
+                pass
+            case _ if electorate.may_stand(member):
+                leader_elector.stand(member)
+            case _:
+                leader_elector.forget_leader(member)
 
     def step(self, message: Message) -> None:
         """Take a message. One that is not for this member, or from a stranger, is ignored."""
@@ -194,6 +196,8 @@ class Raft:
     def link_restored(self, peer_id: str) -> None:
         """Note that there is a connection to a peer again; what was sent before may be lost."""
         member = self._member
+        if member.recalling is not None:
+            member.recalling.ask_due = member.now_ticks
         match member.part:
             case Leader() as leader if peer_id in leader.progress:
                 heartbeats.send_to(member, leader, peer_id)
@@ -219,7 +223,7 @@ class Raft:
                 entry_pusher.send_due(member, member.part)
         if member.joining is not None:
             joining.go_on(member, member.joining)
-        hard_state = self._unsaved_hard_state()
+        hard_state = member.unsaved(self._saved_hard_state)
         if (
             hard_state is None
             and not (member.writes or member.messages or member.reads)
@@ -291,16 +295,19 @@ class Raft:
         return joining.awaited(member, member.joining) if member.joining is not None else ""
 
     @property
+    def recalling(self) -> bool:
+        """Whether this member has just started, and promises nothing before it was answered."""
+        return self._member.recalls
+
+    @property
     def master(self) -> bool:
         """True on a leader whose first entry of its term is committed, and with it all before."""
-        member = self._member
-        return isinstance(member.part, Leader) and member.part.noop_index <= member.committed_index
+        part = self._member.part
+        return isinstance(part, Leader) and part.noop_index <= self._member.committed_index
 
     @property
     def quorum_active(self) -> bool:
-        """True on a leader that a quorum has answered, and on a follower that has heard its
-        leader, within election_ticks.
-        """
+        """True on a leader that a quorum answers, and on a follower that hears its leader."""
         member = self._member
         match member.part:
             case Leader() as leader:
@@ -360,9 +367,8 @@ class Raft:
     def match_indexes(self) -> dict[str, int]:
         """For each peer, up to where it is known to hold this leader's log; empty on others."""
         part = self._member.part
-        if not isinstance(part, Leader):
-            return {}
-        return {peer_id: progress.match_index for peer_id, progress in part.progress.items()}
+        progress = part.progress if isinstance(part, Leader) else {}
+        return {peer_id: one.match_index for peer_id, one in progress.items()}
 
     # -- helpers ---------------------------------------------------------------------------------
 
@@ -381,19 +387,3 @@ class Raft:
 
     def _refuse(self, reason: RefusalReason) -> Refusal:
         return Refusal(reason=reason, leader_id=self._member.leader_id)
-
-    def _unsaved_hard_state(self) -> HardState | None:
-        member, saved = self._member, self._saved_hard_state
-        if (
-            member.term == saved.term
-            and member.vote_for == saved.vote_for
-            and (member.joining is not None) == saved.joining
-            and member.alone == saved.alone
-        ):
-            return None
-        return HardState(
-            term=member.term,
-            vote_for=member.vote_for,
-            joining=member.joining is not None,
-            alone=member.alone,
-        )

@@ -110,7 +110,7 @@ def handle_install(
         return
     # Otherwise it is committed here, and was removed since.
     follower.verified_index = max(follower.verified_index, verified_index)
-    commit_verified(member, follower, request.committed_index)
+    member.commit(min(request.committed_index, follower.verified_index))
     if confirmed_index(member, follower) >= first_index:
         acknowledge(member, follower)
 
@@ -130,7 +130,9 @@ def confirmed_index(member: MemberState, follower: Follower) -> int:
 
 def commit_verified(member: MemberState, follower: Follower, leader_committed_index: int) -> None:
     """Commit what the leader has committed, as far as it is verified to be here."""
-    member.commit(min(leader_committed_index, follower.verified_index))
+    index = min(leader_committed_index, follower.verified_index)
+    follower.told_index = max(follower.told_index, index)
+    member.commit(index)
 
 
 def acknowledge(member: MemberState, follower: Follower, *, probe: int | None = None) -> None:

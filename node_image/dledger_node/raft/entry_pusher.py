@@ -4,7 +4,7 @@ Rules: Raft paper, section 5.3, with the faster way back of its end; 5.4.2 for w
 DLedger's counterpart is `EntryDispatcher`.
 """
 
-from dledger_node.raft import changes, quorum
+from dledger_node.raft import changes, marks, quorum
 from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import Leader, MemberState
 from dledger_node.raft.messages import (
@@ -110,7 +110,7 @@ def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
                 first_index=first_index,
                 last_index=last_index,
                 entries_term=log.term_at(first_index),
-                committed_index=member.committed_index,
+                committed_index=member.told_committed_index,
                 memberships=(
                     memberships.between(first_index, last_index)
                     if first_index <= memberships.last_index
@@ -135,7 +135,7 @@ def _ask(member: MemberState, peer_id: str, progress: Progress) -> None:
             term=member.term,
             index=index,
             index_term=member.log.term_at(index),
-            committed_index=member.committed_index,
+            committed_index=member.told_committed_index,
             probe=progress.probe,
         )
     )
@@ -194,9 +194,11 @@ def _denied(member: MemberState, progress: Progress, response: PushResponse) -> 
     if asked_index > progress.match_index:
         index = max(index, progress.match_index)
     else:
+        marks.note(member, response.sender, progress.match_index)
         progress.match_index = index  # it lost what it had confirmed: count it no more
     if 0 < asked_index == member.log.begin_index <= member.committed_index:
         progress.match_index = BEFORE_FIRST
+        marks.replaced(member, response.sender)
         progress.compare(index, at_once=True)
         progress.lacks_first = True
         return

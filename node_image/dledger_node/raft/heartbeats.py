@@ -50,7 +50,7 @@ def send_to(member: MemberState, leader: Leader, peer_id: str) -> None:
             sender=member.self_id,
             receiver=peer_id,
             term=member.term,
-            committed_index=min(member.committed_index, match_index),
+            committed_index=min(member.told_committed_index, match_index),
             round=leader.heartbeat_round,
         )
     )

@@ -49,7 +49,7 @@ and may have this member's vote above the highest term that was told before anyb
 
 from collections.abc import Iterable
 
-from dledger_node.raft import entry_handler, leader_elector, quorum
+from dledger_node.raft import entry_handler, leader_elector, marks, quorum
 from dledger_node.raft.member_state import Follower, Joining, Leader, MemberState
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import (
@@ -104,6 +104,7 @@ def answer(member: MemberState, request: JoinRequest) -> None:
             joining=member.joining is not None,
             alone=member.alone,
             memberships=memberships.possible(member.committed_index) if memberships.changed else (),
+            mark=marks.remembered(member, request.sender) if request.recalls else None,
         )
     )
 
@@ -146,7 +147,12 @@ def go_on(member: MemberState, joining: Joining) -> None:
 
 
 def awaited(member: MemberState, joining: Joining) -> str:
-    """What this member waits for, for people."""
+    """Why this member joins, if that is known, and what it waits for; for people."""
+    waits = _awaited(member, joining)
+    return f"{joining.reason}; {waits}" if joining.reason else waits
+
+
+def _awaited(member: MemberState, joining: Joining) -> str:
     leading = [known for known in joining.answers.values() if known.leading]
     known = max(leading, key=lambda answer: answer.term, default=None)
     memberships = _memberships_of(member, known)

@@ -7,7 +7,8 @@ Rules: Raft paper, section 5.2 and 5.4.1; pre-vote, and keeping to a leader that
 dissertation, sections 9.6 and 4.2.3.
 """
 
-from dledger_node.raft import electorate, heartbeats, quorum, reads
+from dledger_node.raft import electorate, heartbeats, marks, quorum, reads
+from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import (
     Candidate,
     Follower,
@@ -90,6 +91,7 @@ def become_follower(member: MemberState, term: int, leader_id: str | None) -> No
     The timer runs on: a candidate that nobody elects could hold up an election for ever by
     restarting it. A deposed leader had none.
     """
+    marks.note_all(member)
     if isinstance(member.part, Leader):
         reads.give_up(member, member.part)
         restart_election_timer(member)
@@ -127,6 +129,7 @@ def stand(member: MemberState) -> None:
 
     So a member that comes back from a partition, or has lost its own links only, deposes nobody.
     """
+    marks.note_all(member)
     candidate = PreCandidate(votes=electorate.own_votes(member))
     member.part = candidate
     try_again_soon(member)
@@ -137,6 +140,7 @@ def stand(member: MemberState) -> None:
 
 def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
     """Stand for election in the next term; a member never stands twice in one."""
+    marks.note_all(member)
     member.term += 1
     member.vote_for = member.self_id
     member.contradiction = ""
@@ -204,6 +208,7 @@ def answer_vote_request(member: MemberState, request: VoteRequest) -> None:
     result = _judge_candidate(member, request)
     if result is VoteResult.ACCEPT:
         member.vote_for = request.sender
+        marks.note(member, request.sender, BEFORE_FIRST)
         member.alone = False
         restart_election_timer(member)
     send_vote(member, request, result)
@@ -225,6 +230,7 @@ def send_vote(member: MemberState, request: VoteRequest, result: VoteResult) -> 
 def take_vote(member: MemberState, candidate: Candidate, response: VoteResponse) -> None:
     """Count an answer to this member's own candidacy."""
     if response.requested_term == member.term and response.result is VoteResult.ACCEPT:
+        marks.note(member, response.sender, BEFORE_FIRST)
         _take_vote_of(member, candidate, response.sender)
 
 
@@ -254,6 +260,8 @@ def _judge_candidate(member: MemberState, request: VoteRequest) -> VoteResult:
         return VoteResult.REJECT_ALREADY_HAS_LEADER
     if member.vote_for not in (None, request.sender):
         return VoteResult.REJECT_ALREADY_VOTED
+    if member.vote_for is None and member.term <= member.unsure_term:
+        return VoteResult.REJECT_ALREADY_VOTED  # perhaps: its disk may have forgotten it
     return _judge_log(member, request)
 
 

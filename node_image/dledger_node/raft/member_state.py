@@ -14,9 +14,9 @@ from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import MembershipEntry
-from dledger_node.raft.messages import JoinResponse, Message
+from dledger_node.raft.messages import JoinResponse, Mark, Message
 from dledger_node.raft.progress import Progress
-from dledger_node.raft.ready import ReadState, Truncate, Write, WriteSnapshot
+from dledger_node.raft.ready import HardState, ReadState, Truncate, Write, WriteSnapshot
 from dledger_node.raft.refusals import CONTRADICTIONS, RefusalCause
 
 
@@ -45,6 +45,10 @@ class Follower:
     """
     acknowledged_index: int = -1
     """The highest match_index told to that leader."""
+    told_index: int = -1
+    """Up to here that leader has said, in this term, that its log is committed; so it is durable
+    there too.
+    """
     heard_tick: int = 0
     """When that leader was last heard."""
     leader_doubted: bool = False
@@ -126,10 +130,27 @@ class Joining:
 
     incarnation: int
     """This start's number, in every question."""
+    reason: str = ""
+    """Why a disk that is not empty is not believed, for people."""
     answers: dict[str, JoinResponse] = field(default_factory=dict)
     """What each peer said."""
     ask_due: int = 0
     """The tick at which all are asked again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Recalling:
+    """What a member that started with a disk still asks its peers; the rules are in `recalling`."""
+
+    incarnation: int
+    """The complement of this start's number, in every question."""
+    disk_term: int | None
+    """The term that the disk says, while nothing was promised since this start; then None."""
+    asked: set[str]
+    """Who may remember something. Sorted before it is iterated over."""
+    answered: set[str] = field(default_factory=set)
+    ask_due: int = 0
+    """The tick at which those who are silent are asked again."""
 
 
 Part: TypeAlias = Follower | PreCandidate | Candidate | Leader
@@ -155,6 +176,14 @@ class MemberState:
     part: Part
     joining: Joining | None = None
     """None on a voter. Invariant: while it is there, the part is Follower."""
+    recalling: Recalling | None = None
+    """None once all peers have answered. Invariant: while its disk_term is there, the part is
+    Follower without a leader.
+    """
+    unsure_term: int = -1
+    """In this term and before, this member may have given a vote that its disk does not know."""
+    marks: dict[str, Mark] = field(default_factory=dict)
+    """What other members have promised to this one, in this life."""
     alone: bool = False
     """This member was its group's only one, and nobody else has led since."""
     now_ticks: int = 0
@@ -180,6 +209,11 @@ class MemberState:
         return self.config.self_id in self.memberships.current.voters
 
     @property
+    def recalls(self) -> bool:
+        """Whether this member promises nothing yet: it asks whether its disk is the newest."""
+        return self.recalling is not None and self.recalling.disk_term is not None
+
+    @property
     def role(self) -> Role:
         """The role that this member plays now."""
         match self.part:
@@ -201,6 +235,29 @@ class MemberState:
             case PreCandidate() | Candidate():
                 return None
 
+    @property
+    def told_committed_index(self) -> int:
+        """What a leader says to be committed: as much as it holds durably itself. So who hears it
+        knows what this disk must not lose (`marks`).
+        """
+        return min(self.committed_index, self.durable_index)
+
+    def unsaved(self, saved: HardState) -> HardState | None:
+        """What must be made durable before anything that depends on it; None when nothing must."""
+        if (
+            self.term == saved.term
+            and self.vote_for == saved.vote_for
+            and (self.joining is not None) == saved.joining
+            and self.alone == saved.alone
+        ):
+            return None
+        return HardState(
+            term=self.term,
+            vote_for=self.vote_for,
+            joining=self.joining is not None,
+            alone=self.alone,
+        )
+
     def send(self, message: Message) -> None:
         """Queue a message for the next Ready."""
         self.messages.append(message)
@@ -211,7 +268,12 @@ class MemberState:
         self.writes.append(write)
 
     def enter(self, entry: MembershipEntry) -> None:
-        """Let the membership hold that an entry of the log says, from now on."""
+        """Let the membership hold that an entry of the log says, from now on.
+
+        Who comes or goes by it may have another disk the next time.
+        """
+        stay = {*self.memberships.current.members} & {*entry.membership.members}
+        self.marks = {one: mark for one, mark in self.marks.items() if one in stay}
         self.memberships.append(entry)
         self.alone = False
 
@@ -236,6 +298,7 @@ class MemberState:
             )
         self.log.restart(write.first_index)
         self.memberships.restart(write.membership)
+        self.marks.clear()
         self.durable_index = min(self.durable_index, write.first_index - 1)
         self.append(write, write.last_index, write.term)
         for entry in write.memberships:

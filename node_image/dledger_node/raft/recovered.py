@@ -6,7 +6,7 @@ from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
-from dledger_node.raft.member_state import Follower, Joining, MemberState
+from dledger_node.raft.member_state import Follower, Joining, MemberState, Recalling
 from dledger_node.raft.ready import HardState
 
 
@@ -21,6 +21,8 @@ def recovered(
 ) -> MemberState:
     """A follower without a leader; InvariantError when term or committed entries were lost."""
     has_peers = bool(config.peers)
+    possible = memberships.possible(committed_index)
+    asked = {one for membership in possible for one in membership.members} - {config.self_id}
     member = MemberState(
         config=config,
         randint=randint,
@@ -32,6 +34,11 @@ def recovered(
         durable_index=log.end_index,
         part=Follower(leader_id=None, verified_index=committed_index),
         joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
+        recalling=(
+            Recalling(incarnation=~incarnation, disk_term=hard_state.term, asked=asked)
+            if config.recall_ticks and asked and not hard_state.joining
+            else None
+        ),
         alone=(hard_state.alone or not has_peers) and not memberships.changed,
     )
     if log.end_term > member.term:

@@ -18,6 +18,8 @@ class RefusalCause(enum.Enum):
     """A candidate would depose a leader that this member hears."""
     JOINING = "JOINING"
     """This member has no memory yet of what it may have promised: see `joining`."""
+    RECALLING = "RECALLING"
+    """This member has just started, and asks whether its disk is the newest: see `recalling`."""
     UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
     """It is for another member, or from none of this group; or an answer of one that was removed.
     """

@@ -9,6 +9,7 @@ from dledger_node.raft import (
     heartbeats,
     joining,
     leader_elector,
+    recalling,
     transfer,
 )
 from dledger_node.raft.member_state import (
@@ -60,9 +61,14 @@ def step(member: MemberState, message: Message) -> None:
     if member.joining is not None and joining.forbids(member, member.joining, message):
         member.refuse(RefusalCause.JOINING)
         return
+    if member.recalling is not None and recalling.forbids(member, message):
+        member.refuse(RefusalCause.RECALLING)
+        return
     match message:
         case JoinRequest():
             joining.answer(member, message)
+        case JoinResponse() if member.recalling is not None:
+            recalling.take_answer(member, member.recalling, message)
         case JoinResponse():
             joining.take_answer(member, message)
         case PreVoteRequest():

@@ -381,7 +381,7 @@ class Connection(asyncio.Protocol):
         if reason is None:
             self.peer_id = hello.sender_id
             self._decoder.frame_bytes_max = self._limits.peer_frame_bytes_max
-            self._gate.becomes_link(self, hello.sender_id)
+            self._gate.becomes_link(self, hello.sender_id, hello.life)
         else:
             logger.warning("refused a link from %s at %s: %s", hello.sender_id, self, reason)
 

@@ -63,6 +63,7 @@ class Gate:
         # In the order of their coming, as a dict keeps it.
         self._only_hello: dict[Guest, Reason] = {}
         self._links: dict[str, list[Guest]] = {}
+        self._lives: dict[str, int] = {}
         # Those with a large unfinished frame, the oldest first, and whether they must wait.
         self._large: dict[Guest, bool] = {}
         self._swept_at_s = now_s()
@@ -93,10 +94,19 @@ class Gate:
         """Say why a connection may say nothing but HELLO; None when it may."""
         return self._only_hello.get(guest)
 
-    def becomes_link(self, guest: Guest, peer_id: str) -> None:
-        """Note that its HELLO was accepted; its place as a client is free again."""
+    def becomes_link(self, guest: Guest, peer_id: str, life: int) -> None:
+        """Note that its HELLO was accepted; its place as a client is free again.
+
+        Nothing that a peer sent before its last start is heard any more: it may have forgotten it,
+        and the core counts on that (`raft.recalling`).
+        """
         self._forget_stranger(guest)
         links = self._links.setdefault(peer_id, [])
+        if self._lives.setdefault(peer_id, life) != life:
+            self._lives[peer_id] = life
+            for link in links:
+                link.cut(Reason.REPLACED, f"{peer_id} has started anew")
+            links.clear()
         links.append(guest)
         if len(links) > self.limits.links_per_peer_max:
             links.pop(0).cut(Reason.REPLACED, f"{peer_id} has opened more than {len(links)} links")

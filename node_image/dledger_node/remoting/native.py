@@ -33,6 +33,7 @@ from dledger_node.raft.messages import (
     InstallSnapshotRequest,
     JoinRequest,
     JoinResponse,
+    Mark,
     Message,
     PreVoteRequest,
     PreVoteResponse,
@@ -69,6 +70,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     segment_size_bytes: int
     """Blanks lie in the same places only when all members roll at the same size."""
     protocol: int = PROTOCOL
+    life: int = 0
+    """Drawn by the sender at its start: nothing of an earlier life is heard after this."""
 
 
 class Kind(NamedTuple):
@@ -123,11 +126,17 @@ KINDS: Final[dict[int, Kind]] = {
     64: Kind(HeldByAllNotice, struct.Struct(">qq"), ("term", "index")),
 }  # fmt: skip
 JOINING_HEARTBEAT: Final = 14
+MARKED_ANSWER: Final = 20
+"""JoinResponse with a mark, and with memberships behind it if there are any to be told. It answers
+those questions alone that ask for a mark, so no member that does not know it meets it.
+"""
 WITH_MEMBERSHIPS: Final = {6: 15, 12: 16, 13: 17}
 """APPEND, JoinResponse and INSTALL_SNAPSHOT, when there are memberships to be told."""
 KINDS.update({number: KINDS[plain] for plain, number in WITH_MEMBERSHIPS.items()})
+KINDS[MARKED_ANSWER] = KINDS[12]
+_MARK: Final = struct.Struct(">qqq")
 _TELL_MEMBERSHIPS: Final = frozenset(WITH_MEMBERSHIPS.values())
-_SPECIAL: Final = {JOINING_HEARTBEAT, *_TELL_MEMBERSHIPS}
+_SPECIAL: Final = {JOINING_HEARTBEAT, MARKED_ANSWER, *_TELL_MEMBERSHIPS}
 _KIND_OF: Final = {kind.message: number for number, kind in KINDS.items() if number not in _SPECIAL}
 _FLAGS: Final = (False, True)
 _FLAG_FIELDS: Final = frozenset(("take_leadership", "leading", "joining", "alone"))
@@ -146,6 +155,8 @@ def encode(
     if isinstance(message, AppendRequest | InstallSnapshotRequest | JoinResponse):
         memberships = told_memberships.encode(message)
         number = WITH_MEMBERSHIPS[number] if memberships else number
+        if isinstance(message, JoinResponse) and message.mark is not None:
+            number, memberships = MARKED_ANSWER, _MARK.pack(*message.mark) + memberships
     elif isinstance(message, HeartBeatResponse) and message.joining:
         number = JOINING_HEARTBEAT
     kind = KINDS[number]
@@ -171,9 +182,8 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
     named = dict(zip(kind.fields, values, strict=True))
     rest = memoryview(body)[1 + kind.numbers.size :]
     try:
-        if body[0] in _TELL_MEMBERSHIPS:
-            told, rest = told_memberships.decode(kind.message, rest)
-            named |= told
+        told, rest = _decode_rest(body[0], rest)
+        named |= told
         if body[0] == JOINING_HEARTBEAT:
             named["joining"] = True
         if kind.message in (AppendRequest, InstallSnapshotRequest):
@@ -191,6 +201,17 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> Message:
         raise RemoteProtocolError(
             f"{sender} sent a {kind.message.__name__} that cannot be"
         ) from error
+
+
+def _decode_rest(number: int, rest: memoryview) -> tuple[dict[str, Any], memoryview]:
+    """Read the mark and the memberships behind a message's numbers, if its kind has them."""
+    mark: dict[str, Any] = {}
+    if number == MARKED_ANSWER:
+        mark, rest = {"mark": Mark(*_MARK.unpack_from(rest))}, rest[_MARK.size :]
+    if number in _TELL_MEMBERSHIPS or (mark and rest):
+        told, rest = told_memberships.decode(KINDS[number].message, rest)
+        return mark | told, rest
+    return mark, rest
 
 
 def _to_number(message: Message, field: str) -> int:

@@ -43,6 +43,26 @@ def _lose_volume(cluster: SimCluster, member_id: str, down_us: int) -> None:
     cluster.lose_volume(member_id, down_us=down_us)
 
 
+def _copy_volume(cluster: SimCluster, member_id: str) -> None:
+    cluster.older_disks.copy(member_id)
+
+
+def _restore_volume(cluster: SimCluster, member_id: str, down_us: int) -> None:
+    _bring_back(cluster, member_id, down_us, log_alone=False)
+
+
+def _restore_log(cluster: SimCluster, member_id: str, down_us: int) -> None:
+    _bring_back(cluster, member_id, down_us, log_alone=True)
+
+
+def _bring_back(cluster: SimCluster, member_id: str, down_us: int, *, log_alone: bool) -> None:
+    """Kill a member and give it the disk that was copied, if others know what that lacks."""
+    if cluster.older_disks.may_come_back(member_id, log_alone=log_alone):
+        cluster.crash(member_id, down_us=down_us, told="dies, and gets an older disk")
+        cluster.older_disks.bring_back(member_id, log_alone=log_alone)
+        cluster.network.drop_what_travels(member_id)
+
+
 def _remove_front(cluster: SimCluster, member_id: str, rate: float) -> None:
     cluster.remove_front(member_id, rate)
 
@@ -96,6 +116,9 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "change": _change,
     "crash": _crash,
     "lose_volume": _lose_volume,
+    "copy_volume": _copy_volume,
+    "restore_volume": _restore_volume,
+    "restore_log": _restore_log,
     "remove_front": _remove_front,
     "power_cut": _power_cut,
     "split": _split,

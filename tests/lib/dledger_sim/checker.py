@@ -38,6 +38,7 @@ class Checker:
         self._votes: dict[tuple[str, int], str] = {}
         self._chains: dict[tuple[int, int], int] = {}
         self._terms = dict.fromkeys(disks, 0)
+        self._joining = set(disks)
         self._committed_indexes = dict.fromkeys(disks, -1)
         self._ranges_sent: dict[str, int] = {}
         self.committed: list[Entry] = []
@@ -51,6 +52,12 @@ class Checker:
         """Places in a log that a leader asked about."""
         self.newest_leader_id = ""
         """The leader that showed itself last."""
+
+    def reigns(self, member_id: str, term: int) -> bool:
+        """Whether a member lives as the leader of a term, in which its log only grows."""
+        return (
+            self._reigning.get(member_id) == term and self._disks[member_id].hard_state.term == term
+        )
 
     @property
     def leader_count(self) -> int:
@@ -72,14 +79,38 @@ class Checker:
         term then.
         """
         self._terms[member_id] = 0
+        self._joining.add(member_id)
         for vote, candidate_id in list(self._votes.items()):
             if vote[0] == candidate_id == member_id:
                 del self._votes[vote]
 
+    def restored_volume(self, member_id: str) -> None:
+        """A member's disk is as it was earlier: so it is free to go back there."""
+        self.lost_volume(member_id)
+        self._joining.discard(member_id)
+        self._terms[member_id] = self._disks[member_id].hard_state.term
+
+    def knows_reign(self, member_id: str, term: int) -> bool:
+        """Whether somebody was told all that a member committed as the leader of this term, if it
+        was: that counts its own disk, and nobody has its word for it.
+        """
+        if self._leaders.get(term) != member_id:
+            return True
+        return any(
+            disk.hard_state.term == term == self._terms[member_id]
+            and self._committed_indexes[name] >= len(self.committed) - 1
+            for name, disk in self._disks.items()
+            if name != member_id
+        )
+
     def saved(self, member_id: str, hard_state: HardState) -> None:
         """Rules 2 and 3: a term never goes back, and a vote never changes within one. And 16."""
+        disk = self._disks[member_id]
         if not hard_state.joining:
-            self._admitted(self._disks[member_id], member_id)
+            self._joining.discard(member_id)
+            self._admitted(disk, member_id)
+        elif member_id not in self._joining:
+            self._joins_again(disk, member_id)
         if hard_state.term < self._terms[member_id]:
             raise ViolationError(
                 "a term never goes back", f"{member_id} went back to term {hard_state.term}"
@@ -236,13 +267,32 @@ class Checker:
                     f"{member_id} becomes a voter without entry {index}",
                 )
 
+    def _joins_again(self, disk: SimDisk, member_id: str) -> None:
+        """Rule 25: nobody takes a disk for older than it was that is not."""
+        if disk.forgotten is None:
+            raise ViolationError(
+                "a sound disk is believed", f"{member_id} joins, and its disk lacks nothing"
+            )
+        self._joining.add(member_id)
+        disk.lost.append(disk.forgotten)
+        disk.forgotten = None
+
+    def _believes_its_disk(self, disk: SimDisk, member_id: str) -> None:
+        """The same for a disk that is older than it was, as its member gives its first promise."""
+        if disk.forgotten is not None:
+            disk.lost.append(disk.forgotten)
+            disk.forgotten = None
+            self._admitted(disk, member_id)
+
     def _voted(self, member_id: str, term: int, candidate_id: str) -> None:
         if self._votes.setdefault((member_id, term), candidate_id) != candidate_id:
             raise ViolationError("one vote a term", f"{member_id} voted twice in term {term}")
 
     def _promised_vote(self, member_id: str, term: int, candidate_id: str) -> None:
         """A vote counts once it is told; it must be on disk, or belong to a term that is past."""
-        hard_state = self._disks[member_id].hard_state
+        disk = self._disks[member_id]
+        self._believes_its_disk(disk, member_id)
+        hard_state = disk.hard_state
         if hard_state.joining:
             raise ViolationError(
                 "who votes holds what it had confirmed", f"{member_id} votes while it joins"
@@ -295,15 +345,14 @@ class Checker:
         """What is confirmed is durable here, and the leader's: the latter is looked at while that
         life and term of the leader go on, in which its log only grows.
         """
+        self._believes_its_disk(disk, message.sender)
         index, term = message.match_index, message.requested_term
         if index >= len(disk.durable):
             raise ViolationError(
                 "what is confirmed is durable", f"{message.sender} says {described(message)}"
             )
         leader = self._disks[message.receiver]
-        if index < 0 or self._reigning.get(message.receiver) != term:
-            return
-        if leader.hard_state.term != term:
+        if index < 0 or not self.reigns(message.receiver, term):
             return
         if index >= len(leader.cached) or leader.cached[index].chain != disk.durable[index].chain:
             raise ViolationError(
@@ -315,8 +364,9 @@ class Checker:
         chain = self.committed[index].chain
         holders = set()
         for name, disk in self._disks.items():
+            forgotten = disk.forgotten or []
             # A lost volume counts too: its member gives no vote before it is back.
-            if any(_holds(log, index, chain) for log in (disk.durable, *disk.lost)):
+            if any(_holds(log, index, chain) for log in (disk.durable, *disk.lost, forgotten)):
                 holders.add(name)
         if not self.memberships.hold_majority(holders, self._disks[member_id].cached, index):
             raise ViolationError(

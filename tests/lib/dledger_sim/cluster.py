@@ -21,6 +21,7 @@ from dledger_sim.history import Answer, Asked, Operation
 from dledger_sim.kinds import described
 from dledger_sim.member import DiedError, SimMember
 from dledger_sim.network import SimLink, SimNetwork
+from dledger_sim.older_disks import OlderDisks
 from dledger_sim.reshaping import agree, change_of, leaves_enough, may_lose_volume
 from dledger_sim.transcript import Transcript, state_of
 from dledger_sim.violation import ViolationError
@@ -62,17 +63,18 @@ class SimCluster(Events):
             member_id: SimMember(member_id, conditions, disk, self)
             for member_id, disk in self._disks.items()
         }
+        self.older_disks = OlderDisks(conditions, self.members, self._disks, self.checker)
         for member_id in conditions.member_ids:
             self._start(member_id)
 
     # -- faults ----------------------------------------------------------------------------------
 
-    def crash(self, member_id: str, *, down_us: int) -> None:
+    def crash(self, member_id: str, *, down_us: int, told: str = "crashes") -> None:
         """Kill a member, and start it again after a while; nothing happens to a dead one."""
         member = self.members[member_id]
-        if member.raft is None:
+        if member.raft is None or self.older_disks.need(member_id):
             return
-        self._note(member_id, "crashes")
+        self._note(member_id, told)
         self.fault_count += 1
         member.die()
         self._notice_link(member_id, lost=True)
@@ -281,6 +283,8 @@ class SimCluster(Events):
         if self._coverage is not None:
             self._coverage.before(raft, member.disk, message)
         raft.step(message)
+        if self.older_disks.watch:
+            self.older_disks.heard(message)
         self._work(member, described(message) if self.transcript else "message")
         if self._coverage is not None:
             self._coverage.after()

@@ -17,9 +17,12 @@ SHORT_REIGNS_RATE = 0.15
 LATE_READS_RATE = 0.2
 LOST_VOLUMES_RATE = 0.15
 CHANGES_RATE = 0.15
+OLDER_DISKS_RATE = 0.05
+RECALL_FOREVER_TICKS = 1_000_000
 CLOCK_DRIFT_MAX = 100
 """Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
 VOLUME_FAULTS = ("remove_front", "crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
+OLDER_DISKS_FAULTS = ("crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
 LATE_READS_FAULTS = (
     ("late_answers",),
     ("late_answers", "hold_up", "hide"),
@@ -43,6 +46,8 @@ class Conditions:
     clock_drift: int = 0
     """How far the clocks' speeds may differ, in thousandths."""
     lease_ticks: int = 0
+    recall_ticks: int = 0
+    """How long who starts waits for its peers to say what they remember of it."""
     preferred_count: int = 0
     """So many members ought to lead, the last one most."""
     # Clients.
@@ -94,14 +99,19 @@ class Conditions:
         """Draw a seed's conditions."""
         drawn = rng.random()
         if drawn < SHORT_REIGNS_RATE:
-            return cls._short_reigns(rng)
-        if drawn < SHORT_REIGNS_RATE + LATE_READS_RATE:
-            return cls._late_reads(rng)
-        if drawn < SHORT_REIGNS_RATE + LATE_READS_RATE + LOST_VOLUMES_RATE:
-            return cls._lost_volumes(rng)
-        if drawn > 1.0 - CHANGES_RATE:
-            return cls._changes(rng, faults)
-        return cls._all_sorts(rng, faults)
+            conditions = cls._short_reigns(rng)
+        elif drawn < SHORT_REIGNS_RATE + LATE_READS_RATE:
+            conditions = cls._late_reads(rng)
+        elif drawn < SHORT_REIGNS_RATE + LATE_READS_RATE + LOST_VOLUMES_RATE:
+            conditions = cls._lost_volumes(rng)
+        elif drawn > 1.0 - CHANGES_RATE:
+            conditions = cls._changes(rng, faults)
+        elif drawn > 1.0 - CHANGES_RATE - OLDER_DISKS_RATE:
+            return cls._older_disks(rng)
+        else:
+            conditions = cls._all_sorts(rng, faults)
+        recalls = int(drawn * 1_000_000) % 2
+        return dataclasses.replace(conditions, recall_ticks=recalls * conditions.election_ticks)
 
     @classmethod
     def _all_sorts(cls, rng: random.Random, faults: tuple[str, ...]) -> Self:
@@ -224,6 +234,41 @@ class Conditions:
             faults=(
                 "lose_volume",
                 *(fault for fault in VOLUME_FAULTS if rng.random() < 0.35),
+            ),
+        )
+
+    @classmethod
+    def _older_disks(cls, rng: random.Random) -> Self:
+        """Draw conditions under which disks come back as they were, while leaders change.
+
+        Whoever knows of what they lack stays up until it was asked: no member dies by chance.
+        """
+        heartbeat_ticks = rng.choice((1, 2))
+        return cls(
+            member_count=rng.choice((2, 3, 3, 3, 5)),
+            heartbeat_ticks=heartbeat_ticks,
+            election_ticks=heartbeat_ticks * rng.choice((4, 6, 10)),
+            recall_ticks=RECALL_FOREVER_TICKS,
+            push_entries_max=rng.choice((1, 8)),
+            inflight_ranges_max=rng.choice((1, 4)),
+            proposal_interval_us=rng.choice((3_000, 5_000, 20_000)),
+            transfers=rng.choice((0.0, 0.05)),
+            loss=rng.choice((0.0, 0.0, 0.1)),
+            duplicate=rng.choice((0.0, 0.2)),
+            delay_us=rng.choice((300, 2_000, 5_000)),
+            in_order=rng.random() < 0.4,
+            flush_us=rng.choice((100, 3_000)),
+            slow_hard_state=rng.choice((0.0, 0.3)),
+            checkpoint=rng.choice((0.0, 0.1)),
+            keep=rng.choice(tuple(Keep)),
+            strike_interval_us=int(rng.choice((4, 10, 20)) * heartbeat_ticks * TICK_US),
+            leader_bias=rng.choice((0.5, 0.9)),
+            ambush=rng.choice((0.0, 0.2, 0.5)),
+            moments=(Moment.ELECTED.value, Moment.HANDS_OVER.value),
+            faults=(
+                "older_disk",
+                "older_disk",
+                *(fault for fault in OLDER_DISKS_FAULTS if rng.random() < 0.35),
             ),
         )
 

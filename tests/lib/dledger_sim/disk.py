@@ -65,6 +65,15 @@ class Flush:
     """What it may report as durable; a truncation meanwhile lowers it."""
 
 
+class Copy(NamedTuple):
+    """What a disk held at some instant, as a backup keeps it."""
+
+    hard_state: HardState
+    begin_index: int
+    checkpoint: int
+    durable: list[Entry]
+
+
 BLANK = HardState(term=0, vote_for=None, joining=True)
 """What the store of a member without a memory says."""
 
@@ -85,6 +94,10 @@ class SimDisk:
     flush: Flush | None = None
     lost: list[list[Entry]] = field(default_factory=list)
     """What was durable here whenever the volume was lost, until the member is a voter again."""
+    forgotten: list[Entry] | None = None
+    """On a disk that is older than it was: what its member had confirmed, until it joins, or shows
+    by a promise that it believes its disk.
+    """
     membership_indexes: list[int] = field(default_factory=list)
     """Which of the cached entries are memberships."""
     full: bool = False
@@ -161,6 +174,18 @@ class SimDisk:
         self.begin_index = 0
         self.checkpoint = -1
         self.durable = []
+        self._read()
+
+    def copy(self) -> Copy:
+        """What would be left if the power went now and took all that is not flushed."""
+        return Copy(self.hard_state, self.begin_index, self.checkpoint, list(self.durable))
+
+    def restore(self, copy: Copy, confirmed_count: int, *, log_alone: bool) -> None:
+        """Go back to what it was; or only the log does."""
+        self.forgotten = self.durable[:confirmed_count]
+        hard_state, self.begin_index, self.checkpoint, durable = copy
+        self.hard_state = self.hard_state if log_alone else hard_state
+        self.durable = list(durable)
         self._read()
 
     def log_memberships(self, first: Membership) -> LogMemberships:

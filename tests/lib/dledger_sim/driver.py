@@ -56,6 +56,8 @@ class CoreDriver:
         push_entries_max: int = 100,
         inflight_ranges_max: int = 4,
         lease_ticks: int = 0,
+        recall_ticks: int = 0,
+        sync_flush: bool = True,
         preferred_leader_ids: tuple[str, ...] = (),
         randint: Callable[[int, int], int] = lambda low, high: low,
     ) -> None:
@@ -81,6 +83,8 @@ class CoreDriver:
                 push_entries_max=push_entries_max,
                 inflight_ranges_max=inflight_ranges_max,
                 lease_ticks=lease_ticks,
+                recall_ticks=recall_ticks,
+                sync_flush=sync_flush,
                 preferred_leader_ids=preferred_leader_ids,
             ),
             self.hard_state,

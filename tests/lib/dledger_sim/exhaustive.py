@@ -15,16 +15,18 @@ from typing import Any, NamedTuple
 
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
+from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Follower, Leader, Role
+from dledger_node.raft.membership import Change, Membership
 from dledger_node.raft.messages import Message
 from dledger_node.raft.progress import PushState
 from dledger_node.raft.ready import HardState
 from dledger_sim.violation import ViolationError
 
 LONG_TICKS = 1_000_000
-TIMEOUT, HEARTBEAT, PROPOSE, FLUSH = -1, -2, -3, -4
-"""Inputs that are no messages; those are numbers from 0."""
+TIMEOUT, HEARTBEAT, PROPOSE, FLUSH, CHANGE = -1, -2, -3, -4, -5
+"""Inputs that are no messages; those are numbers from 0. Below CHANGE there are further changes."""
 TIME_SUFFIXES = ("_tick", "_ticks", "_due", "_since", "deadline")
 
 
@@ -40,6 +42,10 @@ class Scope:
     """So many of the members may stand for election."""
     flush_apart: bool = True
     """Anything may happen between a write and its flush; otherwise it is flushed with the write."""
+    first: Membership | None = None
+    """Who belongs to the group at first; None for all, as voters."""
+    changes: tuple[Change, ...] = ()
+    """What leaders may be asked for, until there is one change in their log."""
 
 
 class Seen(NamedTuple):
@@ -51,6 +57,9 @@ class Seen(NamedTuple):
     """The term of each entry."""
     committed_index: int
     durable_index: int
+    changed_at: int
+    """Index of the change in this log; -1 when there is none."""
+    membership: Membership
 
 
 class Step(NamedTuple):
@@ -76,6 +85,8 @@ class Result:
     elapsed_s: float
     leaders_seen: int
     committed_max: int
+    changes_committed: int
+    """In how many states of a member a change of the membership is committed."""
 
 
 class Search:
@@ -84,6 +95,7 @@ class Search:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._ids = tuple(f"n{number}" for number in range(scope.member_count))
+        self._first = scope.first or Membership(self._ids)
         self._blobs: list[bytes] = []
         self._seen: list[Seen] = []
         self._inputs: list[tuple[int, ...]] = []
@@ -139,6 +151,7 @@ class Search:
             elapsed_s=time.perf_counter() - started_s,
             leaders_seen=len(self._leader_states),
             committed_max=self._committed_max,
+            changes_committed=sum(0 <= one.changed_at <= one.committed_index for one in self._seen),
         )
 
     def _next(
@@ -174,7 +187,8 @@ class Search:
         raft = Raft(
             RaftConfig(
                 self_id=self._ids[number],
-                voters=self._ids,
+                voters=self._first.voters,
+                addable_ids=tuple(one for one in self._ids if one not in self._first.voters),
                 heartbeat_ticks=1,
                 election_ticks=4,
                 push_entries_max=1,
@@ -184,6 +198,7 @@ class Search:
             committed_index=-1,
             incarnation=0,
             randint=_lowest,
+            memberships=LogMemberships(self._first),
         )
         return self._state(number, raft)
 
@@ -200,8 +215,10 @@ class Search:
             raft.tick()
         elif input_ == PROPOSE:
             raft.propose(1, None)
-        else:
+        elif input_ == FLUSH:
             raft.persisted(raft.ledger_end_index, raft.ledger_end_term)
+        else:
+            raft.change_membership(self._scope.changes[CHANGE - input_])
         sent = 0
         while (ready := raft.ready()) is not None:
             for message in ready.messages:
@@ -240,6 +257,8 @@ class Search:
             tuple(log.term_at(index) for index in range(log.end_index + 1)),
             raft.committed_index,
             raft.durable_index,
+            raft._member.memberships.last_index,
+            raft.membership,
         )
         self._seen.append(seen)
         self._ranks.append(_rank(raft._member))
@@ -257,6 +276,8 @@ class Search:
                 yield HEARTBEAT
             if raft.ledger_end_index + 1 < scope.entries_max:
                 yield PROPOSE
+                if not raft._member.memberships.changed:
+                    yield from range(CHANGE, CHANGE - len(scope.changes), -1)
         elif raft.term < scope.terms_max and number < scope.candidates_max:
             yield TIMEOUT
         if raft.durable_index < raft.ledger_end_index:
@@ -277,11 +298,17 @@ class Search:
             if one.terms[:count] != committed[:count]:
                 raise ViolationError("committed is the same everywhere", f"{members}")
         if committed:
-            holders = sum(
-                one.durable_index + 1 >= len(committed) and one.terms[: len(committed)] == committed
-                for one in members
-            )
-            if 2 * holders <= len(members):
+            holders = {
+                member_id
+                for member_id, one in zip(self._ids, members, strict=True)
+                if one.durable_index + 1 >= len(committed)
+                and one.terms[: len(committed)] == committed
+            }
+            # Before the change is committed, leaders count by it or, if they lack it, as before.
+            counted = {self._first, *(one.membership for one in members)}
+            if 0 <= longest.changed_at < len(committed):
+                counted = {longest.membership}
+            if not any(2 * len(holders & {*one.voters}) > len(one.voters) for one in counted):
                 raise ViolationError("committed is durable on a majority", f"{members}")
 
 
@@ -312,8 +339,11 @@ def _stop_clock(member: Any) -> None:
     long ago something was is explored, nor how often.
     """
     member.refusals.clear()
+    member.marks.clear()  # nobody asks for them here
     member.now_ticks = 0
     member.election_deadline = LONG_TICKS
+    if isinstance(member.part, Follower):
+        member.part.told_index = -1
     for one in (member.part, *getattr(member.part, "progress", {}).values()):
         for name in _slots(one):
             if name.endswith(TIME_SUFFIXES):

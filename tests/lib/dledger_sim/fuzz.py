@@ -25,7 +25,7 @@ from dledger_node.raft.membership import (
     Promote,
     Remove,
 )
-from dledger_node.raft.messages import Message
+from dledger_node.raft.messages import Mark, Message
 from dledger_node.raft.ready import HardState
 from dledger_sim.violation import ViolationError
 
@@ -100,6 +100,8 @@ class Fuzzer:
                 push_entries_max=rng.choice((1, 3, 64)),
                 inflight_ranges_max=rng.choice((1, 4)),
                 lease_ticks=rng.choice((0, 3)),
+                recall_ticks=rng.choice((0, 0, 0, 0, 2)),
+                sync_flush=rng.random() < 0.8,
                 preferred_leader_ids=rng.choice(((), ("n1",), ("n0", "n2"))),
             ),
             self._hard_state,
@@ -263,6 +265,8 @@ class Fuzzer:
             return tuple(rng.choices(MEMBERSHIPS, k=rng.choice((0, 0, 1, 2))))
         if name == "membership":
             return rng.choice((None, *MEMBERSHIPS))
+        if hint is Mark:
+            return Mark(*(self._value(one, int) for one in Mark._fields))
         if hint is str:
             return rng.choice(("n1", "n1", "n2", "n1", "n2", rng.choice(("n3", STRANGER, "n0"))))
         if hint is bool:
@@ -281,7 +285,7 @@ class Fuzzer:
             near = (end, end, end + 1, end - 1, raft.committed_index, raft.committed_index + 1,
                     raft.durable_index, 0, -1)  # fmt: skip
         else:
-            near = (1, 2, 3, 0)
+            near = (1, 2, 3, 0, -2, -3, -4)
         return rng.choice(near) if rng.random() < 0.995 else rng.choice((FAR, -FAR))
 
 

@@ -136,6 +136,7 @@ class SimMember:
                 push_entries_max=conditions.push_entries_max,
                 inflight_ranges_max=conditions.inflight_ranges_max,
                 lease_ticks=conditions.lease_ticks,
+                recall_ticks=conditions.recall_ticks,
                 preferred_leader_ids=conditions.preferred_leader_ids,
             ),
             self.disk.hard_state,
@@ -156,8 +157,7 @@ class SimMember:
         self.raft = None
         self.life += 1
         self.hang_up()
-        keep = self.conditions.keep
-        self.disk.crash(keep, choices.seed(self._site_keeps))
+        self.disk.crash(self.conditions.keep, choices.seed(self._site_keeps))
         self._world.checker.died(self.member_id)
 
     def lose_volume(self) -> None:

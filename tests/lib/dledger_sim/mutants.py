@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
@@ -218,24 +218,31 @@ def _run_apart(*arguments: str) -> subprocess.CompletedProcess[str]:
     return finished
 
 
-def table(mutants: Sequence[Mutant], found: Sequence[Found]) -> str:
-    """The table of the documentation."""
+def table(mutants: Sequence[Mutant], found: Mapping[str, Found], before: str = "") -> str:
+    """The table of the documentation; a bug that was not hunted now keeps its row of before."""
     lines = ["| Planted bug | in | seeds needed | found as |", "| --- | --- | --- | --- |"]
-    for mutant, one in zip(mutants, found, strict=True):
+    rows = {row.split(" | ")[0]: row for row in before.splitlines()}
+    for mutant in mutants:
+        first = f"| {mutant.name.replace('_', ' ')}"
+        if mutant.name not in found:
+            lines += [rows[first]] if first in rows else []
+            continue
+        one = found[mutant.name]
         module = mutant.module.removeprefix(f"{PACKAGE}.")
         needed = str(one.seeds_tried)
         told = one.rule
         if one.seed is None:
             needed = f"not in {one.seeds_tried}"
             told = f"equivalent: {mutant.equivalent}" if mutant.equivalent else "**not found**"
-        lines.append(f"| {mutant.name.replace('_', ' ')} | `{module}` | {needed} | {told} |")
+        lines.append(f"{first} | `{module}` | {needed} | {told} |")
     return "\n".join(lines)
 
 
-def write_table(page: Path, text: str) -> None:
+def write_table(page: Path, found: Mapping[str, Found]) -> None:
     """Put the table between its marks."""
     before, rest = page.read_text().split(BEGIN)
-    _, after = rest.split(END)
+    present, after = rest.split(END)
+    text = table(load(), found, present)
     page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
 
 
@@ -245,7 +252,7 @@ def main() -> int:
     parser.add_argument("--hunt", metavar="NAME", help="only this one, in this process")
     parser.add_argument("--keep", metavar="NAME", help=f"the same, and keep a tape in {TAPES}")
     parser.add_argument("--replay", type=Path, help="a tape, where its bug is planted")
-    parser.add_argument("--only", nargs="*", help="only these, without writing the table")
+    parser.add_argument("--only", nargs="*", help="only these; others keep their rows")
     parser.add_argument("--seeds", type=int, default=SEED_COUNT, help="at most, for each")
     parser.add_argument("--cpu-s", type=float, default=CPU_S_MAX, help="at most, for each")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
@@ -283,8 +290,7 @@ def main() -> int:
     ]
     killed = sum(one.seed is not None for one in hunted)
     print(f"mutants={len(mutants)} found={killed} survivors={len(survivors)} {survivors}")
-    if not arguments.only:
-        write_table(PAGE, table(mutants, hunted))
+    write_table(PAGE, {one.name: one for one in hunted})
     return 1 if survivors else 0
 
 

@@ -99,7 +99,14 @@ def _lose_volume(cluster: SimCluster, target: str, rng: random.Random) -> Planne
     if rng.random() < 0.5:
         return [(1, ("lose_volume", target, _some_time_us(cluster, rng)))]
     peers = _peers(cluster, target)
-    victim = rng.choice(peers) if peers else target
+    return _lose_volume_behind(cluster, target, rng.choice(peers) if peers else target, rng)
+
+
+def _lose_volume_behind(
+    cluster: SimCluster, target: str, victim: str, rng: random.Random
+) -> Planned:
+    """Let a member lose its volume while the target is cut off, and then see the target alone."""
+    peers = _peers(cluster, target)
     others = [peer_id for peer_id in peers if peer_id != victim]
     hidden = [target] if rng.random() < 0.5 else [target, victim]
     pairs = [pair for a in hidden for b in others for pair in ((a, b), (b, a))]
@@ -112,6 +119,24 @@ def _lose_volume(cluster: SimCluster, target: str, rng: random.Random) -> Planne
         (elected_us + 1, ("heal",)),
         (elected_us + 2, ("cut", pairs)),
         (elected_us + 2 + _some_time_us(cluster, rng), ("heal",)),
+    ]
+
+
+def _older_disk(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """Bring a disk back as it is now: the target's, or that of a member which has elected another
+    leader meanwhile, and leave it to the target.
+    """
+    act = "restore_log" if rng.random() < 0.2 else "restore_volume"
+    peers = _peers(cluster, target)
+    victim = rng.choice((target, *peers))
+    planned = [(1, ("copy_volume", victim))]
+    if victim == target or rng.random() < 0.3:
+        later_us = 2 + _some_time_us(cluster, rng)
+        return [*planned, (later_us, (act, victim, 1 + rng.randrange(TICK_US)))]
+    struck = _lose_volume_behind(cluster, target, victim, rng)
+    return planned + [
+        (delay_us, (act, *rest) if name == "lose_volume" else (name, *rest))
+        for delay_us, (name, *rest) in struck
     ]
 
 
@@ -257,9 +282,13 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "swizzle_clog": _swizzle_clog,
     "pause": _pause,
     "fill_disk": _fill_disk,
+    "older_disk": _older_disk,
 }
+ANYWHERE: Final = tuple(fault for fault in FAULTS if fault != "older_disk")
+"""Those that need no conditions of their own."""
 AIMED_FAULTS: Final = (
-    "crash", "lose_volume", "isolate", "disconnect", "cut_one_way", "reset_link", "clog", "pause",
+    "crash", "lose_volume", "older_disk", "isolate", "disconnect", "cut_one_way", "reset_link",
+    "clog", "pause",
 )  # fmt: skip
 AMBUSHES: Final = {
     Moment.ELECTED: (*AIMED_FAULTS, "hide", "reshape"),

@@ -56,11 +56,13 @@ class SimNetwork:
         """Hold back what is sent from one to the other; then it comes at once."""
         self.links[sender][receiver].clogged_until_us = until_us
 
-    def drop_what_travels(self) -> None:
-        """Lose every message that is on its way, whenever it would have arrived."""
-        for links in self.links.values():
+    def drop_what_travels(self, sender: str = "") -> None:
+        """Lose every message that is on its way, of one member or of all, whenever it would have
+        arrived.
+        """
+        for member_id, links in self.links.items():
             for link in links.values():
-                link.resets += 1
+                link.resets += sender in ("", member_id)
 
     def restore(self) -> None:
         """Let everything through again."""

@@ -9,6 +9,7 @@
     > deliver                           all, with all that they cause
     > deliver n0>n1 Append              what goes from n0 to n1 and is called so; `1 of` the first
     > lose n0>*                         whatever n0 has sent
+    > copy n1                           keep its disk as it is; `restore n1` brings it back
     > forge HeartBeatRequest n1>n0 term=1 committed_index=-1 round=1
 
 Every line that begins with `>` is a command; what a file holds below it is what happened then.
@@ -29,6 +30,7 @@ SETTINGS: Final = {
     "window": "inflight_ranges_max",
     "lease": "lease_ticks",
     "lag": "transfer_lag_entries_max",
+    "recall": "recall_ticks",
     "learner-lag": "promotion_lag_entries_max",
 }
 QUIET: Final = ("quietly", "elect", "live")
@@ -158,6 +160,7 @@ def _forge(stage: Stage, words: list[str]) -> None:
 COMMANDS: Final[dict[str, Callable[[Stage, list[str]], None]]] = {
     "append": lambda stage, words: stage.append(words[0], int(words[1])),
     "change": lambda stage, words: stage.change(*words),
+    "copy": lambda stage, words: stage.copy(words[0]),
     "crash": lambda stage, words: stage.crash(words[0]),
     "cut": lambda stage, words: stage.cut(words[0]),
     "delay": _delay,
@@ -172,6 +175,7 @@ COMMANDS: Final[dict[str, Callable[[Stage, list[str]], None]]] = {
     "lose": lambda stage, words: stage.lose(_chosen(stage, words)),
     "read": lambda stage, words: stage.read(words[0], words[1]),
     "repeat": _repeat,
+    "restore": lambda stage, words: stage.restore(words[0]),
     "show": lambda stage, _: stage.show(),
     "start": lambda stage, words: stage.start(words[0]),
     "tick": lambda stage, words: stage.tick(words[0], int(words[1])),

@@ -13,7 +13,7 @@ from dledger_sim.cluster import SimCluster
 from dledger_sim.conditions import TICK_US, Conditions
 from dledger_sim.coverage import Coverage
 from dledger_sim.history import check_history
-from dledger_sim.nemesis import FAULTS
+from dledger_sim.nemesis import ANYWHERE
 from dledger_sim.stress import Stress
 from dledger_sim.tape import Tape
 from dledger_sim.transcript import Transcript
@@ -61,7 +61,7 @@ def simulate(
     ViolationError says what went wrong, when, and how to see it again.
     """
     rng = random.Random(seed)
-    conditions = conditions or Conditions.drawn(rng, tuple(FAULTS))
+    conditions = conditions or Conditions.drawn(rng, ANYWHERE)
     watch = Watch(transcript=transcript, coverage=coverage)
     name = f"seed {seed}"
     return _live(name, conditions, rng, DrawnChoices(rng), watch, event_count, settle=settle)
@@ -72,7 +72,7 @@ def record(
 ) -> tuple[Tape, ViolationError | None]:
     """Run a seed once more with a tape running; returns the tape, and what went wrong."""
     rng = random.Random(seed)
-    conditions = conditions or Conditions.drawn(rng, tuple(FAULTS))
+    conditions = conditions or Conditions.drawn(rng, ANYWHERE)
     choices = RecordedChoices(rng)
     watch = Watch()
     violation = None

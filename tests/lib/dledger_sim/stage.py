@@ -47,6 +47,11 @@ class Actor:
     """Those of the entries."""
     membership: Membership
     """The current one, as last told."""
+    joining: str = ""
+    """What it waits for, as last told."""
+    life: int = 0
+    copy: tuple[HardState, list[int]] | None = None
+    """The disk as it was once."""
     dies_before: str = ""
     """The work at which it dies: "saving" or "sending"."""
     told: str = ""
@@ -95,6 +100,7 @@ class Stage:
     def start(self, member_id: str) -> None:
         """Begin a life with what the disk holds."""
         actor = self.actors[member_id]
+        actor.life += 1
         actor.raft = Raft(
             RaftConfig(
                 self_id=member_id,
@@ -105,7 +111,7 @@ class Stage:
             actor.hard_state,
             log_of(actor.terms),
             committed_index=-1,
-            incarnation=0,
+            incarnation=actor.life,
             randint=_lowest,
             memberships=LogMemberships(self._first, actor.memberships),
         )
@@ -119,6 +125,20 @@ class Stage:
         actor.raft, actor.dies_before = None, ""
         _cut(actor, actor.durable_count)
         self._tell(member_id, "dies")
+
+    def copy(self, member_id: str) -> None:
+        """Keep what is durable now."""
+        actor = self.actors[member_id]
+        actor.copy = actor.hard_state, actor.terms[: actor.durable_count]
+
+    def restore(self, member_id: str) -> None:
+        """Give a dead member the disk that was kept."""
+        actor = self.actors[member_id]
+        assert actor.raft is None, f"{member_id} lives"
+        assert actor.copy is not None, f"the disk of {member_id} was never copied"
+        _cut(actor, 0)
+        actor.hard_state, actor.terms = actor.copy[0], list(actor.copy[1])
+        actor.durable_count = len(actor.terms)
 
     def doom(self, member_id: str, work: str) -> None:
         """Let a member die at its next work of a kind."""
@@ -258,6 +278,9 @@ class Stage:
                 raft.persisted(raft.ledger_end_index, raft.ledger_end_term)
         notes += [f"refused: {cause.value}" for cause in Counter(raft.refusals) - actor.refusals]
         actor.refusals = Counter(raft.refusals)
+        if raft.joining != actor.joining:
+            actor.joining = raft.joining
+            notes.append(f"joining: {raft.joining or 'done'}")
         if raft.membership != actor.membership:
             actor.membership = raft.membership
             notes.append(_told(raft.membership))

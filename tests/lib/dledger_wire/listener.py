@@ -168,10 +168,10 @@ def append_request(opaque: int, body: bytes) -> bytes:
     return frames.encode_requests(RequestCode.APPEND, [(opaque, raw)])
 
 
-def hello(sender_id: str = "n1", group: str = "g") -> bytes:
+def hello(sender_id: str = "n1", group: str = "g", life: int = 1) -> bytes:
     """The first frame of a member's link."""
     greeting = native.Hello(
-        group=group, sender_id=sender_id, receiver_id="n0", segment_size_bytes=1 << 20
+        group=group, sender_id=sender_id, receiver_id="n0", segment_size_bytes=1 << 20, life=life
     )
     return native.encode_hello(greeting, opaque=1)
 

@@ -1,0 +1,159 @@
+"""What a member remembers of what others have promised to it; `dledger_node.raft.marks`."""
+
+from dledger_node.raft.member_state import Role
+from dledger_node.raft.membership import Remove
+from dledger_node.raft.messages import (
+    CompareRequest,
+    HeartBeatRequest,
+    JoinRequest,
+    JoinResponse,
+    Mark,
+    VoteResponse,
+    VoteResult,
+)
+from dledger_sim import changing
+from dledger_sim.driver import (
+    ELECTION_TICKS,
+    HEARTBEAT_TICKS,
+    CoreDriver,
+    compare,
+    heartbeat,
+    of_type,
+    only,
+    vote_request,
+)
+
+
+def told(driver: CoreDriver, peer_id: str, *, incarnation: int = -9) -> Mark | None:
+    """What a member tells a peer that asks what it remembers."""
+    question = JoinRequest(sender=peer_id, receiver="n0", term=0, incarnation=incarnation)
+    return only(JoinResponse, driver.receive(question)).mark
+
+
+def votes_for(driver: CoreDriver, sender: str, term: int, end: tuple[int, int] = (-1, -1)) -> bool:
+    request = vote_request(term, sender=sender, end=end, take_leadership=True)
+    (answer,) = of_type(VoteResponse, driver.receive(request))
+    return answer.result is VoteResult.ACCEPT
+
+
+def test_who_joins_is_told_no_mark() -> None:
+    driver = CoreDriver()
+    driver.become_leader()
+    driver.flush()
+    driver.agree("n1")
+    driver.receive(driver.success_from("n1", 0))
+
+    assert told(driver, "n1", incarnation=9) is None
+
+
+def test_a_leader_remembers_what_was_confirmed_to_it_also_when_it_leads_no_more() -> None:
+    driver = CoreDriver(terms=(1,))
+    driver.become_leader()
+    driver.flush()
+    driver.agree("n1")
+    driver.receive(driver.success_from("n1", 1))
+    term = driver.raft.term
+    assert told(driver, "n1") == Mark(term, 1, term)
+
+    driver.receive(heartbeat(term + 1, sender="n2"))
+
+    assert driver.raft.role is Role.FOLLOWER
+    assert told(driver, "n1") == Mark(term, 1, term)
+
+
+def test_a_later_promise_takes_the_place_of_a_longer_one() -> None:
+    driver = CoreDriver(terms=(1,))
+    driver.become_leader()
+    driver.flush()
+    driver.agree("n1")
+    driver.receive(driver.success_from("n1", 1))
+    later = driver.raft.term + 2
+
+    assert votes_for(driver, "n1", later, end=(1, later - 1))
+
+    assert told(driver, "n1") == Mark(later, -1, -1)
+
+
+def test_a_leader_remembers_what_a_peer_has_lost() -> None:
+    driver = CoreDriver(terms=(1,))
+    driver.become_leader()
+    driver.flush()
+    driver.agree("n1")
+    driver.receive(driver.success_from("n1", 1))
+    term = driver.raft.term
+    driver.raft.link_lost("n1")
+    probe = only(CompareRequest, driver.questions_to("n1")).probe
+
+    driver.receive(driver.denial_from("n1", -1, probe=probe))
+
+    assert driver.raft.match_indexes()["n1"] == -1
+    assert told(driver, "n1") == Mark(term, 1, term)
+
+
+def test_a_mark_goes_with_a_log_that_its_leader_replaces() -> None:
+    """A crash right then leaves an empty log, and the disk is sound."""
+    driver = CoreDriver(terms=(1, 1, 1), committed_index=2)
+    driver.become_leader()
+    driver.flush()
+    for peer_id, match_index in (("n1", 0), ("n2", 3)):
+        question = only(CompareRequest, driver.questions_to(peer_id))
+        held = driver.success_from(peer_id, match_index, probe=question.probe)
+        driver.receive(held)
+    term = driver.raft.term
+    assert told(driver, "n1") == Mark(term, 0, 1)
+    driver.raft.remove_before(2)
+    driver.raft.link_lost("n1")
+    question = only(CompareRequest, driver.questions_to("n1"))
+
+    driver.receive(driver.denial_from("n1", 0, probe=question.probe))
+
+    assert told(driver, "n1") == Mark(term, -1, -1)
+
+
+def test_a_candidate_remembers_its_votes_and_a_voter_its_candidate() -> None:
+    driver = CoreDriver()
+    driver.become_leader()
+    assert told(driver, "n1") == Mark(driver.raft.term, -1, -1)
+
+    voter = CoreDriver()
+    assert votes_for(voter, "n2", 4)
+    assert told(voter, "n2") == Mark(4, -1, -1)
+
+
+def test_a_follower_remembers_what_its_leader_has_said_to_be_committed() -> None:
+    driver = CoreDriver(terms=(1, 1))
+    driver.receive(compare(2, 1, 1, committed_index=0))
+    assert told(driver, "n1") == Mark(2, 0, 1)
+
+    driver.tick(3 * ELECTION_TICKS)
+
+    assert driver.raft.role is Role.CANDIDATE
+    assert told(driver, "n1") == Mark(2, 0, 1)
+
+
+def test_a_leader_says_no_more_to_be_committed_than_it_holds_durably() -> None:
+    """Or a leader that lost its unflushed tail would be taken for one with an older disk."""
+    driver = CoreDriver()
+    driver.become_leader(flushed=False)
+    for peer_id in driver.voters():
+        driver.agree(peer_id)
+        driver.receive(driver.success_from(peer_id, 0))
+    assert driver.raft.committed_index == 0
+
+    before = of_type(HeartBeatRequest, driver.tick(HEARTBEAT_TICKS))
+    driver.flush()
+    after = of_type(HeartBeatRequest, driver.tick(HEARTBEAT_TICKS))
+
+    assert {one.committed_index for one in before} == {-1}
+    assert {one.committed_index for one in after} == {0}
+
+
+def test_a_mark_goes_with_who_leaves_the_group() -> None:
+    driver = changing.leader(voter_count=4)
+    assert told(driver, "n3") is not None
+
+    assert driver.change(Remove("n3")) is None
+
+    changing.confirm(driver, "n1", "n2")
+    driver.tick(HEARTBEAT_TICKS)
+    assert told(driver, "n3") is None
