@@ -88,14 +88,7 @@ class DLedgerServer:
         self._watch = StorageWatch(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
-        self._links = Links(
-            self,
-            settings.self_id,
-            settings.known_peers,
-            dead_after_ms=2 * settings.election_timeout_ms,
-            uniform=uniform,
-        )
-        self._links.arrange(core)
+        self._links = Links(self, settings, core, uniform=uniform)
         self._upkeep = StorageUpkeep(
             settings, store, core, self._watch, send=self._links.send, fail=self._fail
         )
@@ -218,7 +211,7 @@ class DLedgerServer:
         except Exception as error:
             self._fail(error)
             return
-        self._links.arrange(self._core)
+        self._links.arrange()
         settled_index = min(self._core.committed_index, self._store.durable_index)
         self._store.producers.table.settle(settled_index)
         self._appends.settle(self._core.committed_index)
