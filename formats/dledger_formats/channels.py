@@ -4,7 +4,8 @@
               bits 15..0    low 16 bits of the append's sequence
 
 Java writes 0 and never looks at it. A NOOP with a number registers a producer under it, in the
-place of whoever had the number before; the index of that entry is the producer's identity.
+place of whoever had the number before; the index of that entry is the producer's identity. Higher
+numbers are no producers': one marks entries that change the membership (`memberships`).
 """
 
 from typing import Final, NamedTuple

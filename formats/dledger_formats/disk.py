@@ -9,7 +9,7 @@ All numbers are big-endian and signed, except the two checksums.
          8    8 index      the first entry is 0         12    4 size
         16    8 term                                    16    8 index
         24    8 pos        offset in the data files     24    8 term
-        32    4 channel    0, or who appended it (`channels`)
+        32    4 channel    0, who appended it (`channels`), or what a NOOP says (`memberships`)
         36    4 chain_crc                           blank record, to the end of its segment
         40    4 body_crc                                 0    4 magic  -1
         44    4 body_size                                4    4 size   at least 8

@@ -173,9 +173,7 @@ class Message(
 
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
-        """Decode; FormatError when this is no JSON object, or a key is missing or has another
-        type.
-        """
+        """Decode; FormatError when this is no JSON object, or a key is missing or mistyped."""
         return _decode(cls, raw)
 
     def addressed_to(self, member_id: str | None) -> Self:
@@ -213,6 +211,8 @@ class MetadataResponse(Message, kw_only=True, frozen=True):
     """Who is no member and may be added, with host:port."""
     membership_index: Int64 = -1
     """The entry that says who belongs to the group; -1 while those of the settings do."""
+    joining: bool = False
+    """It does not vote yet. Left out of the JSON when it does."""
 
 
 class AppendEntryRequest(Message, kw_only=True, frozen=True):

@@ -41,6 +41,15 @@ class GroupState(enum.StrEnum):
     """
 
 
+class OnDamage(enum.StrEnum):
+    """What a member does about a log, or a term and vote, that it cannot trust."""
+
+    HEAL = "heal"
+    """It sets aside what is damaged and takes it again from its leader."""
+    STAY_OUT = "stay-out"
+    """It changes nothing and waits for a person."""
+
+
 NO_STATE_MACHINE: Final = "none"
 STATE_MACHINES: Final = (NO_STATE_MACHINE, "register")
 
@@ -76,6 +85,8 @@ class NodeSettings:
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
     flush_stall_ms: int = 5000
     """A flush that takes longer makes a member hand its leadership over and wait for its disk."""
+    on_damage: OnDamage = OnDamage.HEAL
+    """heal, or stay-out where damaged files must be left as they are found."""
     segment_size_bytes: int = 1 << 30
     """mappedFileSizeForEntryData"""
     index_segment_size_bytes: int = 32 * 5 * 1024 * 1024
@@ -200,6 +211,7 @@ _PEERS: Final = ("peers", "addable_peers")
 _CHOICES: Final[dict[str, type[enum.StrEnum]]] = {
     "flush_disk_type": FlushDiskType,
     "initial_group_state": GroupState,
+    "on_damage": OnDamage,
 }
 # Field, smallest and largest value. A segment must hold the largest entry and its blank record.
 _RANGES: Final[dict[str, tuple[int, int]]] = {

@@ -49,6 +49,8 @@ class StorageState(enum.StrEnum):
     """The disk refuses to read or write: an IO error, or a read-only file system."""
     DAMAGED = "Damaged"
     """What is on the disk is not what was written there."""
+    HEALING = "Healing"
+    """It was damaged, and what could not be kept is taken again from the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +94,8 @@ class NodeStatus:
     """Filled on the leader alone."""
     storage: StorageState = StorageState.SOUND
     joining: bool = False
-    """It came up without a log and without a memory, and does not vote yet; `reason` says what it
-    waits for.
+    """It came up without all that it had promised, its volume being new, lost or damaged, and does
+    not vote yet; `reason` says what it waits for.
     """
     membership: MembershipRole = MembershipRole.VOTER
     voters: list[str] = field(default_factory=list)

@@ -1,5 +1,6 @@
 """The node's settings, turned into what its parts are built from."""
 
+from pathlib import Path
 from typing import Final
 
 from dledger_formats.settings import GroupState, NodeSettings
@@ -23,6 +24,11 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
         recall_ticks=max(2, settings.election_timeout_ms // TICK_MS),
         sync_flush=settings.flush_disk_type is FlushDiskType.SYNC_FLUSH,
     )
+
+
+def store_folder(settings: NodeSettings) -> Path:
+    """Where a member keeps its files: in a folder named as DLedger names it."""
+    return Path(settings.store_base_dir) / f"dledger-{settings.self_id}"
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -65,22 +65,27 @@ class Lifecycle:
         open_store: Callable[[bool], Opened],
         build_server: Callable[[Opened], DLedgerServer],
         serve: Callable[[DLedgerServer], Awaitable[None]],
+        heal: Callable[[StoreDamagedError], Awaitable[str]],
         stopping: asyncio.Event,
     ) -> None:
         """`open_store` blocks; it takes whether to verify everything. `serve` returns when told to
-        stop, and raises what made the member stop otherwise.
+        stop, and raises what made the member stop otherwise. `heal` is told of damage that was
+        found twice in a row, and says why the store is still damaged, or nothing.
         """
         self._settings = settings
         self._version = version
         self._open_store = open_store
         self._build_server = build_server
         self._serve = serve
+        self._heal = heal
         self._stopping = stopping
         self._face = Face(self._outage(StorageState.SOUND, "the store is being opened"))
         self._runner: web.AppRunner | None = None
         self._http_listener: asyncio.Server | None = None
         self._delay_s = RETRY_DELAY_MIN_S
         self._verify_all = False
+        self._damaged = False
+        """Whether the last opening, or the last member that served, found damage."""
 
     async def run(self) -> None:
         """Return once stopped; raises what is no fault of the volume."""
@@ -104,7 +109,7 @@ class Lifecycle:
             opened[0].close()
             return
         server = self._build_server(opened)
-        self._verify_all = False
+        self._verify_all = self._damaged = False
         self._face.source = server
         began_s = asyncio.get_running_loop().time()
         try:
@@ -125,11 +130,18 @@ class Lifecycle:
     async def _stay_out(self, error: StoreError | OSError) -> None:
         """Say why for a while; the next attempt follows."""
         state = state_of(error)
-        if isinstance(error, StoreDamagedError) and error.damage is not Damage.HARD_STATE:
-            self._verify_all = True
+        reason = str(error)
+        logger.error("%s is out of service: %s", self._settings.self_id, reason)
+        if isinstance(error, StoreDamagedError):
+            self._face.source = self._outage(state, reason)
+            self._verify_all |= error.damage is not Damage.HARD_STATE
+            obstacle = await self._heal(error) if self._damaged else ""
+            if obstacle:
+                logger.error("%s: %s", self._settings.self_id, obstacle)
+                reason = f"{reason}. {obstacle}"
+        self._damaged = isinstance(error, StoreDamagedError)
         delay_s, self._delay_s = self._delay_s, min(RETRY_DELAY_MAX_S, 2 * self._delay_s)
-        logger.error("%s is out of service: %s", self._settings.self_id, error)
-        self._face.source = self._outage(state, str(error))
+        self._face.source = self._outage(state, reason)
         await self._start_http()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)

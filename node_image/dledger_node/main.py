@@ -6,16 +6,17 @@ import os
 import random
 import signal
 import sys
+from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import logs
-from dledger_node.config import raft_config, split_address
+from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.errors import ListenError, NodeError, StoreError
+from dledger_node.healer import Healer
 from dledger_node.lifecycle import Lifecycle, Opened
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
@@ -80,6 +81,7 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
         open_store=lambda verify_all: open_store(settings, verify_all=verify_all),
         build_server=lambda opened: build_server(settings, opened),
         serve=lambda server: serve_member(settings, server, stopping),
+        heal=Healer(settings, lambda: datetime.now(UTC)).heal,
         stopping=stopping,
     )
     await lifecycle.run()
@@ -132,7 +134,7 @@ async def _close(server: DLedgerServer) -> None:
 
 def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
     """Open the store and recover, read term and vote, and restore the state; blocks."""
-    folder = _folder(settings)
+    folder = store_folder(settings)
     store = MmapStore.open(
         folder,
         segment_size_bytes=settings.segment_size_bytes,
@@ -151,7 +153,7 @@ def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
 def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
     """Build the member around its store."""
     store, hard_state, state = opened
-    folder = _folder(settings)
+    folder = store_folder(settings)
     chance = random.SystemRandom()
     config = raft_config(settings)
     core = Raft(
@@ -174,10 +176,6 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
         version=version("dledger-operator"),
         uniform=chance.uniform,
     )
-
-
-def _folder(settings: NodeSettings) -> Path:
-    return Path(settings.store_base_dir) / f"dledger-{settings.self_id}"
 
 
 def _raise_fatal(server: DLedgerServer, running: "asyncio.Task[None]") -> None:

@@ -82,6 +82,9 @@ class MembershipChanges:
 
     def request(self, request: ChangeMembershipRequest, reply: Reply) -> None:
         """Begin what a client asks for; the answer comes when it is decided."""
+        if self._core.leader_id != self._core.config.self_id:
+            reply(self._response(DLedgerResponseCode.NOT_LEADER))
+            return
         if not self._has_room([BODY_BYTES_MAX]):
             reply(self._response(DLedgerResponseCode.DISK_FULL))
             return

@@ -98,5 +98,8 @@ class Outage:
             connections_closed={},
             segments_removed=0,
             segments_forced=0,
+            healed_ranges=0,
+            healed_entries=0,
+            healing_missing_entries=0,
             messages_dropped={},
         )

@@ -86,11 +86,7 @@ class DLedgerServer:
         self._watch = StorageWatch(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
-        self._links = Links(
-            self, settings.self_id, settings.known_peers,
-            dead_after_ms=2 * settings.election_timeout_ms, uniform=uniform,
-        )  # fmt: skip
-        self._links.arrange(core)
+        self._links = Links(self, settings, core, uniform=uniform)
         self._reads = Reads(core, store, group=settings.group, drive=self._drive)
         self._appends = Appends(
             settings,
@@ -222,7 +218,7 @@ class DLedgerServer:
         except Exception as error:
             self._fail(error)
             return
-        self._links.arrange(self._core)
+        self._links.arrange()
         settled_index = min(self._core.committed_index, self._store.durable_index)
         self._store.producers.table.settle(settled_index)
         self._appends.settle(self._core.committed_index)
@@ -266,6 +262,7 @@ class DLedgerServer:
             learners=self._core.memberships.current.learners,
             addable=member_status.addable(self._core, self._settings),
             membership_index=self._core.memberships.last_index,
+            joining=bool(self._core.joining),
         )
 
     # -- peers -----------------------------------------------------------------------------------
@@ -330,13 +327,8 @@ class DLedgerServer:
 
     def status(self) -> NodeStatus:
         """This member's view of the group."""
-        store = member_status.StoreView(
-            durable_index=self._store.durable_index,
-            trouble=self._watch.trouble or self._state.awaited,
-            state=self._watch.state,
-        )
         return member_status.node_status(
-            self._core, self._settings, store, self._links.up(), self._version
+            self._core, self._settings, self._upkeep.view(), self._links.up(), self._version
         )
 
     def leader_view(self) -> LeaderView:
@@ -372,6 +364,9 @@ class DLedgerServer:
             snapshots_installed=self._state.snapshots_installed,
             segments_removed=self._upkeep.segments_removed,
             segments_forced=self._upkeep.segments_forced,
+            healed_ranges=self._upkeep.healing.healed_ranges,
+            healed_entries=self._upkeep.healing.healed_entries,
+            healing_missing_entries=self._upkeep.healing.missing_entries,
             messages_refused={cause.value: count for cause, count in self._core.refusals.items()},
             connections=self.gate.connections,
             buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,

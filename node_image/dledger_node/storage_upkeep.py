@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.settings import NodeSettings
+from dledger_formats.status import StorageState
+from dledger_node.config import store_folder
 from dledger_node.errors import StoreError, StoreFullError
+from dledger_node.healing import Healing
+from dledger_node.member_status import StoreView
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import HeldByAllNotice, Message
 from dledger_node.state_keeper import State
@@ -51,6 +55,8 @@ class StorageUpkeep:
         self.segments_removed = 0
         self.segments_forced = 0
         """Those of them that a voter may have lacked."""
+        self.healing = Healing(store_folder(settings), core)
+        self._no_room_count = 0
         self._folder = Path(settings.store_base_dir)
         self._policy = policy_of(settings)
         self._full_percent = settings.disk_full_percent
@@ -82,15 +88,37 @@ class StorageUpkeep:
         self._tell_what_all_hold()
         used_percent = await asyncio.to_thread(volume_used_percent, self._folder)
         self._watch.nearly_full = self._full_percent < 100 and used_percent > self._full_percent
+        await self.healing.tend(short_of_room=self._was_short_of_room(used_percent))
         with contextlib.suppress(StoreFullError):
             await self._remove_due(used_percent)
         with contextlib.suppress(StoreFullError):
             await asyncio.to_thread(self._store.preallocate)
         self._watch.look_for_room()
 
+    def view(self) -> StoreView:
+        """What the status says of the store."""
+        healing = self.healing.under_way and not self._watch.stalled
+        troubles = [self._watch.trouble, self.healing.progress, self._state.awaited]
+        return StoreView(
+            durable_index=self._store.durable_index,
+            trouble="; ".join(filter(None, troubles)),
+            state=StorageState.HEALING if healing else self._watch.state,
+        )
+
     def heard(self, notice: HeldByAllNotice) -> None:
         """Take the leader's word for what all hold."""
         self.held_by_all_index = max(self.held_by_all_index, notice.index)
+
+    def _was_short_of_room(self, used_percent: int) -> bool:
+        """Whether something was refused for want of room since this was asked last, or will be; or
+        committed segments would go by force.
+        """
+        no_room_count, self._no_room_count = self._no_room_count, self._watch.no_room_count
+        return (
+            self._watch.no_room_count > no_room_count
+            or self._watch.nearly_full
+            or used_percent > self._policy.force_clean_percent
+        )
 
     def _tell_what_all_hold(self) -> None:
         if self._policy.keeps_everything or self._core.leader_id != self._core.config.self_id:

@@ -31,6 +31,8 @@ class StorageWatch:
         self._stall_s = stall_s
         self.full = False
         """Whether the last attempt to make room failed."""
+        self.no_room_count = 0
+        """How many attempts failed."""
         self.nearly_full = False
         """Whether more of the volume is used than the settings allow."""
         self._stalled = False
@@ -62,6 +64,7 @@ class StorageWatch:
             if not self.full:
                 logger.error("%s", error)  # noqa: TRY400 - the trace would tell nobody more
             self.full = True
+            self.no_room_count += 1
             return False
         self.full = False
         return True

@@ -15,7 +15,7 @@ from dledger_audit.report import summarize
 from dledger_formats.audit import AuditSummary, Verdict
 from dledger_formats.status import Manifest
 from dledger_logs import damage
-from dledger_logs.histories import history, with_other_body, with_term
+from dledger_logs.histories import history, with_membership, with_other_body, with_term
 from dledger_logs.layout import Log, manifest
 from dledger_logs.serve import Interrupt, never, served, without_segment
 from dledger_logs.write import Entry, Shape, write_log
@@ -23,7 +23,7 @@ from dledger_logs.write import Entry, Shape, write_log
 pytestmark = pytest.mark.spark
 
 COUNT = 9000  # two whole chunks of 4096 entries, and a part of a third
-ENTRIES = history(COUNT)
+ENTRIES = with_membership(history(COUNT), 4200, ("n0", "n1"), ("n2",))
 LARGE = Shape(segment_bytes=1 << 20, index_segment_bytes=32 * 5000)
 SMALL = Shape(segment_bytes=1 << 15, index_segment_bytes=32 * 1000)
 

@@ -17,6 +17,7 @@ import pytest
 from dledger_client.cli import main
 from dledger_client.commands.common import ExitCode
 from dledger_client.sync import BlockingClient
+from dledger_formats.membership_change import ChangeKind
 from dledger_group.group import wait_for
 from dledger_group.ports import free_ports
 
@@ -182,6 +183,10 @@ def test_a_group_of_one_grows_to_two_and_back_by_the_command_line(
         said = "n1 is a learner; voters n0; learners n1\n"
         assert capsys.readouterr().out == said
         assert member("remove", "n1") == member("remove", "n1")
+        with BlockingClient(group.servers, "local") as client:
+            after = client.change_membership(ChangeKind.ADD_LEARNER, "n1")
+            assert client.membership().learners == after.learners == ("n1",)
+            assert client.change_membership(ChangeKind.REMOVE, "n1").learners == ()
         for arguments, reason in (
             (["remove", "n0"], "613 LAST_VOTER"),
             (["promote", "n1"], "612 NO_SUCH_MEMBER"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dledger_formats.settings import (
     GroupState,
     NodeSettings,
+    OnDamage,
     SettingsError,
     format_peers,
     parse_peers,
@@ -33,6 +34,7 @@ repeatable = settings(deadline=None, derandomize=True)
     http_port=st.integers(1, 65535),
     heartbeat_interval_ms=st.integers(20, 60_000),
     flush_disk_type=st.sampled_from(FlushDiskType),
+    on_damage=st.sampled_from(OnDamage),
     segment_size_bytes=st.integers(4096, 1 << 40),
     pending_requests_max=st.integers(1, 1_000_000),
     log_format=st.sampled_from(["text", "json"]),
@@ -92,6 +94,7 @@ def test_variables_of_others_are_left_alone() -> None:
         ("heartbeat_interval_ms", "0"),
         ("election_timeout_ms", "499"),
         ("flush_disk_type", "sync"),
+        ("on_damage", "ignore"),
         ("segment_size_bytes", "-1"),
         ("segment_size_bytes", "4095"),
         ("index_segment_size_bytes", "33"),

@@ -1,11 +1,13 @@
 """The conditions of a group."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from dledger_kube.objects import NOW, facts, member
+from dledger_formats.status import StorageState
+from dledger_kube.objects import NOW, facts, member, node_status
 from dledger_operator.conditions import of_group
 from dledger_operator.facts import EndpointsFacts, GroupFacts
 from dledger_operator.views import Trouble
@@ -74,6 +76,16 @@ def test_a_group_with_a_bare_majority_is_ready_and_degraded() -> None:
     assert verdict["Ready"][0] == "True"
     assert verdict["QuorumHealthy"] == ("True", "MajorityReady")
     assert verdict["Degraded"] == ("True", "MemberNotReady")
+
+
+def test_a_member_that_heals_needs_nobody() -> None:
+    healing = replace(node_status("n2"), storage=StorageState.HEALING)
+    lost = member(2, ready=False, reason="healing: entries 7 to 9 are taken again", status=healing)
+
+    judged = conditions(facts(members=(member(0), member(1), lost)))["Degraded"]
+
+    assert (judged["status"], judged["reason"]) == ("True", "MemberHealing")
+    assert judged["message"] == "flights-2: healing: entries 7 to 9 are taken again"
 
 
 def test_a_group_without_a_majority_is_not_ready() -> None:

@@ -36,7 +36,17 @@ def follower_of(group: NodeGroup) -> str:
     return next(member for member in group.running() if member != master)
 
 
-async def test_a_member_whose_log_is_damaged_stays_out_and_says_why(group: NodeGroup) -> None:
+@pytest.fixture
+def group_that_heals_nothing(tmp_path: Path) -> Iterator[NodeGroup]:
+    """Three members whose damaged files are left as they are."""
+    with NodeGroup(tmp_path, on_damage="stay-out") as running:
+        yield running
+
+
+async def test_a_member_whose_log_is_damaged_stays_out_and_says_why(
+    group_that_heals_nothing: NodeGroup,
+) -> None:
+    group = group_that_heals_nothing
     hurt = follower_of(group)
     await append_all(group, [bytes(1000)] * 100)
     group.wait_for_status(hurt, lambda view: view.durable_index >= 100, "has stored all")
@@ -46,9 +56,10 @@ async def test_a_member_whose_log_is_damaged_stays_out_and_says_why(group: NodeG
     before = (data / f"{0:020}").read_bytes()
 
     group.start(hurt)
-    group.wait_for_status(hurt, lambda view: view.storage is StorageState.DAMAGED, "says so")
+    group.wait_for_status(hurt, lambda view: "since the settings say so" in view.reason, "says so")
 
     status = group.status(hurt)
+    assert status.storage is StorageState.DAMAGED
     assert not status.ready
     assert f"{data}/{0:020}, byte " in status.reason
     assert "bad_body_crc" in status.reason
@@ -60,7 +71,10 @@ async def test_a_member_whose_log_is_damaged_stays_out_and_says_why(group: NodeG
     await append_all(group, [b"the group goes on"])
 
 
-async def test_a_member_whose_files_are_mended_comes_back_by_itself(group: NodeGroup) -> None:
+async def test_a_member_whose_files_are_mended_comes_back_by_itself(
+    group_that_heals_nothing: NodeGroup,
+) -> None:
+    group = group_that_heals_nothing
     hurt = follower_of(group)
     await append_all(group, [bytes(1000)] * 100)
     group.wait_for_status(hurt, lambda view: view.durable_index >= 100, "has stored all")

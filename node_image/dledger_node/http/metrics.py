@@ -36,6 +36,9 @@ class Counters:
     """By reason: those that this member refused or closed."""
     segments_removed: int
     segments_forced: int
+    healed_ranges: int
+    healed_entries: int
+    healing_missing_entries: int
     messages_dropped: Mapping[str, int]
     """By peer: what was not sent because the link was down or full."""
 
@@ -67,8 +70,11 @@ _COUNTERS: Final = {
     "snapshots_installed": "Snapshots of the state that came from other members.",
     "segments_removed": "Segments that retention removed.",
     "segments_forced": "Those of them that a voter may have lacked, on a volume nearly full.",
+    "healed_ranges": "Damaged parts of the log, or lost votes, that this member recovered from.",
+    "healed_entries": "Entries that were taken again from a leader, since they were damaged here.",
 }
 _GAUGES: Final = {
+    "healing_missing_entries": "Entries that were damaged and have not been taken again yet.",
     "pending_appends": "Appends that wait for their quorum.",
     "pending_bytes": "Bytes of the bodies that wait for their quorum.",
     "producers": "Producers that this member remembers, whose appends may be sent again.",
@@ -99,7 +105,7 @@ class NodeCollector(Collector):
         )
         yield GaugeMetricFamily(
             "dledger_node_joining",
-            "1 while this member, which came up without a log, does not vote yet.",
+            "1 while this member, which came up without all that it had, does not vote yet.",
             value=float(status.joining),
         )
         yield _state("role", "1 for this member's role, 0 for the others.", "role", status.role)

@@ -7,8 +7,9 @@ for its address over and over would cost, and fill the log.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
+from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import Membership
 from dledger_node.remoting.native import PeerMessage
@@ -23,21 +24,28 @@ class Links:
     def __init__(
         self,
         owner: Owner,
-        self_id: str,
-        addresses: Mapping[str, str],
+        settings: NodeSettings,
+        core: Raft,
         *,
-        dead_after_ms: int,
         uniform: Callable[[float, float], float],
     ) -> None:
-        self._self_id = self_id
+        self._self_id = settings.self_id
+        self._core = core
         self._links = {
-            peer_id: PeerLink(owner, peer_id, address, dead_after_ms=dead_after_ms, uniform=uniform)
-            for peer_id, address in addresses.items()
-            if peer_id != self_id
+            peer_id: PeerLink(
+                owner,
+                peer_id,
+                address,
+                dead_after_ms=2 * settings.election_timeout_ms,
+                uniform=uniform,
+            )
+            for peer_id, address in settings.known_peers.items()
+            if peer_id != settings.self_id
         }
         self._membership: Membership | None = None
         self._changing = False
         self._nowhere: set[str] = set()
+        self.arrange()
 
     def __contains__(self, peer_id: object) -> bool:
         return peer_id in self._links
@@ -65,12 +73,12 @@ class Links:
                 self._self_id,
             )
 
-    def arrange(self, core: Raft) -> None:
+    def arrange(self) -> None:
         """Keep up what matters now; to be called after everything that the core was given."""
-        current = core.memberships.current
+        current = self._core.memberships.current
         if current is self._membership and not self._changing:
             return
-        possible = core.memberships.possible(core.committed_index)
+        possible = self._core.memberships.possible(self._core.committed_index)
         self._membership, self._changing = current, len(possible) > 1
         members = {member_id for membership in possible for member_id in membership.members}
         for link in self:

@@ -103,8 +103,8 @@ class PeerLink:
         while True:
             await asyncio.sleep(self._uniform(delay_s / 2, delay_s))
             if not self._needed:
-                self._wanted.clear()
                 await self._wanted.wait()
+            self._wanted.clear()
             connection = await self._open()
             if connection is None:
                 self._owner.link_lost(self.peer_id)

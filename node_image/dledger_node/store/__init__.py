@@ -10,6 +10,8 @@ layout of records is `dledger_formats.disk`; a page for people is `docs/disk-for
     block           a leader's push, judged                  checkpoint    how far all is durable
     entry_runs      encoded entries, placed                  hard_state    term and vote
     log_files       where an entry lies                      properties    the two small files
+    log_memberships who belongs to the group                 log_producers who has appended what
     mmap_file_list  segments as one address space            lock          one process per store
     mmap_file       one segment                              segment_files for auditors
+    sound_part      what of a damaged log could be kept      set_aside     room for a sound one
 """

@@ -48,13 +48,13 @@ class MmapFileList:
         """
         for left in folder.parent.glob(f"{folder.name}-*{SPARE_SUFFIX}"):
             left.unlink()
-        paths = sorted(folder.iterdir())
-        starts = [_start_of(path, file_size) for path in paths]
-        for (path, start), following in itertools.pairwise(zip(paths, starts, strict=True)):
-            if following[1] != start + file_size:
+        starts = starts_of(folder, file_size)
+        for start, following in itertools.pairwise(starts):
+            if following != start + file_size:
                 raise StoreDamagedError(
-                    f"{folder}: {path.name} is followed by {following[0].name}, and segments have "
-                    f"{file_size} bytes: a file is missing, or the segment size was changed",
+                    f"{folder}: {disk.file_name(start)} is followed by {disk.file_name(following)},"
+                    f" and segments have {file_size} bytes: a file is missing, or the segment size "
+                    "was changed",
                     Damage.MISSING_SEGMENT,
                 )
         return cls(folder, file_size, starts)
@@ -198,6 +198,11 @@ def make_folders(folder: Path) -> None:
         (folder / name).mkdir(exist_ok=True)
     sync_folder(folder)
     sync_folder(folder.parent)
+
+
+def starts_of(folder: Path, file_size: int) -> list[int]:
+    """Where the files of a folder begin; StoreDamagedError when one of them is no segment."""
+    return [_start_of(path, file_size) for path in sorted(folder.iterdir())]
 
 
 def _start_of(path: Path, file_size: int) -> int:

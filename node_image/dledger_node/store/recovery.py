@@ -90,7 +90,7 @@ def examine(
 
     `verify_all` reads every entry, as is due once damage was found.
     """
-    beginning = _beginning(files, checkpoint)
+    beginning = before_first(files, checkpoint)
     start: Cursor | None = None
     runs: list[tuple[int, int]] = []
     if not verify_all:
@@ -101,13 +101,13 @@ def examine(
     if start is None:
         start, runs = beginning, []
     files.data.forget_cache(start.pos)
-    walk = _Walk(files, start, runs)
+    walk = Walk(files, start, runs)
     bad_units = 0
     for index, units in walk:
         stored = files.units(index, walk.end.index - 1)
         if stored != units:
             bad_units += _differing_units(stored, units)
-    _judge(files, checkpoint, walk)
+    judge(files, checkpoint, walk)
     return Examined(
         start=start,
         end=walk.end,
@@ -150,7 +150,7 @@ def finish_replacing(files: LogFiles, checkpoint: Checkpoint | None) -> None:
             files.index.clear()
 
 
-class _Walk:
+class Walk:
     """Sound entries from a place on; iterating gives (first index, index units) of each batch.
 
     After a batch, and when there are no more, `end` is behind the last entry taken.
@@ -219,7 +219,7 @@ class _Walk:
         )
 
 
-def _beginning(files: LogFiles, checkpoint: Checkpoint | None) -> Cursor:
+def before_first(files: LogFiles, checkpoint: Checkpoint | None) -> Cursor:
     """Before the first entry that the data files hold."""
     first = files.data.files[0] if files.data.files else None
     if first is None or first.start == 0:
@@ -291,7 +291,7 @@ def _check_border(files: LogFiles, file: MmapFile) -> None:
         )
 
 
-def _judge(files: LogFiles, checkpoint: Checkpoint | None, walk: _Walk) -> None:
+def judge(files: LogFiles, checkpoint: Checkpoint | None, walk: Walk) -> None:
     """Refuse a log that ends too early for a crash to have torn it."""
     index = walk.end.index
     if checkpoint is not None:
@@ -310,7 +310,7 @@ def _judge(files: LogFiles, checkpoint: Checkpoint | None, walk: _Walk) -> None:
         )
 
 
-def _more_is_sound(files: LogFiles, walk: _Walk) -> bool:
+def _more_is_sound(files: LogFiles, walk: Walk) -> bool:
     """Whether the log goes on behind the place where it should end.
 
     As Java does, more than one segment behind counts; and here also a sound entry after the next,
@@ -334,7 +334,7 @@ def _write_units(files: LogFiles, found: Examined) -> None:
     if files.index.start > found.begin_index * INDEX_UNIT_SIZE:
         files.index.truncate(0)  # its first files are missing, so all were verified
     files.index.reserve(found.start.index * INDEX_UNIT_SIZE, found.end.index * INDEX_UNIT_SIZE)
-    for index, units in _Walk(files, found.start, []):
+    for index, units in Walk(files, found.start, []):
         files.index.write(index * INDEX_UNIT_SIZE, units)
 
 

@@ -1,7 +1,8 @@
 """Degraded: the group serves less than it was asked to, and this is what stands in its way."""
 
+from dledger_formats.status import StorageState
 from dledger_operator.conditions.condition import Judgement
-from dledger_operator.facts import GroupFacts
+from dledger_operator.facts import GroupFacts, MemberFacts
 
 TYPE = "Degraded"
 
@@ -22,9 +23,15 @@ def judge(facts: GroupFacts) -> Judgement:
     absent = [member for member in facts.members if not member.ready]
     if absent and not facts.starting:
         message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
-        return Judgement(holds=True, reason="MemberNotReady", message=message)
+        reason = "MemberHealing" if all(map(_heals, absent)) else "MemberNotReady"
+        return Judgement(holds=True, reason=reason, message=message)
     if facts.warning:
         return Judgement(holds=True, reason=facts.warning.reason, message=facts.warning.message)
     if absent:
         return Judgement(holds=False, reason="Starting", message="members are starting")
     return Judgement(holds=False, reason="AsExpected", message="every member is ready")
+
+
+def _heals(member: MemberFacts) -> bool:
+    """Whether a member comes back without anybody's help."""
+    return member.status is not None and member.status.storage is StorageState.HEALING

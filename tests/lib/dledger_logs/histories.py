@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dledger_formats import disk
+from dledger_formats import disk, memberships
 from dledger_logs.write import Entry, Shape
 
 TERM_ENTRIES = 100
@@ -19,6 +19,18 @@ def history(count: int, *, seed: int = 1, body_bytes: tuple[int, int] = (5, 90))
         else Entry(term=1 + number // TERM_ENTRIES, body=rng.randbytes(rng.randint(*body_bytes)))
         for number in range(count)
     ]
+
+
+def with_membership(
+    entries: Sequence[Entry], index: int, voters: tuple[str, ...], learners: tuple[str, ...] = ()
+) -> list[Entry]:
+    """Return a history in which one entry says who belongs to the group."""
+    changed = list(entries)
+    body = memberships.encode(voters, learners)
+    changed[index] = replace(
+        changed[index], body=body, magic=disk.NOOP, channel=memberships.MEMBERSHIP_CHANNEL
+    )
+    return changed
 
 
 def with_other_body(entries: Sequence[Entry], index: int) -> list[Entry]:

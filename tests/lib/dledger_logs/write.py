@@ -15,6 +15,7 @@ class Entry:
     term: int
     body: bytes
     magic: int = disk.NORMAL
+    channel: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +64,13 @@ class _Writer:
         if disk.needs_next_segment(size, self._used, self._shape.segment_bytes):
             self._roll()
         pos = self._segment_pos + self._used
-        self._chain_crc = disk.pack_entry(
-            self._segment, self._used, entry.magic, index, entry.term, pos - self._shape.shift,
-            self._chain_crc, entry.body,
+        packed = disk.pack_entries(
+            [entry.body], magic=entry.magic, first_index=index, term=entry.term,
+            pos=pos - self._shape.shift, previous_chain_crc=self._chain_crc,
+            channels=[entry.channel],
         )  # fmt: skip
+        self._segment[self._used : self._used + size] = packed.data
+        self._chain_crc = packed.chain_crc
         if not self._shape.has_checksums:
             crcs = self._used + disk.CHAIN_CRC_OFFSET
             self._segment[crcs : crcs + 8] = bytes(8)

@@ -39,8 +39,10 @@ def _crash(cluster: SimCluster, member_id: str, down_us: int) -> None:
     cluster.crash(member_id, down_us=down_us)
 
 
-def _lose_volume(cluster: SimCluster, member_id: str, down_us: int) -> None:
-    cluster.lose_volume(member_id, down_us=down_us)
+def _lose_volume(
+    cluster: SimCluster, member_id: str, down_us: int, kept_rate: float | None = None
+) -> None:
+    cluster.lose_volume(member_id, kept_rate, down_us=down_us)
 
 
 def _copy_volume(cluster: SimCluster, member_id: str) -> None:

@@ -73,12 +73,12 @@ class Checker:
         self._reigning.pop(member_id, None)
 
     def lost_volume(self, member_id: str) -> None:
-        """A member's disk is empty; what it had promised to others stays promised.
+        """A member's disk is empty or damaged; what it had promised to others stays promised.
 
         A vote for itself is no such promise: without others it elects nobody, and they know its
         term then.
         """
-        self._terms[member_id] = 0
+        self._terms[member_id] = self._disks[member_id].hard_state.term
         self._joining.add(member_id)
         for vote, candidate_id in list(self._votes.items()):
             if vote[0] == candidate_id == member_id:

@@ -80,13 +80,13 @@ class SimCluster(Events):
         self._notice_link(member_id, lost=True)
         self.after(down_us, self._start, member_id)
 
-    def lose_volume(self, member_id: str, *, down_us: int) -> None:
-        """Kill a member and empty its disk, unless another voter's volume is lost already."""
+    def lose_volume(self, member_id: str, kept_rate: float | None, *, down_us: int) -> None:
+        """Kill a member, and empty or damage its disk unless another voter lost its own already."""
         if not may_lose_volume(self.members, Membership(self.conditions.voter_ids), member_id):
             return
         self.crash(member_id, down_us=down_us)
-        self._note(member_id, "loses its volume")
-        self.members[member_id].lose_volume()
+        self._note(member_id, "loses its volume" if kept_rate is None else "has a damaged volume")
+        self.members[member_id].lose_volume(kept_rate)
 
     def remove_front(self, member_id: str, rate: float) -> None:
         """Let a member remove part of what it knows as committed."""

@@ -15,7 +15,7 @@ member that was told so stops; see `SimCluster`.
 
 import enum
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dledger_node.raft.log_memberships import LogMemberships
@@ -167,13 +167,22 @@ class SimDisk:
             self.durable, self.begin_index = [], 0  # nothing of a new log was durable yet
         self._read()
 
-    def lose(self) -> None:
-        """Become an empty disk."""
+    def lose(self, kept_rate: float | None) -> None:
+        """Become an empty disk; or, with a rate, a damaged one: the end of the log is set aside, or
+        if all of it is kept, term and vote are lost.
+        """
         self.lost.append(self.durable)
-        self.hard_state = BLANK
-        self.begin_index = 0
-        self.checkpoint = -1
-        self.durable = []
+        kept = int((kept_rate or 0) * len(self.durable))
+        if kept_rate is None:
+            self.hard_state = BLANK
+        else:
+            self.hard_state = replace(self.hard_state, joining=True, alone=False)
+        if 0 < kept == len(self.durable):
+            end_term = self.durable[-1].term
+            self.hard_state = replace(self.hard_state, term=end_term, vote_for=None)
+        self.durable = self.durable[:kept] if kept > self.begin_index else []
+        self.begin_index = self.begin_index if self.durable else 0
+        self.checkpoint = min(self.checkpoint, len(self.durable) - 1)
         self._read()
 
     def copy(self) -> Copy:

@@ -160,9 +160,9 @@ class SimMember:
         self.disk.crash(self.conditions.keep, choices.seed(self._site_keeps))
         self._world.checker.died(self.member_id)
 
-    def lose_volume(self) -> None:
-        """Lose, while it is dead, all that its disk held."""
-        self.disk.lose()
+    def lose_volume(self, kept_rate: float | None) -> None:
+        """Lose, while it is dead, all that its disk held, or part of it."""
+        self.disk.lose(kept_rate)
         self._world.checker.lost_volume(self.member_id)
 
     def remove_front(self, rate: float) -> bool:

@@ -93,19 +93,21 @@ def _crash(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
 
 
 def _lose_volume(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Empty a disk; or that of a member which has just elected another leader than the target,
-    and leave it to the target, who does not know that yet.
+    """Empty a disk, or damage it; or that of a member which has just elected another leader than
+    the target, and leave it to the target, who does not know that yet.
     """
+    kept_rate = rng.choice((None, None, rng.random(), 1.0))
     if rng.random() < 0.5:
-        return [(1, ("lose_volume", target, _some_time_us(cluster, rng)))]
+        return [(1, ("lose_volume", target, _some_time_us(cluster, rng), kept_rate))]
     peers = _peers(cluster, target)
-    return _lose_volume_behind(cluster, target, rng.choice(peers) if peers else target, rng)
+    victim = rng.choice(peers) if peers else target
+    return _strike_behind(cluster, target, victim, rng, "lose_volume", kept_rate)
 
 
-def _lose_volume_behind(
-    cluster: SimCluster, target: str, victim: str, rng: random.Random
+def _strike_behind(
+    cluster: SimCluster, target: str, victim: str, rng: random.Random, act: str, *details: object
 ) -> Planned:
-    """Let a member lose its volume while the target is cut off, and then see the target alone."""
+    """Strike a member's volume while the target is cut off; then it sees the target alone."""
     peers = _peers(cluster, target)
     others = [peer_id for peer_id in peers if peer_id != victim]
     hidden = [target] if rng.random() < 0.5 else [target, victim]
@@ -115,7 +117,7 @@ def _lose_volume_behind(
         (1, ("heal",)),
         (2, ("split", [target])),
         (3, ("reset", [(target, peer_id) for peer_id in peers])),
-        (elected_us, ("lose_volume", victim, 1 + rng.randrange(TICK_US))),
+        (elected_us, (act, victim, 1 + rng.randrange(TICK_US), *details)),
         (elected_us + 1, ("heal",)),
         (elected_us + 2, ("cut", pairs)),
         (elected_us + 2 + _some_time_us(cluster, rng), ("heal",)),
@@ -133,11 +135,7 @@ def _older_disk(cluster: SimCluster, target: str, rng: random.Random) -> Planned
     if victim == target or rng.random() < 0.3:
         later_us = 2 + _some_time_us(cluster, rng)
         return [*planned, (later_us, (act, victim, 1 + rng.randrange(TICK_US)))]
-    struck = _lose_volume_behind(cluster, target, victim, rng)
-    return planned + [
-        (delay_us, (act, *rest) if name == "lose_volume" else (name, *rest))
-        for delay_us, (name, *rest) in struck
-    ]
+    return [*planned, *_strike_behind(cluster, target, victim, rng, act)]
 
 
 def _remove_front(_: SimCluster, target: str, rng: random.Random) -> Planned:

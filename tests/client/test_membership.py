@@ -1,0 +1,53 @@
+"""What the answers to a change of the membership mean: done, ask again, or do something first."""
+
+import pytest
+
+from dledger_client.calls import CHANGE_MEMBERSHIP, TRANSFER, Verdict, judge
+from dledger_formats import frames
+from dledger_formats.frames import RemotingCommand
+from dledger_formats.membership_change import ChangeMembershipResponse
+from dledger_formats.requests import DLedgerResponseCode, SystemCode
+
+Code = DLedgerResponseCode
+
+
+def answer(code: DLedgerResponseCode) -> RemotingCommand:
+    body = ChangeMembershipResponse(code=code, group="g", voters=("n0",)).to_json()
+    return RemotingCommand(code=SystemCode.SUCCESS, opaque=1, flag=frames.RESPONSE_FLAG, body=body)
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (Code.SUCCESS, Verdict.DONE),
+        (Code.NOT_LEADER, Verdict.ELSEWHERE),
+        (Code.UNKNOWN_MEMBER, Verdict.ELSEWHERE),
+        (Code.LEADER_NOT_READY, Verdict.LATER),
+        (Code.LEADER_TRANSFERRING, Verdict.LATER),
+        (Code.MEMBERSHIP_CHANGING, Verdict.LATER),
+        (Code.FALL_BEHIND_TOO_MUCH, Verdict.LATER),
+        (Code.DISK_FULL, Verdict.LATER),
+        (Code.WAIT_QUORUM_ACK_TIMEOUT, Verdict.UNKNOWN),
+        (Code.NO_SUCH_MEMBER, Verdict.REFUSED),
+        (Code.LAST_VOTER, Verdict.REFUSED),
+        (Code.QUORUM_AT_RISK, Verdict.REFUSED),
+        (Code.TOO_MANY_MEMBERS, Verdict.REFUSED),
+    ],
+)
+def test_each_code_has_one_meaning(code: DLedgerResponseCode, verdict: Verdict) -> None:
+    found = judge(CHANGE_MEMBERSHIP, answer(code))
+
+    assert found.verdict is verdict
+    assert verdict is Verdict.DONE or code.name in found.reason
+
+
+def test_a_transfer_to_one_that_lags_is_still_refused() -> None:
+    assert judge(TRANSFER, answer(Code.FALL_BEHIND_TOO_MUCH)).verdict is Verdict.REFUSED
+
+
+def test_a_server_that_knows_no_memberships_refuses() -> None:
+    command = RemotingCommand(
+        code=SystemCode.REQUEST_CODE_NOT_SUPPORTED, opaque=1, flag=frames.RESPONSE_FLAG
+    )
+
+    assert judge(CHANGE_MEMBERSHIP, command).verdict is Verdict.REFUSED

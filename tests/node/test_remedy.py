@@ -1,0 +1,163 @@
+"""What a member whose store is damaged does about it: a decision, without files or sockets."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger_node.raft import quorum
+from dledger_node.raft.ready import HardState
+from dledger_node.remedy import SET_ASIDE_MAX, Case, Remedy, Word, plan
+
+THREE = ("n0", "n1", "n2")
+DAMAGED = Case(
+    self_id="n0",
+    others=THREE[1:],
+    log_is_sound=False,
+    log_is_empty=False,
+    index_is_sound=True,
+    memory=HardState(term=4, vote_for="n1"),
+    set_aside_count=0,
+)
+LED = {each: Word(leader_id="n1", term=5, joining=False, voters=THREE) for each in ("n1", "n2")}
+
+
+def test_a_damaged_member_joins_when_the_others_have_a_leader() -> None:
+    assert plan(DAMAGED, LED).remedy is Remedy.JOIN
+
+
+def test_one_that_forgot_its_vote_joins_with_its_log() -> None:
+    forgot = replace(DAMAGED, log_is_sound=True, memory=None)
+
+    assert plan(forgot, LED).remedy is Remedy.JOIN
+    assert plan(forgot, {}).remedy is Remedy.STAY_OUT
+    assert plan(replace(forgot, log_is_empty=True), LED).remedy is Remedy.STAY_OUT
+
+
+def test_what_needs_nobody_is_done_without_them() -> None:
+    sound = replace(DAMAGED, log_is_sound=True)
+
+    assert plan(sound, {}).remedy is Remedy.LOOK_AGAIN
+    assert plan(replace(sound, index_is_sound=False), {}).remedy is Remedy.NEW_INDEX
+
+
+def test_learners_are_not_counted_among_those_who_name_the_leader() -> None:
+    voters = ("n1", "n2", "n3")
+    words = {each: replace(LED["n1"], voters=voters) for each in ("n1", "n4", "n5")}
+    learner = replace(DAMAGED, others=("n1", "n2", "n3", "n4", "n5"))
+
+    assert plan(learner, words).remedy is Remedy.STAY_OUT
+    assert plan(learner, words | {"n3": words["n1"]}).remedy is Remedy.JOIN
+
+
+@pytest.mark.parametrize(
+    ("case", "words", "reason"),
+    [
+        (replace(DAMAGED, memory=None), LED, "its log and its term are both damaged"),
+        (replace(DAMAGED, others=()), {}, "only member"),
+        (
+            replace(DAMAGED, memory=HardState(term=5, vote_for="n0", alone=True)),
+            LED,
+            "nobody has led since",
+        ),
+        (replace(DAMAGED, set_aside_count=SET_ASIDE_MAX), LED, "its disk is failing"),
+        (DAMAGED, {}, "n1 does not answer, n2 does not answer"),
+        (DAMAGED, {"n1": LED["n1"]}, "n1 names n1 in term 5, n2 does not answer"),
+        (
+            DAMAGED,
+            LED | {"n2": Word(leader_id=None, term=5, joining=False, voters=THREE)},
+            "n2 knows no leader in term 5",
+        ),
+        (
+            DAMAGED,
+            LED | {"n2": Word(leader_id="n0", term=4, joining=False, voters=THREE)},
+            "n2 takes this member for the leader of term 4",
+        ),
+        (
+            DAMAGED,
+            LED | {"n2": Word(leader_id="n1", term=5, joining=True, voters=THREE)},
+            "n2 joins the group itself",
+        ),
+        (
+            replace(DAMAGED, others=("n1",)),
+            {"n1": replace(LED["n1"], voters=("n0", "n1"))},
+            "n1 names n1 in term 5",
+        ),
+    ],
+)
+def test_otherwise_it_stays_out_and_says_why(
+    case: Case, words: dict[str, Word], reason: str
+) -> None:
+    decided = plan(case, words)
+
+    assert decided.remedy is Remedy.STAY_OUT
+    assert reason in decided.reason
+
+
+def test_one_that_was_alone_is_healed_from_a_later_leader() -> None:
+    was_alone = replace(DAMAGED, memory=HardState(term=4, vote_for="n0", alone=True))
+
+    assert plan(was_alone, LED).remedy is Remedy.JOIN
+
+
+MEMBERS = tuple(f"n{number}" for number in range(5))
+WORDS = st.builds(
+    Word,
+    leader_id=st.sampled_from((*MEMBERS, None)),
+    term=st.integers(1, 2),
+    joining=st.booleans(),
+    voters=st.sampled_from([MEMBERS[:count] for count in range(1, 6)] + [MEMBERS[1:]]),
+)
+
+
+@given(
+    count=st.integers(1, 5),
+    case=st.builds(
+        Case,
+        self_id=st.just("n0"),
+        others=st.just(()),
+        log_is_sound=st.booleans(),
+        log_is_empty=st.booleans(),
+        index_is_sound=st.booleans(),
+        memory=st.none()
+        | st.builds(
+            HardState,
+            term=st.integers(0, 2),
+            vote_for=st.sampled_from((None, "n0", "n1")),
+            joining=st.booleans(),
+            alone=st.booleans(),
+        ),
+        set_aside_count=st.integers(0, SET_ASIDE_MAX + 1),
+    ),
+    words=st.dictionaries(st.sampled_from(MEMBERS[1:]), WORDS),
+)
+def test_nobody_joins_without_a_majority_of_voters_that_know_their_promises(
+    count: int, case: Case, words: dict[str, Word]
+) -> None:
+    case = replace(case, others=MEMBERS[1:count])
+
+    decided = plan(case, words)
+
+    assert bool(decided.reason) == (decided.remedy is Remedy.STAY_OUT)
+    if decided.remedy is not Remedy.JOIN:
+        return
+    leaders = [
+        word
+        for each, word in words.items()
+        if word.leader_id == each in case.others and not word.joining
+    ]
+    assert any(
+        quorum.is_majority(
+            sum(
+                (words[each].leader_id, words[each].term) == (leader.leader_id, leader.term)
+                and not words[each].joining
+                for each in leader.voters
+                if each in words
+            ),
+            len(leader.voters),
+        )
+        for leader in leaders
+    )
+    assert case.memory is not None or (case.log_is_sound and not case.log_is_empty)
+    assert case.set_aside_count < SET_ASIDE_MAX

@@ -1,0 +1,84 @@
+"""Members are asked who leads by one that has no links to them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dledger_formats import frames
+from dledger_formats.requests import DLedgerResponseCode, MetadataRequest, MetadataResponse
+from dledger_node.remoting.asking import ANSWER_BYTES_MAX, ask_all
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+ANSWER = MetadataResponse(group="g", local_id="n1", leader_id="n2", term=7, joining=True)
+TIMEOUT_S = 20.0
+
+
+@asynccontextmanager
+async def listening(answer: bytes, asked: list[MetadataRequest]) -> AsyncIterator[tuple[str, int]]:
+    """A member that answers whatever it is asked with these bytes, and then hangs up."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = frames.FrameDecoder()
+        while data := await reader.read(4096):
+            for command in decoder.feed(data):
+                asked.append(MetadataRequest.from_json(command.body))
+                writer.write(answer)
+                await writer.drain()
+                writer.close()
+                return
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()
+
+
+def framed(answer: MetadataResponse) -> bytes:
+    return frames.encode_responses([(1, answer.to_json())])
+
+
+async def test_an_answer_says_who_leads_and_whether_its_sender_joins() -> None:
+    asked: list[MetadataRequest] = []
+    async with listening(framed(ANSWER), asked) as address:
+        answers = await ask_all({"n1": address}, "g", TIMEOUT_S)
+
+    assert answers == {"n1": ANSWER}
+    assert (asked[0].group, asked[0].remote_id) == ("g", "n1")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        frames.encode_responses([(1, b"no json")]),
+        frames.encode_responses([(1, b"")], code=1),
+        frames.encode_responses([(1, bytes(ANSWER_BYTES_MAX))]),
+        framed(MetadataResponse(code=DLedgerResponseCode.UNKNOWN_MEMBER)),
+    ],
+    ids=["nothing", "no frame", "no JSON", "a system error", "too much", "a refusal"],
+)
+async def test_who_answers_nothing_of_use_is_left_out(answer: bytes) -> None:
+    async with listening(answer, []) as bad, listening(framed(ANSWER), []) as good:
+        answers = await ask_all({"n1": bad, "n2": good}, "g", TIMEOUT_S)
+
+    assert answers == {"n2": ANSWER}
+
+
+async def test_who_does_not_listen_or_is_silent_is_left_out_in_time() -> None:
+    async with listening(b"", []) as gone:
+        pass
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        address = server.sockets[0].getsockname()
+        assert await ask_all({"n1": gone, "n2": address}, "g", 0.05) == {}
+
+
+def test_a_voter_s_answer_is_as_it_was() -> None:
+    voter = MetadataResponse(group="g", local_id="n1", leader_id="n2", term=7)
+
+    assert b"joining" not in voter.to_json()
