@@ -17,11 +17,13 @@ from dledger_client.errors import RefusedError
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged
 from dledger_client.sync import BlockingClient
+from dledger_formats import disk
 from dledger_formats.membership_change import ChangeKind
 from dledger_formats.register import SET
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_group.group import NodeGroup, wait_for
 from dledger_node.store.snapshots import Snapshots
+from dledger_store_files.damage import flip
 
 SMALL = {
     "segment_size_bytes": 1 << 16,
@@ -234,6 +236,39 @@ async def test_a_damaged_snapshot_costs_a_member_nothing(tmp_path: Path) -> None
 
         assert await read_all(group, list(values)) == values
         assert "is discarded" in group.log("n0")
+
+
+async def test_a_member_whose_log_is_healed_keeps_a_state_that_fits_to_it(tmp_path: Path) -> None:
+    values = {key: key * 5 for key in range(20_000)}
+    with register_group(tmp_path) as group:
+        await set_all(group, values)
+        master = group.master()
+        damaged = next(member for member in group.peers if member != master)
+        for member in group.peers:
+            group.wait_for_status(member, lambda view: view.ledger_begin_index > 0, "removed some")
+        wait_for_metric(group, damaged, "snapshot_index", 20_000)
+        group.kill(damaged)
+        # The snapshot includes entries that the log does not hold any more, once it is cut here.
+        flip(
+            group.store_folder(damaged) / "data",
+            pos_of(group, damaged, 19_000),
+            segment_bytes=1 << 16,
+        )
+        group.start(damaged)
+        group.wait_for_status(damaged, lambda view: view.durable_index >= 20_000, "is healed")
+        wait_for_metric(group, damaged, "applied_index", 20_000)
+        assert "the log is kept up to entry 18999" in group.log(damaged)
+
+        await let_lead(group, damaged)
+        assert await read_all(group, list(values)) == values
+
+
+def pos_of(group: NodeGroup, member: str, index: int) -> int:
+    """Where an entry of a member that does not run lies in its data files."""
+    files = sorted((group.store_folder(member) / "index").iterdir())
+    start = int(files[0].name)
+    raw = b"".join(path.read_bytes() for path in files)
+    return disk.unpack_index_unit(raw, index * disk.INDEX_UNIT_SIZE - start).pos
 
 
 async def test_a_member_whose_state_is_gone_for_good_stays_out_and_says_so(tmp_path: Path) -> None:
