@@ -188,8 +188,11 @@ def test_a_group_of_one_grows_to_two_and_back_by_the_command_line(
             assert client.membership().learners == after.learners == ("n1",)
             assert client.change_membership(ChangeKind.REMOVE, "n1").learners == ()
         for arguments, reason in (
-            (["remove", "n0"], "613 LAST_VOTER"),
-            (["promote", "n1"], "612 NO_SUCH_MEMBER"),
+            (["remove", "n0"], "613 LAST_VOTER: nobody would be left to vote: promote another"),
+            (
+                ["promote", "n1"],
+                "612 NO_SUCH_MEMBER: it does not belong to the group: add it first",
+            ),
             (["add", "n7"], "612 NO_SUCH_MEMBER"),
         ):
             assert main(["member", *arguments]) == ExitCode.REFUSED

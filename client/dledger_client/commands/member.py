@@ -7,12 +7,28 @@ from typing import Any, Final
 from dledger_client.client import GroupMembership
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode
+from dledger_client.errors import RefusedError
 from dledger_formats.membership_change import ChangeKind
+from dledger_formats.requests import DLedgerResponseCode
 
 EXIT_CODES: Final = (
     "0 it is so, 2 usage, 3 not known yet, 4 refused: the message says what must be done first, "
     "5 group unreachable. Asking again for what is so already is no error."
 )
+
+HINTS: Final = {
+    DLedgerResponseCode.NO_SUCH_MEMBER: "it does not belong to the group: add it first; who is to "
+    "be added must be in the leader's DLEDGER_ADDABLE_PEERS",
+    DLedgerResponseCode.LAST_VOTER: "nobody would be left to vote: promote another first",
+    DLedgerResponseCode.QUORUM_AT_RISK: "too few of the voters that there would be have answered "
+    "lately: start those that are down, or remove them first",
+    DLedgerResponseCode.TOO_MANY_MEMBERS: "a group has 64 members at most",
+    DLedgerResponseCode.FALL_BEHIND_TOO_MUCH: "it still lacks too many entries, or is not up: see "
+    "dledger status, and give it more time with --deadline",
+    DLedgerResponseCode.MEMBERSHIP_CHANGING: "an earlier change is not committed: a majority of "
+    "the voters must be up",
+}
+"""What must be done first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +147,12 @@ async def run_list(arguments: argparse.Namespace) -> int:
 
 async def run_change(arguments: argparse.Namespace) -> int:
     """Ask and print; return the exit code."""
-    async with common.open_client(arguments) as client:
-        after = await client.change_membership(arguments.change, arguments.member)
+    try:
+        async with common.open_client(arguments) as client:
+            after = await client.change_membership(arguments.change, arguments.member)
+    except RefusedError as error:
+        hint = HINTS.get(error.code)
+        raise RefusedError(error.code, f"{error}: {hint}" if hint else str(error)) from error
     if arguments.output == "json":
         common.write_json(_plain(after) | {"member": arguments.member})
         return ExitCode.OK
