@@ -149,6 +149,7 @@ class Cluster:
     def _start_all(self, layout: Layout, supplies: node.Supplies) -> None:
         began = time.monotonic()
         pki.ensure_control_plane(layout)
+        network.ensure_kernel_modules()
         network.ensure_bridge(layout)
         control_plane.start(layout, supplies.programs)
         for each in layout.nodes:

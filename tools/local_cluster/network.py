@@ -15,10 +15,26 @@ from .errors import LocalClusterError
 from .layout import NODES_MAX, SLOTS, TEST_RANGE, Layout, NodeLayout, bridge_name
 
 NODE_INTERFACE = "eth0"
+SYSCTLS = Path("/proc/sys/net")
 
 
 def _link_exists(name: str) -> bool:
     return Path("/sys/class/net", name).exists()
+
+
+def ensure_kernel_modules(sysctls: Path = SYSCTLS) -> None:
+    """Load what a stock kernel has as modules that nothing loads in time.
+
+    kube-proxy ends if connection tracking has no settings yet. What passes a node's bridge has to
+    pass iptables too, for a Service whose client and whose pod are on one node; that is on in each
+    new network namespace, and so in every node, and stays off on the machine itself.
+    """
+    if not (sysctls / "netfilter" / "nf_conntrack_max").exists():
+        run("modprobe", "nf_conntrack")
+    if not (sysctls / "bridge").is_dir():
+        run("modprobe", "br_netfilter")
+        for protocol in ("iptables", "ip6tables", "arptables"):
+            (sysctls / "bridge" / f"bridge-nf-call-{protocol}").write_text("0")
 
 
 def ensure_bridge(layout: Layout) -> None:
