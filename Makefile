@@ -11,6 +11,8 @@ WORKERS ?= $(shell nproc)
 # local: three nodes on this machine. current: whatever kubectl points to.
 CLUSTER ?= local
 export CLUSTER
+# Where Debian has mount helpers, iptables and dpkg's tools; plain `su` keeps a user's path.
+export PATH := $(PATH):/usr/sbin:/sbin
 # Tests start hundreds of processes; each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 

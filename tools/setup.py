@@ -52,14 +52,14 @@ def java_version() -> int:
 
 def install_packages(packages: list[str]) -> bool:
     """Install Debian packages; False, with a word on what to do, where that cannot be done."""
-    print("installing", *packages)
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         print(
-            f"These packages are missing: {' '.join(packages)}. Install them, or run this as root "
-            "on Debian or Ubuntu.",
+            f"These Debian packages are missing: {' '.join(packages)}. Run this once as root, or\n"
+            f"  apt-get update && apt-get install --no-install-recommends {' '.join(packages)}",
             file=sys.stderr,
         )
         return False
+    print("installing", *packages, flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "update", "-q"], check=True, env=environment)
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]

