@@ -1,7 +1,8 @@
 """JSON objects <-> frozen dataclasses, for the formats that programs tell each other over HTTP.
 
-Keys are camelCase in JSON and snake_case here. A reader ignores keys that it does not know, so that
-programs may be of different ages, and refuses an object that lacks one.
+Keys are camelCase in JSON and snake_case here. Programs may be of different ages: a reader ignores
+keys that it does not know, and takes a field's default where an older program does not tell it. An
+object that lacks a key without a default is refused.
 
 What is ambiguous is no JSON here, though Python's reader takes most of it: a key that comes twice,
 NaN and Infinity, numbers beyond a double's range, text that no UTF-8 can hold, more than DEPTH_MAX
@@ -142,7 +143,8 @@ def _object_from_plain(cls: type, value: Any, where: str) -> Any:
     arguments = {}
     for item in dataclasses.fields(cls):
         key = _camel(item.name)
-        if key not in value:
+        if key in value:
+            arguments[item.name] = _from_plain(hints[item.name], value[key], f"{where}.{key}")
+        elif item.default is item.default_factory is dataclasses.MISSING:
             raise FormatError(f"{where or cls.__name__}: the key {key} is missing")
-        arguments[item.name] = _from_plain(hints[item.name], value[key], f"{where}.{key}")
     return cls(**arguments)
