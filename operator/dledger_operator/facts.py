@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dledger_formats.status import NodeStatus
+from dledger_formats.status import MembershipRole, NodeStatus
 from dledger_operator.views import Trouble
 
 
@@ -37,6 +37,25 @@ class Observation:
         """Whether it names this leader in this very term."""
         named = Leader(term=self.term, member_id=self.leader_id) if self.leader_id else None
         return self.answers and named == leader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electorate:
+    """Who belongs to a group, as its leader said last."""
+
+    voters: frozenset[str]
+    learners: frozenset[str] = frozenset()
+
+    @property
+    def quorum(self) -> int:
+        """How many voters make a majority."""
+        return len(self.voters) // 2 + 1
+
+    def role_of(self, member_id: str) -> MembershipRole:
+        """What somebody is to the group."""
+        if member_id in self.voters:
+            return MembershipRole.VOTER
+        return MembershipRole.LEARNER if member_id in self.learners else MembershipRole.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +98,8 @@ class MemberFacts:
     pod: str
     role: str
     """master, slave or none, whatever the group's own words for them are."""
+    membership: MembershipRole
+    """As the leader said last, and not as the member believes."""
     exists: bool
     """It has a pod."""
     ready: bool
@@ -98,6 +119,10 @@ class GroupFacts:
     namespace: str
     name: str
     replicas: int
+    """What the spec asks for."""
+    first_voters: int | None
+    """None until it is known how the group was founded."""
+    electorate: Electorate
     leader: Leader | None
     disputed: bool
     """Two members claim the same term: the promise of Raft is broken."""
@@ -108,23 +133,25 @@ class GroupFacts:
     """Why the spec is not what runs: it is wrong, or a child was refused."""
     warning: Trouble | None
     """What of the spec cannot be had, although the rest was applied."""
+    obstacle: Trouble | None
+    """What keeps the members from becoming those that the spec asks for."""
     starting: bool
     """The group is so young that members may well not be there yet."""
 
     @property
-    def quorum(self) -> int:
-        """How many members make a majority."""
-        return self.replicas // 2 + 1
+    def voters(self) -> Sequence[MemberFacts]:
+        """The members that vote."""
+        return [each for each in self.members if each.membership is MembershipRole.VOTER]
 
     @property
-    def ready_members(self) -> int:
-        """How many members are ready."""
-        return sum(member.ready for member in self.members)
+    def ready_voters(self) -> int:
+        """How many voters are ready."""
+        return sum(member.ready for member in self.voters)
 
     @property
     def quorum_slack(self) -> int:
-        """How many ready members there are beyond a majority; negative without one."""
-        return self.ready_members - self.quorum
+        """How many ready voters there are beyond a majority; negative without one."""
+        return self.ready_voters - self.electorate.quorum
 
     @property
     def leading(self) -> MemberFacts | None:

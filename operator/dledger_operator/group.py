@@ -8,6 +8,7 @@ from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_formats.status import FlushDiskType
 from dledger_operator import names
 from dledger_operator.quantities import duration_ms, quantity_bytes
+from dledger_operator.shape import Shape
 from dledger_operator.spec_reader import InvalidSpecError, SpecReader
 
 IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
@@ -95,27 +96,23 @@ class Group:
     paused: bool
 
     @property
-    def quorum(self) -> int:
-        """How many members make a majority."""
-        return self.replicas // 2 + 1
+    def member_ids(self) -> tuple[str, ...]:
+        """The members that there should be."""
+        return tuple(names.member_id(ordinal) for ordinal in range(self.replicas))
 
-    @property
-    def pods(self) -> dict[str, str]:
-        """The pod of every member, by member id."""
-        return {
-            names.member_id(ordinal): names.pod(self.name, ordinal)
-            for ordinal in range(self.replicas)
-        }
-
-    def node_settings(self) -> NodeSettings:
+    def node_settings(self, shape: Shape) -> NodeSettings:
         """The settings of member n0; the others differ in `self_id` alone."""
+        addresses = {
+            names.member_id(ordinal): names.remoting_address(self.namespace, self.name, ordinal)
+            for ordinal in range(names.REPLICAS_MAX)
+        }
+        known = list(addresses.items())
         return NodeSettings(
             group=self.name,
             self_id=names.member_id(0),
-            peers={
-                names.member_id(ordinal): names.remoting_address(self.namespace, self.name, ordinal)
-                for ordinal in range(self.replicas)
-            },
+            peers=dict(known[: shape.first_voters]),
+            addable_peers=dict(known[shape.first_voters :]),
+            initial_group_state=shape.state,
             store_base_dir=names.STORE_FOLDER,
             heartbeat_interval_ms=self.heartbeat_interval_ms,
             election_timeout_ms=self.election_timeout_ms,
@@ -189,7 +186,7 @@ def _check(group: Group) -> None:
             f"{names.ROLE_NONE!r}"
         )
     try:
-        group.node_settings()
+        group.node_settings(Shape.of_new(group.replicas))
     except SettingsError as error:
         raise InvalidSpecError(f"spec: {error}") from error
 

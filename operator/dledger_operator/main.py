@@ -23,6 +23,7 @@ from dledger_operator.behaviours.workers import Workers
 from dledger_operator.config import OperatorSettings
 from dledger_operator.kube.client import KubeApi
 from dledger_operator.kube.errors import KubeError
+from dledger_operator.kube.member_requests import MemberRequests
 from dledger_operator.kube.node_status import NodePages
 from dledger_operator.metrics import OperatorMetrics
 
@@ -95,6 +96,7 @@ async def open_tools(settings: OperatorSettings) -> AsyncIterator[Tools]:
         yield Tools(
             api=api,
             pages=pages,
+            requests=MemberRequests(),
             metrics=OperatorMetrics(),
             news=NewsDesk(api, now=utc_now),
             node_image=settings.image_defaults(settings.node_image),

@@ -1,6 +1,7 @@
 """Every name that the operator and its users share: API, labels, annotations, ports, children."""
 
 import hashlib
+import re
 from datetime import UTC, datetime
 from typing import Final
 
@@ -28,6 +29,7 @@ JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
 
 TERM_ANNOTATION: Final = "dledger.io/term"
 CONFIG_HASH_ANNOTATION: Final = "dledger.io/config-hash"
+FIRST_VOTERS_ANNOTATION: Final = "dledger.io/first-voters"
 
 ROLE_MASTER: Final = "master"
 ROLE_SLAVE: Final = "slave"
@@ -47,11 +49,18 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 GROUP_NAME_LENGTH_MAX: Final = 40
 AUDIT_NAME_LENGTH_MAX: Final = 52
 REPLICAS_ALLOWED: Final = (1, 3, 5, 7)
+REPLICAS_MAX: Final = max(REPLICAS_ALLOWED)
 
 
 def member_id(ordinal: int) -> str:
     """The member with this ordinal, as Raft and DLedger's tools call it."""
     return f"n{ordinal}"
+
+
+def ordinal(member_id: str) -> int:
+    """The other way round; -1 for an id that is no pod's."""
+    digits = member_id.removeprefix("n")
+    return int(digits) if re.fullmatch("0|[1-9][0-9]{0,7}", digits) else -1
 
 
 def pod(group: str, ordinal: int) -> str:

@@ -3,7 +3,7 @@
 The full objects stay in `kube`; decisions and conditions are made from these few fields.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -53,7 +53,38 @@ class VolumeView:
     """One member's volume claim."""
 
     name: str
+    ordinal: int
+    """Its member's; -1 for a claim that is no member's."""
+    first_voters: int | None
+    """As `Shape.first_voters` was when it was made; None for one of an earlier version."""
+    leaving: bool
+    """It is being deleted."""
     trouble: Trouble | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsView:
+    """The ConfigMap with a group's settings."""
+
+    owner_uid: str
+    """Empty when nobody owns it."""
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatefulSetView:
+    """The StatefulSet of a group."""
+
+    namespace: str
+    name: str
+    owner_uid: str
+    """As of the settings."""
+    resource_version: str
+    replicas: int
+    first_voters: int | None
+    """As of a volume claim."""
+    volume_claim_templates: Sequence[Manifest]
+    """They can never change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,34 +1,14 @@
 """An audit as a user asks for it: sound logs are called sound, and a flipped byte is named."""
 
 import json
-from typing import Any
 
 import pytest
 
+from dledger_e2e.audits import audit
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load
-from dledger_e2e.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
-
-AUDIT_S = 300.0
-
-
-def audit(group: Group, name: str) -> dict[str, Any]:
-    """Ask for an audit, wait for its end, return its status."""
-    manifest = {
-        "apiVersion": "dledger.io/v1alpha1",
-        "kind": "DLedgerAudit",
-        "metadata": {"name": name},
-        "spec": {"groupRef": {"name": group.name}},
-    }
-    group.deployment.kubernetes.apply(manifest, f"--namespace={group.namespace}")
-
-    def finished() -> dict[str, Any] | None:
-        status: dict[str, Any] = group.get("dla", name).get("status", {})
-        return status if status.get("phase") in ("Finished", "Failed") else None
-
-    return wait_for(finished, f"the audit {name} ends", AUDIT_S)
 
 
 def test_sound_logs_are_called_sound_and_a_flipped_byte_is_found_and_named(group: Group) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dledger_formats.status import StorageState
-from dledger_kube.objects import NOW, facts, member, node_status
+from dledger_formats.status import MembershipRole, StorageState
+from dledger_kube.objects import NOW, electorate, facts, member, node_status
 from dledger_operator.conditions import of_group
 from dledger_operator.facts import EndpointsFacts, GroupFacts
 from dledger_operator.views import Trouble
@@ -36,9 +36,10 @@ def test_a_group_that_is_well_says_so() -> None:
         "QuorumHealthy": ("True", "AllMembersReady"),
         "EndpointsSynced": ("True", "LeaderOnly"),
         "Degraded": ("False", "AsExpected"),
+        "Progressing": ("False", "AsRequested"),
         "Paused": ("False", "NotPaused"),
     }
-    assert conditions(facts())["Ready"]["message"] == "n1 leads term 7; 3 of 3 members ready"
+    assert conditions(facts())["Ready"]["message"] == "n1 leads term 7; 3 of 3 voters ready"
 
 
 def test_the_transition_time_moves_only_with_the_status() -> None:
@@ -160,3 +161,50 @@ def test_messages_have_a_limit() -> None:
     long = Trouble(reason="Error", message="x" * 10_000)
 
     assert len(conditions(facts(problem=long))["Ready"]["message"]) <= 1024
+
+
+def test_a_group_that_grows_says_how_far_it_is_and_what_is_in_its_way() -> None:
+    refused = Trouble(reason="FallBehindTooMuch", message="the leader refuses to PROMOTE n3")
+    growing = facts(
+        replicas=5,
+        electorate=electorate(3, learners=("n3",)),
+        members=(
+            *facts().members,
+            member(3, membership=MembershipRole.LEARNER, ready=False, reason="joining"),
+            member(4, membership=MembershipRole.NONE, ready=False, reason="not added yet"),
+        ),
+        obstacle=refused,
+    )
+
+    judged = conditions(growing)
+
+    assert judged["Progressing"]["status"] == "True"
+    assert judged["Progressing"]["reason"] == "FallBehindTooMuch"
+    assert judged["Progressing"]["message"] == (
+        "3 of 5 members vote; to come: n3, n4; the leader refuses to PROMOTE n3"
+    )
+    assert verdicts(growing)["QuorumHealthy"] == ("True", "AllMembersReady")
+    assert verdicts(growing)["Degraded"][0] == "False", "who does not vote yet has not fallen"
+
+
+def test_a_group_shrinks_until_the_last_pod_is_gone() -> None:
+    leaving = facts(members=(*facts().members, member(3, membership=MembershipRole.NONE)))
+
+    assert verdicts(leaving)["Progressing"] == ("True", "Shrinking")
+    assert conditions(leaving)["Progressing"]["message"].endswith("to go: n3")
+
+
+def test_a_paused_group_is_not_scaled_and_says_so() -> None:
+    assert verdicts(facts(replicas=5, paused=True))["Progressing"] == ("True", "Paused")
+
+
+def test_a_majority_is_one_of_voters() -> None:
+    lost = [member(k, ready=False, reason="gone") for k in (1, 2)]
+    learners = [member(k, membership=MembershipRole.LEARNER) for k in (3, 4)]
+
+    judged = facts(
+        electorate=electorate(3, learners=("n3", "n4")), members=(member(0), *lost, *learners)
+    )
+
+    assert verdicts(judged)["QuorumHealthy"] == ("False", "QuorumLost")
+    assert judged.quorum_slack == -1

@@ -148,12 +148,20 @@ def test_the_scale_subresource_shows_members_and_selector(api_server: ApiServer)
     assert scale["status"] == {"replicas": 3, "selector": "dledger.io/group=flights"}
 
 
-def test_kubectl_scale_is_refused_with_the_reason(api_server: ApiServer) -> None:
+def test_kubectl_scale_changes_what_the_spec_asks_for(api_server: ApiServer) -> None:
+    with stored(api_server, group()) as made:
+        api_server.kubectl("scale", "dlg", made["metadata"]["name"], "--replicas=5")
+        after = api_server.request("GET", path(made))
+
+    assert after["spec"]["replicas"] == 5
+
+
+def test_kubectl_scale_to_an_even_number_is_refused_with_the_reason(api_server: ApiServer) -> None:
     with (
         stored(api_server, group()) as made,
-        pytest.raises(CommandError, match="scaling comes with membership change"),
+        pytest.raises(CommandError, match="replicas must be odd"),
     ):
-        api_server.kubectl("scale", "dlg", made["metadata"]["name"], "--replicas=5")
+        api_server.kubectl("scale", "dlg", made["metadata"]["name"], "--replicas=4")
 
 
 def test_kubectl_explain_shows_what_a_field_means(api_server: ApiServer) -> None:

@@ -88,10 +88,6 @@ REFUSED: dict[str, tuple[Object, str]] = {
 
 # What a stored group is changed to, and the answer.
 UNCHANGEABLE: dict[str, tuple[Object, str]] = {
-    "the number of members": (
-        {"replicas": 5},
-        "spec.replicas: Forbidden: replicas cannot change: scaling comes with membership change",
-    ),
     "a smaller volume": (
         {"storage": {"size": "29Gi"}},
         "storage.size cannot shrink from 30Gi to 29Gi: a volume can only grow",

@@ -1,12 +1,13 @@
 """The steps of a relabelling, one decision at a time."""
 
-from dledger_kube.objects import group, leads, pod, says, silent
+from dledger_kube.objects import electorate, group, leads, pod, says, silent
 from dledger_operator.behaviours.follow_leader import Decision, decide
-from dledger_operator.facts import Observation
+from dledger_operator.facts import Electorate, Leader, Observation
 from dledger_operator.group import Group
 from dledger_operator.views import PodView
 
 GROUP = group()
+VOTERS = electorate()
 NOBODY: frozenset[str] = frozenset()
 
 
@@ -15,8 +16,9 @@ def step(
     observations: list[Observation],
     astray: frozenset[str] = NOBODY,
     of: Group = GROUP,
+    voters: Electorate = VOTERS,
 ) -> Decision:
-    return decide(pods=pods, observations=observations, group=of, astray=astray)
+    return decide(pods=pods, observations=observations, group=of, electorate=voters, astray=astray)
 
 
 def patches(decision: Decision) -> dict[str, tuple[str, int]]:
@@ -132,7 +134,35 @@ def test_a_group_of_one_promotes_its_only_member() -> None:
     assert patches(step([pod(0)], [leads(0, 1)], of=group(replicas=1))) == {"n0": ("master", 1)}
 
 
-def test_a_pod_that_is_no_voter_has_no_say() -> None:
-    pods = [pod(0), pod(7)]
+def test_who_does_not_vote_is_in_no_majority() -> None:
+    pods = [pod(ordinal) for ordinal in range(5)]
+    named = [silent(1, 7), says(0, 7, "n1"), says(3, 7, "n1"), says(4, 7, "n1")]
+    later = [leads(1, 7), says(0, 8), says(3, 8), says(4, 8)]
 
-    assert step(pods, [leads(7, 3)]).leader is None
+    assert step(pods, named).leader is None
+    assert step(pods, later).leader == Leader(term=7, member_id="n1")
+
+
+def test_a_leader_that_votes_since_a_moment_ago_is_followed() -> None:
+    pods = [pod(ordinal) for ordinal in range(4)]
+    heard = [leads(3, 8), *(says(ordinal, 8, "n3") for ordinal in range(3))]
+
+    assert step(pods, heard).leader == Leader(term=8, member_id="n3")
+
+
+def test_a_learner_is_no_slave() -> None:
+    pods = [pod(0, "slave", 7), pod(1, "master", 7), pod(2, "slave", 7), pod(3)]
+    heard = [leads(1, 7), *(says(ordinal, 7, "n1") for ordinal in (0, 2, 3))]
+
+    learning = step(pods, heard, voters=electorate(3, learners=("n3",)))
+    voting = step(pods, heard, voters=electorate(4))
+
+    assert patches(learning) == {"n3": ("none", 7)}
+    assert patches(voting) == {"n3": ("slave", 7)}
+
+
+def test_a_member_that_was_removed_leaves_the_slave_service_at_once() -> None:
+    pods = [pod(0, "master", 7), *(pod(ordinal, "slave", 7) for ordinal in (1, 2, 3))]
+    heard = [leads(0, 7), *(says(ordinal, 7, "n0") for ordinal in (1, 2, 3))]
+
+    assert patches(step(pods, heard, voters=electorate(3))) == {"n3": ("none", 7)}

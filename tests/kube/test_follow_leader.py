@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from dledger_kube.fake_members import FakeMember, members
-from dledger_kube.objects import group, pod
+from dledger_kube.objects import electorate, group, pod
 from dledger_kube.pod_store import PodStore
 from dledger_operator.behaviours.follow_leader import Decision, Followed, LeaderFollower
 from dledger_operator.behaviours.leader_polls import LeaderPolls
@@ -49,7 +49,7 @@ class World:
     async def operate(self) -> None:
         try:
             await repeat(
-                lambda: self.follower.turn(GROUP),
+                lambda: self.follower.turn(GROUP, electorate()),
                 what="follow",
                 wake=self.wake,
                 pace=Pace(interval_s=0.5, gap_s=0.0, failure_gap_s_max=0.1),
@@ -220,7 +220,7 @@ async def follow_once(store: PodStore) -> dict[str, str]:
                 while len([each for each in polls.observations() if each.answers]) < 3:
                     heard.clear()
                     await heard.wait()
-            await follower.turn(GROUP)
+            await follower.turn(GROUP, electorate())
         finally:
             await polls.stop()
         return {each.member_id: each.role(GROUP.roles) for each in store.pods()}

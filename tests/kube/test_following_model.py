@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from dledger_kube.objects import group, pod, says
+from dledger_kube.objects import electorate, group, pod, says
 from dledger_kube.pod_store import PodStore
 from dledger_operator import names
 from dledger_operator.behaviours.follow_leader import RolePatch, decide
@@ -50,6 +50,7 @@ class World:
     def __init__(self, replicas: int, random: Random) -> None:
         self.random = random
         self.group = group(replicas=replicas)
+        self.electorate = electorate(replicas)
         self.members = [Member() for _ in range(replicas)]
         self.leader_of: dict[int, int] = {}
         self.elected: Member | None = None
@@ -83,7 +84,7 @@ class World:
 
     def elect(self) -> None:
         voters = self.random.sample(
-            self.members, self.random.randint(self.group.quorum, len(self.members))
+            self.members, self.random.randint(self.electorate.quorum, len(self.members))
         )
         term = max([0, *self.leader_of, *(member.term for member in self.members)])
         term += self.random.randint(1, 3)
@@ -103,7 +104,7 @@ class World:
         if leader is None:
             return
         following = sum(member.term == leader.term for member in self.members)
-        if following >= self.group.quorum:
+        if following >= self.electorate.quorum:
             leader.leader, leader.master = self.leader_of[leader.term], True
 
     def campaign_in_vain(self) -> None:
@@ -164,6 +165,7 @@ class World:
             pods=operator.pods,
             observations=list(operator.heard.values()),
             group=self.group,
+            electorate=self.electorate,
             astray=operator.astray,
         )
         operator.pending = list(decision.patches)

@@ -10,30 +10,42 @@ from hypothesis import strategies as st
 from dledger_formats.status import FlushDiskType
 from dledger_kube.objects import IMAGES, group, group_body
 from dledger_operator.group import Group, ImageDefaults, split_image
+from dledger_operator.shape import Shape
 from dledger_operator.spec_reader import InvalidSpecError
+
+NEW = Shape.of_new(3)
 
 
 def test_what_a_spec_leaves_out_has_defaults() -> None:
     read = group()
 
-    assert (read.replicas, read.quorum, read.paused) == (3, 2, False)
+    assert (read.replicas, read.member_ids, read.paused) == (3, ("n0", "n1", "n2"), False)
     assert (read.heartbeat_interval_ms, read.election_timeout_ms) == (250, 1000)
     assert (read.flush_disk_type, read.segment_size_bytes) == (FlushDiskType.SYNC_FLUSH, 1 << 30)
     assert (read.image, read.image_pull_policy) == (IMAGES.reference, "Always")
     assert (read.roles.label, read.roles.master, read.roles.slave) == (
         "dledger.io/role", "master", "slave",
     )  # fmt: skip
-    assert read.pods == {"n0": "flights-0", "n1": "flights-1", "n2": "flights-2"}
 
 
 def test_every_member_knows_every_peer_by_its_stable_name() -> None:
-    assert group().node_settings().peers == {
-        f"n{ordinal}": f"flights-{ordinal}.flights-nodes.air.svc:40911" for ordinal in range(3)
+    settings = group().node_settings(NEW)
+
+    assert settings.known_peers == {
+        f"n{ordinal}": f"flights-{ordinal}.flights-nodes.air.svc:40911" for ordinal in range(7)
     }
+    assert list(settings.peers) == ["n0", "n1", "n2"]
+
+
+def test_who_founded_a_group_does_not_follow_its_replicas() -> None:
+    settings = group(replicas=5).node_settings(NEW)
+
+    assert list(settings.peers) == ["n0", "n1", "n2"]
+    assert list(settings.addable_peers) == ["n3", "n4", "n5", "n6"]
 
 
 def test_the_index_segment_keeps_dledger_s_proportion() -> None:
-    read = group(log={"segmentSize": "1Gi"}).node_settings()
+    read = group(log={"segmentSize": "1Gi"}).node_settings(NEW)
 
     assert read.index_segment_size_bytes == 5 * 1024 * 1024 * 32
 

@@ -49,8 +49,8 @@ async def test_children_are_accepted_created_and_taken_again_without_a_change(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
-    first = await reconcile(api, body, IMAGES)
-    second = await reconcile(api, body, IMAGES)
+    first = await reconcile(api, body, IMAGES, led=False, voters=3)
+    second = await reconcile(api, body, IMAGES, led=False, voters=3)
 
     assert (first.problem, second.problem, second.warning) == (None, None, None)
     stateful_set = namespace.get("statefulsets", "flights", "/apis/apps/v1")
@@ -61,11 +61,11 @@ async def test_a_child_that_somebody_changed_is_put_right(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
-    await reconcile(api, body, IMAGES)
+    await reconcile(api, body, IMAGES, led=False, voters=3)
     meddled = {"spec": {"selector": {"dledger.io/role": "slave"}}}
     namespace.patch("services", "flights-master", meddled)
 
-    await reconcile(api, body, IMAGES)
+    await reconcile(api, body, IMAGES, led=False, voters=3)
 
     selector = namespace.get("services", "flights-master")["spec"]["selector"]
     assert selector == {"dledger.io/group": "flights", "dledger.io/role": "master"}
@@ -75,11 +75,11 @@ async def test_a_larger_volume_is_warned_of_and_other_changes_still_arrive(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
-    await reconcile(api, body, IMAGES)
+    await reconcile(api, body, IMAGES, led=False, voters=3)
     body["spec"]["storage"]["size"] = "40Gi"
     body["spec"]["podAnnotations"] = {"note": "new"}
 
-    outcome = await reconcile(api, body, IMAGES)
+    outcome = await reconcile(api, body, IMAGES, led=False, voters=3)
 
     assert outcome.problem is None
     assert outcome.warning is not None
@@ -87,11 +87,50 @@ async def test_a_larger_volume_is_warned_of_and_other_changes_still_arrive(
     assert spec["template"]["metadata"]["annotations"]["note"] == "new"
 
 
+async def test_what_a_group_leaves_behind_is_read_back(api: KubeApi, namespace: Namespace) -> None:
+    body = namespace.make_group()
+    assert await api.stateful_set(namespace.name, "flights") is None
+    assert await api.settings(namespace.name, "flights-settings") is None
+
+    await reconcile(api, body, IMAGES, led=False, voters=3)
+
+    made = await api.stateful_set(namespace.name, "flights")
+    assert made is not None
+    assert (made.replicas, made.first_voters) == (3, 3)
+    settings = await api.settings(namespace.name, "flights-settings")
+    assert settings is not None
+    assert settings.data["INITIAL_GROUP_STATE"] == "new"
+    assert settings.owner_uid == made.owner_uid == body["metadata"]["uid"]
+    again = await reconcile(api, body, IMAGES, led=True, voters=3)
+    assert (again.problem, again.warning) == (None, None)
+    after = await api.settings(namespace.name, "flights-settings")
+    assert after is not None
+    assert after.data["INITIAL_GROUP_STATE"] == "existing"
+
+
+async def test_replicas_are_changed_once_for_each_version_of_a_stateful_set(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    body = namespace.make_group()
+    await reconcile(api, body, IMAGES, led=False, voters=3)
+    seen = await api.stateful_set(namespace.name, "flights")
+    assert seen is not None
+
+    await api.set_replicas(seen, 5)
+    with pytest.raises(ConflictError):
+        await api.set_replicas(seen, 1)
+    await reconcile(api, body, IMAGES, led=True, voters=3)
+
+    after = await api.stateful_set(namespace.name, "flights")
+    assert after is not None
+    assert after.replicas == 5, "a reconciliation does not take back a step of scaling"
+
+
 async def test_a_child_that_the_server_refuses_is_named(api: KubeApi, namespace: Namespace) -> None:
     body = namespace.make_group()
     body["spec"]["services"]["master"]["annotations"] = {"not a key!": "x"}
 
-    outcome = await reconcile(api, body, IMAGES)
+    outcome = await reconcile(api, body, IMAGES, led=False, voters=3)
 
     assert outcome.problem is not None
     assert "flights-master" in outcome.problem.message
@@ -183,7 +222,15 @@ async def test_an_audit_s_job_and_status_are_accepted(api: KubeApi, namespace: N
     request = AuditRequest.from_body(body)
     assert await api.job(namespace.name, "monthly-audit") is None
 
-    await api.apply(audit_job.build(request, group, image="audit:1", image_pull_policy="Never"))
+    await api.apply(
+        audit_job.build(
+            request,
+            group,
+            member_ids=group.member_ids,
+            image="audit:1",
+            image_pull_policy="Never",
+        )
+    )
 
     job = await api.job(namespace.name, "monthly-audit")
     assert job is not None

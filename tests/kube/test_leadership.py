@@ -2,16 +2,17 @@
 
 import pytest
 
-from dledger_kube.objects import leads, pod, says, silent
+from dledger_kube.objects import electorate, leads, pod, says, silent
 from dledger_operator.behaviours.leadership import disproved, leaders_of_highest_term
 from dledger_operator.facts import Leader, Observation
 from dledger_operator.views import PodView
 
+VOTERS = electorate()
 PODS = [pod(0), pod(1), pod(2)]
 
 
 def leaders(observations: list[Observation], pods: list[PodView] | None = None) -> list[Leader]:
-    return leaders_of_highest_term(pods or PODS, observations, quorum=2)
+    return leaders_of_highest_term(pods or PODS, observations, VOTERS)
 
 
 def test_a_leader_that_proves_itself_is_believed() -> None:
@@ -104,4 +105,4 @@ def test_two_leaders_of_one_term_are_both_named() -> None:
 def test_a_labelled_master_is_disproved_by_its_own_word_or_by_a_majority(
     observations: list[Observation], expected: bool
 ) -> None:
-    assert disproved(pod(1, "master", 7), observations, quorum=2) is expected
+    assert disproved(pod(1, "master", 7), observations, VOTERS) is expected

@@ -17,31 +17,16 @@ from api_server.client import ApiServer
 from dledger_group.ports import free_ports
 from dledger_kube.cluster import API, Namespace, Object, parsed
 from dledger_kube.fake_members import FakeMember
+from dledger_kube.operator_account import operator_kubeconfig
 from dledger_kube.operator_process import OperatorProcess
 from dledger_operator import names
 
 pytest_plugins = ["api_server.fixtures"]
 
-CHART = Path(__file__).resolve().parents[2] / "helm" / "dledger-operator"
-KUBERNETES = "1.34.0"  # helm would take the version of its own library
-ACCOUNT = "the-operator"
 DISCOVERY = "/apis/discovery.k8s.io/v1"
 PORTS = free_ports()
 WAIT_S = 60.0
 POLL_S = 0.05
-
-
-def install_role(server: ApiServer, namespace: Namespace) -> None:
-    """Give a ServiceAccount the role that the chart gives in one namespace."""
-    namespace.make_service_account(ACCOUNT)
-    role = server.helm(
-        "template", "operator", str(CHART), "--namespace", namespace.name,
-        "--kube-version", KUBERNETES,
-        "--set", f"watchNamespaces={{{namespace.name}}}",
-        "--set", f"serviceAccount.create=false,serviceAccount.name={ACCOUNT}",
-        "--show-only", "templates/rbac.yaml",
-    )  # fmt: skip
-    server.kubectl("apply", "--filename=-", input_text=role)
 
 
 @dataclass(slots=True)
@@ -122,10 +107,9 @@ class Cluster:
 @pytest.fixture
 async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Cluster]:
     namespace = Namespace.make(api_server)
-    install_role(api_server, namespace)
     subnet = f"127.{SystemRandom().randint(1, 254)}.{SystemRandom().randint(1, 254)}"
     nodes = [FakeMember(f"n{k}", f"{subnet}.{k + 1}", names.HTTP_PORT) for k in range(3)]
-    kubeconfig = namespace.kubeconfig_of(ACCOUNT, tmp_path)
+    kubeconfig = operator_kubeconfig(api_server, namespace, tmp_path)
     async with contextlib.AsyncExitStack() as stack:
         for node in nodes:
             await node.answer()

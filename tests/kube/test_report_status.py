@@ -67,7 +67,8 @@ def test_a_member_that_does_not_answer_is_shown_without_what_only_it_knows() -> 
     shown = status(facts(members=(member(0), member(1), lost)))["members"][2]
 
     assert shown == {
-        "id": "n2", "pod": "flights-2", "role": "slave", "ready": False, "lagEntries": 10,
+        "id": "n2", "pod": "flights-2", "role": "slave", "membership": "Voter", "ready": False,
+        "lagEntries": 10,
     }  # fmt: skip
 
 

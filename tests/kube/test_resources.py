@@ -1,17 +1,19 @@
 """What a group consists of."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger_formats.settings import NodeSettings
+from dledger_formats.settings import GroupState, NodeSettings
 from dledger_kube.objects import audit_body, group
 from dledger_operator import names
 from dledger_operator.audit_request import AuditRequest
 from dledger_operator.group import Group
 from dledger_operator.resources import audit_job, children, config_map
+from dledger_operator.shape import Shape
 from dledger_operator.views import Manifest
 
 GROUPS = st.builds(
@@ -27,13 +29,14 @@ GROUPS = st.builds(
         nodeSelector=st.sampled_from([{}, {"disk": "fast"}]),
     ),
 )
+NEW = Shape.of_new(3)
 properties = settings(derandomize=True, max_examples=30)
 
 
 def child(of: Group, kind: str, name: str) -> Manifest:
     return next(
         manifest
-        for manifest in children.build(of)
+        for manifest in children.build(of, Shape.of_new(of.replicas))
         if (manifest["kind"], manifest["metadata"]["name"]) == (kind, name)
     )
 
@@ -50,7 +53,7 @@ def selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
 @properties
 @given(GROUPS)
 def test_every_child_belongs_to_its_group_and_says_so(of: Group) -> None:
-    for manifest in children.build(of):
+    for manifest in children.build(of, Shape.of_new(of.replicas)):
         metadata = manifest["metadata"]
         (owner,) = metadata["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner["controller"]) == ("DLedgerGroup", of.uid, True)
@@ -91,7 +94,7 @@ def test_the_budget_never_costs_the_majority_and_never_blocks_every_drain(of: Gr
     spec = child(of, "PodDisruptionBudget", "flights")["spec"]
 
     assert spec["maxUnavailable"] >= 1
-    assert of.replicas == 1 or of.replicas - spec["maxUnavailable"] >= of.quorum
+    assert of.replicas == 1 or of.replicas - spec["maxUnavailable"] > of.replicas // 2
     assert of.roles.label not in spec["selector"]["matchLabels"]
 
 
@@ -118,12 +121,20 @@ def test_a_member_reads_back_the_settings_that_the_group_means(of: Group, ordina
     (container,) = pod_template(of)["spec"]["containers"]
     (source,) = container["envFrom"]
     environment = dict(child(of, "ConfigMap", source["configMapRef"]["name"])["data"])
-    (index, self_id) = container["env"]
+    (index, self_id, addable, state) = container["env"]
     environment[self_id["name"]] = self_id["value"].replace(f"$({index['name']})", str(ordinal))
+    environment[addable["name"]] = addable["value"]
+    reference = state["valueFrom"]["configMapKeyRef"]
+    assert reference["name"] == source["configMapRef"]["name"]
+    environment[state["name"]] = environment[reference["key"]]
+    expected = of.node_settings(Shape.of_new(of.replicas))
 
     read = NodeSettings.from_environment(environment)
 
-    assert (read.self_id, read.peers) == (f"n{ordinal}", of.node_settings().peers)
+    assert (read.self_id, read.peers) == (f"n{ordinal}", expected.peers)
+    assert read.addable_peers == expected.addable_peers
+    assert len(read.known_peers) == 7
+    assert read.initial_group_state is GroupState.NEW
     assert read.store_base_dir.startswith(container["volumeMounts"][0]["mountPath"])
     assert read.segment_size_bytes == of.segment_size_bytes
 
@@ -139,11 +150,11 @@ def test_the_member_s_number_is_the_pod_s_own() -> None:
 def test_pods_know_which_settings_they_run_with() -> None:
     before, after = group(), group(election={"timeout": "3s"})
 
-    assert config_map.config_hash(before) == config_map.config_hash(group())
-    assert config_map.config_hash(before) != config_map.config_hash(after)
+    assert config_map.config_hash(before, NEW) == config_map.config_hash(group(), NEW)
+    assert config_map.config_hash(before, NEW) != config_map.config_hash(after, NEW)
     assert pod_template(after)["metadata"]["annotations"][
         names.CONFIG_HASH_ANNOTATION
-    ] == config_map.config_hash(after)
+    ] == config_map.config_hash(after, NEW)
 
 
 def test_a_new_version_of_the_operator_changes_no_pod() -> None:
@@ -212,13 +223,53 @@ def test_what_a_user_chooses_arrives() -> None:
 
 def audit_manifest(**spec: Any) -> Manifest:
     request = AuditRequest.from_body(audit_body(spec))
-    return audit_job.build(request, group(), image="audit:1", image_pull_policy="Never")
+    return audit_job.build(
+        request, group(), member_ids=("n0", "n1", "n2"), image="audit:1", image_pull_policy="Never"
+    )
+
+
+@pytest.mark.parametrize(
+    ("replicas", "voters", "expected"),
+    [(5, 3, 1), (5, 4, 1), (5, 5, 2), (3, 5, 1), (3, 4, 1), (1, 3, 1), (7, 1, 1)],
+)
+def test_while_a_group_is_scaled_the_budget_is_the_smaller_one(
+    replicas: int, voters: int, expected: int
+) -> None:
+    shape = replace(NEW, voters=voters)
+
+    manifests = children.build(group(replicas=replicas), shape)
+
+    (budget,) = (each for each in manifests if each["kind"] == "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == expected
+
+
+def test_who_founded_the_group_is_noted_on_what_outlives_its_settings() -> None:
+    shape = replace(NEW, pods=5)
+    (made,) = (each for each in children.build(group(), shape) if each["kind"] == "StatefulSet")
+    (claim,) = made["spec"]["volumeClaimTemplates"]
+
+    assert made["spec"]["replicas"] == 5
+    assert made["metadata"]["annotations"] == {names.FIRST_VOTERS_ANNOTATION: "3"}
+    assert claim["metadata"]["annotations"] == {names.FIRST_VOTERS_ANNOTATION: "3"}
+
+
+def test_pods_need_no_replacement_when_the_group_has_begun() -> None:
+    begun = replace(NEW, state=GroupState.EXISTING)
+
+    assert config_map.config_hash(group(), begun) == config_map.config_hash(group(), NEW)
+
+
+def test_older_pods_read_nothing_that_they_do_not_know() -> None:
+    data = child(group(), "ConfigMap", "flights-settings")["data"]
+
+    assert "DLEDGER_ADDABLE_PEERS" not in data
+    assert "DLEDGER_INITIAL_GROUP_STATE" not in data
 
 
 def test_an_audit_s_pod_is_no_member_of_the_group() -> None:
     labels = audit_manifest()["spec"]["template"]["metadata"]["labels"]
 
-    for manifest in children.build(group()):
+    for manifest in children.build(group(), NEW):
         selector = manifest.get("spec", {}).get("selector", {})
         assert not selects(selector.get("matchLabels", selector) or {"never": ""}, labels)
 

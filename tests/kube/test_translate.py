@@ -137,6 +137,23 @@ def test_a_volume_that_waits_says_for_which_class() -> None:
     assert "fats" in trouble.message
 
 
+def test_a_volume_tells_whose_it_is_and_who_founded_its_group() -> None:
+    claim = PersistentVolumeClaim.from_dict(
+        {
+            "metadata": {
+                "name": "data-flights-4",
+                "annotations": {"dledger.io/first-voters": "3"},
+            }
+        }
+    )
+    older = PersistentVolumeClaim.from_dict({"metadata": {"name": "data-flights-0"}})
+
+    view, before = translate.volume_view(claim), translate.volume_view(older)
+
+    assert (view.ordinal, view.first_voters) == (4, 3)
+    assert (before.ordinal, before.first_voters) == (0, None)
+
+
 def test_a_bound_volume_has_no_trouble() -> None:
     claim = PersistentVolumeClaim.from_dict(
         {"metadata": {"name": "v"}, "status": {"phase": "Bound"}}

@@ -15,6 +15,7 @@ from dledger_operator.behaviours.tools import Tools
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
 from dledger_operator.kube.client import KubeApi
 from dledger_operator.kube.errors import UnavailableError
+from dledger_operator.kube.member_requests import MemberRequests
 from dledger_operator.kube.node_status import NodePages
 from dledger_operator.metrics import OperatorMetrics
 
@@ -36,6 +37,7 @@ async def workers() -> AsyncIterator[Workers]:
         Tools(
             api=api,
             pages=pages,
+            requests=MemberRequests(),
             metrics=OperatorMetrics(),
             news=NewsDesk(api, now=lambda: datetime.now(UTC)),
             node_image=IMAGES,

@@ -11,6 +11,7 @@ from dledger_formats.audit import AuditSummary, Verdict
 from dledger_formats.json_objects import FormatError, encode
 from dledger_operator import names
 from dledger_operator.audit_request import AuditRequest
+from dledger_operator.behaviours import electorate
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
 from dledger_operator.behaviours.news import AUDIT_FINISHED, News
 from dledger_operator.behaviours.tools import Tools
@@ -233,7 +234,11 @@ class AuditWorker:
             return Outcome(phase=PENDING, reason="GroupInvalid", message=message)
         image = self._tools.audit_image
         manifest = audit_job.build(
-            request, group, image=image.reference, image_pull_policy=image.pull_policy
+            request,
+            group,
+            member_ids=sorted(electorate.remembered(body.get("status") or {}, group).voters),
+            image=image.reference,
+            image_pull_policy=image.pull_policy,
         )
         try:
             await self._tools.api.apply(manifest)

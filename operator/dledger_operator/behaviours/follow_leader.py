@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from dledger_operator import names
 from dledger_operator.behaviours.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leadership import disproved, leaders_of_highest_term
-from dledger_operator.facts import Leader, Observation
+from dledger_operator.facts import Electorate, Leader, Observation
 from dledger_operator.group import Group
 from dledger_operator.kube.errors import ConflictError, NotFoundError, UnavailableError
 from dledger_operator.views import PodView
@@ -72,6 +72,7 @@ def decide(
     pods: Sequence[PodView],
     observations: Sequence[Observation],
     group: Group,
+    electorate: Electorate,
     astray: frozenset[str],
 ) -> Decision:
     """Decide on the next step.
@@ -79,10 +80,9 @@ def decide(
     `pods` must be of one LIST. `astray` holds the uids of pods that have not followed the leader
     for longer than `ASTRAY_S_MAX`.
     """
-    voters = [pod for pod in pods if pod.member_id in group.pods]
-    leaders = leaders_of_highest_term(voters, observations, quorum=group.quorum)
+    leaders = leaders_of_highest_term(pods, observations, electorate)
     if len(leaders) == 1:
-        patches = _fences(leaders[0], pods, observations, group, astray)
+        patches = _fences(leaders[0], pods, observations, group, electorate, astray)
         return Decision(
             leader=leaders[0],
             disputed=False,
@@ -94,7 +94,7 @@ def decide(
         RolePatch(pod=pod, role=names.ROLE_NONE, term=term)
         for pod in pods
         if pod.role(group.roles) == group.roles.master
-        and (disputed or disproved(pod, observations, quorum=group.quorum))
+        and (disputed or disproved(pod, observations, electorate))
     )
     return Decision(leader=None, disputed=disputed, patches=demotions)
 
@@ -104,15 +104,22 @@ def _fences(
     pods: Sequence[PodView],
     observations: Sequence[Observation],
     group: Group,
+    electorate: Electorate,
     astray: frozenset[str],
 ) -> tuple[RolePatch, ...]:
+    """Give every other pod a role that is not the master's.
+
+    Who does not vote is in no Service: a learner may be hours behind, and who was removed is
+    about to go.
+    """
     following = {each.pod_uid for each in observations if each.follows(leader)}
     fences = []
     for pod in pods:
         if pod.member_id == leader.member_id:
             continue
         keeps_place = pod.role(group.roles) == group.roles.slave and pod.uid not in astray
-        role = group.roles.slave if pod.uid in following or keeps_place else names.ROLE_NONE
+        serves = pod.member_id in electorate.voters and (pod.uid in following or keeps_place)
+        role = group.roles.slave if serves else names.ROLE_NONE
         if (pod.role(group.roles), pod.term) != (role, leader.term):
             fences.append(RolePatch(pod=pod, role=role, term=leader.term))
     return tuple(fences)
@@ -164,27 +171,28 @@ class LeaderFollower:
         self._on_settled = on_settled
         self._last_followed_s: dict[str, float] = {}
 
-    async def turn(self, group: Group) -> None:
+    async def turn(self, group: Group, electorate: Electorate) -> None:
         """Bring the labels in line with the leader; UnavailableError when others interfere for
         too long.
         """
         for _ in range(ATTEMPTS_MAX):
             pods = await self._api.member_pods(group.namespace, group.name)
             self._polls.sync(pods)
-            if await self._settle(group, pods):
+            if await self._settle(group, electorate, pods):
                 return
         raise UnavailableError(
             f"the pods of {group.namespace}/{group.name} were changed by others "
             f"{ATTEMPTS_MAX} times while they were relabelled"
         )
 
-    async def _settle(self, group: Group, pods: list[PodView]) -> bool:
+    async def _settle(self, group: Group, electorate: Electorate, pods: list[PodView]) -> bool:
         """Take one step after another; False when the pods must be listed again first."""
         for _ in range(ATTEMPTS_MAX):
             decision = decide(
                 pods=pods,
                 observations=self._polls.observations(),
                 group=group,
+                electorate=electorate,
                 astray=self._astray(pods),
             )
             self._on_decision(decision)
@@ -242,7 +250,7 @@ def _followed(group: Group, decision: Decision, pods: Sequence[PodView]) -> Foll
     return Followed(
         pods=tuple(pods),
         leader=leader,
-        leader_pod=group.pods.get(leader.member_id, "") if leader else "",
+        leader_pod=names.pod(group.name, names.ordinal(leader.member_id)) if leader else "",
         master_pod=masters[0] if masters else "",
         disputed=decision.disputed,
     )

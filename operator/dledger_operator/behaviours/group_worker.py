@@ -4,6 +4,7 @@
     follow      who leads                -> role labels
     endpoints   EndpointSlices           -> does the master Service lead to the leader?
     observe     pods, volumes, /status   -> what is known of members
+    scale       members there are        -> members that the spec asks for
     report      all that is known        -> status, metrics, Events
 
 Each is a loop of its own: a member that does not answer must not keep a leader from being followed.
@@ -12,6 +13,7 @@ Each is a loop of its own: a member that does not answer must not keep a leader 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ from dledger_operator import names
 from dledger_operator.behaviours import endpoints, observe
 from dledger_operator.behaviours.beginning import Beginning
 from dledger_operator.behaviours.double_master import DoubleMasterWatch
+from dledger_operator.behaviours.electorate import heard, remembered
 from dledger_operator.behaviours.follow_leader import Decision, Followed, LeaderFollower
 from dledger_operator.behaviours.group_news import ConditionNews, of_leader_change
 from dledger_operator.behaviours.leader_history import LeaderHistory, PhaseTime
@@ -32,8 +35,10 @@ from dledger_operator.behaviours.report_status import (
     build_status,
     leader_changes_from_json,
 )
+from dledger_operator.behaviours.scale import Scaler
+from dledger_operator.behaviours.scale_steps import Seen
 from dledger_operator.behaviours.tools import Tools
-from dledger_operator.facts import GroupFacts
+from dledger_operator.facts import Electorate, GroupFacts
 from dledger_operator.group import Group, ImageDefaults
 from dledger_operator.kube.errors import NotFoundError
 from dledger_operator.spec_reader import InvalidSpecError
@@ -46,6 +51,7 @@ PACES: Final = {
     "follow": Pace(interval_s=10.0, gap_s=0.02, failure_gap_s_max=1.0),
     "endpoints": Pace(interval_s=30.0, gap_s=0.02, failure_gap_s_max=5.0),
     "observe": Pace(interval_s=5.0, gap_s=0.5, failure_gap_s_max=5.0),
+    "scale": Pace(interval_s=60.0, gap_s=0.1, failure_gap_s_max=10.0),
     "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),
 }
 # An operator that has just started knows nothing yet; it must not say that nobody leads.
@@ -74,6 +80,9 @@ class GroupWorker:
         self._endpoints: list[EndpointView] | None = None
         self._volumes: list[VolumeView] = []
         self._answers: dict[str, NodeStatus] | None = None
+        self._electorate = remembered(body.get("status") or {}, self._group)
+        self._steps = 0
+        self._answers_after_steps = 0
         self._children: dict[tuple[str, str], object] = {}
         self._news: list[News] = []
         self._condition_news = ConditionNews()
@@ -88,6 +97,14 @@ class GroupWorker:
             on_decision=self._decided,
             on_settled=self._settled,
         )
+        self._scaler = Scaler(
+            tools.api,
+            tools.requests,
+            clock=tools.clock,
+            random=tools.random,
+            on_members=self._heard_of_members,
+            tell=self._news.append,
+        )
 
     async def run(self) -> None:
         """Run every behaviour until cancelled."""
@@ -96,6 +113,7 @@ class GroupWorker:
             "follow": self._follow,
             "endpoints": self._check_endpoints,
             "observe": self._observe,
+            "scale": self._scale,
             "report": self._report,
         }
         self._count_double_masters(0)
@@ -159,7 +177,13 @@ class GroupWorker:
         self._history.look(self._tools.clock(), self._polls.observations(), self._followed.pods)
         self._wake("follow")
 
-    # The five loops
+    def _heard_of_members(self, members: Electorate) -> None:
+        """Hear from a leader who belongs to the group: labels, budget and status follow."""
+        if members != self._electorate:
+            self._electorate = members
+            self._wake("reconcile", "follow", "scale", "report")
+
+    # The six loops
 
     async def _reconcile(self) -> None:
         body = self._body
@@ -167,15 +191,21 @@ class GroupWorker:
             return
         async with self._tools.reconcile_slots:
             began_s = self._tools.clock()
-            outcome = await reconcile(self._tools.api, body, self._tools.node_image)
+            outcome = await reconcile(
+                self._tools.api,
+                {**body, "status": self._status()},
+                self._tools.node_image,
+                led=self._history.leader is not None,
+                voters=len(self._electorate.voters),
+            )
         result = outcome.problem.reason if outcome.problem else "Applied"
         self._tools.metrics.reconcile_s.labels(result).observe(self._tools.clock() - began_s)
         self._reconciled = outcome
-        self._wake("report")
+        self._wake("scale", "report")
 
     async def _follow(self) -> None:
         if self._group is not None:
-            await self._follower.turn(self._group)
+            await self._follower.turn(self._group, self._electorate)
 
     def _decided(self, decision: Decision) -> None:
         """Note a leader as soon as it is proven, before the labels follow."""
@@ -189,6 +219,8 @@ class GroupWorker:
             logger.info("%s/%s: %s", self.namespace, self.name, news.message)
             self._news.append(news)
             self._tools.metrics.count_leader_change(self.namespace, self.name, change.reason)
+        if before is None:
+            self._wake("reconcile")  # it has been founded
 
     def _settled(self, followed: Followed) -> None:
         """Note that the labels are as right as they can be."""
@@ -213,20 +245,55 @@ class GroupWorker:
             self._time(self._history.endpoints_synced(self._tools.clock()))
 
     async def _observe(self) -> None:
-        group, pods = self._group, self._followed.pods
+        group, pods, steps = self._group, self._followed.pods, self._steps
         if group is None or not pods:
+            self._answers_after_steps = steps
             return
         all_ready = len(pods) >= group.replicas and all(pod.ready for pod in pods)
         api = self._tools.api
         self._volumes = [] if all_ready else await api.volumes(self.namespace, self.name)
         self._answers = await observe.statuses(self._tools.pages, pods)
+        self._answers_after_steps = steps
+        self._heard_of_members(heard(self._answers.values(), self._electorate))
+        self._wake("report")
+        if not self._scaler.at_rest:
+            self._wake("scale")
+
+    async def _scale(self) -> None:
+        """Take a step, unless the spec is not in force yet, or what members said is from before the
+        last one.
+        """
+        group, applied = self._group, self._reconciled
+        current = applied.generation == self._body["metadata"].get("generation", 1)
+        if group is None or applied.shape is None or applied.problem or not current:
+            return
+        if self._answers_after_steps != self._steps:
+            return
+        name = names.stateful_set(self.name)
+        stateful_set = await self._tools.api.stateful_set(self.namespace, name)
+        if stateful_set is None:
+            self._wake("reconcile")
+            return
+        pods = [pod for pod in self._followed.pods if not pod.leaving]
+        answers = self._answers or {}
+        seen = Seen(
+            replicas=group.replicas,
+            shape=replace(applied.shape, pods=stateful_set.replicas),
+            leader=self._followed.leader,
+            electorate=self._electorate,
+            answers={pod.member_id: answers[pod.uid] for pod in pods if pod.uid in answers},
+        )
+        ips = {pod.member_id: pod.ip for pod in pods if pod.ip}
+        if await self._scaler.turn(group, seen, stateful_set, ips):
+            self._steps += 1
+            self._wake("observe")
         self._wake("report")
 
     async def _report(self) -> None:
         if not self._knows_enough():
             return
         body, now = self._body, self._tools.now()
-        previous = self._reporter.written or body.get("status") or {}
+        previous = self._status()
         facts = self._facts(now)
         status = build_status(
             facts, self._history, generation=self._reconciled.generation, previous=previous, now=now
@@ -248,6 +315,10 @@ class GroupWorker:
 
     # What is known
 
+    def _status(self) -> Mapping[str, Any]:
+        """The group's status as it was written last."""
+        return self._reporter.written or self._body.get("status") or {}
+
     def _knows_enough(self) -> bool:
         """Whether a report would tell of the group, and not of this process's ignorance.
 
@@ -263,11 +334,18 @@ class GroupWorker:
 
     def _facts(self, now: datetime) -> GroupFacts:
         group, followed, answers = self._group, self._followed, self._answers or {}
-        members = observe.members(group, followed.pods, self._volumes, answers) if group else ()
+        members = (
+            observe.members(group, followed.pods, self._volumes, answers, self._electorate)
+            if group
+            else ()
+        )
+        shape = self._reconciled.shape
         return GroupFacts(
             namespace=self.namespace,
             name=self.name,
             replicas=group.replicas if group else 0,
+            first_voters=shape.first_voters if shape else None,
+            electorate=self._electorate,
             leader=followed.leader,
             disputed=followed.disputed,
             members=members,
@@ -279,6 +357,7 @@ class GroupWorker:
             paused=group.paused if group else False,
             problem=self._reconciled.problem,
             warning=self._reconciled.warning,
+            obstacle=self._scaler.obstacle,
             starting=self._beginning.lasts(members, now),
         )
 

@@ -13,40 +13,44 @@ The rules, and what they rule out:
 from collections import Counter
 from collections.abc import Sequence
 
-from dledger_operator.facts import Leader, Observation
+from dledger_operator.facts import Electorate, Leader, Observation
 from dledger_operator.views import PodView
 
 
 def leaders_of_highest_term(
-    voters: Sequence[PodView], observations: Sequence[Observation], *, quorum: int
+    pods: Sequence[PodView], observations: Sequence[Observation], electorate: Electorate
 ) -> list[Leader]:
-    """Find the proven leader: one, or none; only what the pods of voters said counts.
+    """Find the proven leader: one, or none; only what these pods said counts.
+
+    A majority is one of voters. A leader's own word counts whoever it is: it may vote since a
+    moment ago, or no more, because it is about to leave.
 
     Two are a broken promise of Raft: both are returned, and neither is to be believed.
     """
-    floor = max((pod.term for pod in voters), default=-1)
-    present = {pod.uid: pod for pod in voters}
+    floor = max((pod.term for pod in pods), default=-1)
+    present = {pod.uid: pod for pod in pods}
     said = [each for each in observations if each.pod_uid in present]
     claims = {
         claim
-        for claim in _own_claims(said) | _named_claims(present, said, quorum)
-        if claim.term >= floor and not left_behind(claim.term, said, quorum=quorum)
+        for claim in _own_claims(said) | _named_claims(present, said, electorate)
+        if claim.term >= floor and not left_behind(claim.term, said, electorate)
     }
     highest = max((claim.term for claim in claims), default=-1)
     return sorted(claim for claim in claims if claim.term == highest)
 
 
-def left_behind(term: int, observations: Sequence[Observation], *, quorum: int) -> bool:
+def left_behind(term: int, observations: Sequence[Observation], electorate: Electorate) -> bool:
     """Whether a majority has been seen in a later term."""
-    return sum(each.term > term for each in observations) >= quorum
+    later = {each.member_id for each in observations if each.term > term}
+    return len(later & electorate.voters) >= electorate.quorum
 
 
-def disproved(pod: PodView, observations: Sequence[Observation], *, quorum: int) -> bool:
+def disproved(pod: PodView, observations: Sequence[Observation], electorate: Electorate) -> bool:
     """Whether a pod that is labelled as the leader of a term surely does not lead it any more.
 
     Silence disproves nothing: a leader that only the operator cannot reach still serves.
     """
-    if left_behind(pod.term, observations, quorum=quorum):
+    if left_behind(pod.term, observations, electorate):
         return True
     own = next((each for each in observations if each.pod_uid == pod.uid), None)
     return own is not None and own.answers and not own.master and own.term >= pod.term
@@ -61,7 +65,7 @@ def _own_claims(observations: Sequence[Observation]) -> set[Leader]:
 
 
 def _named_claims(
-    pods: dict[str, PodView], observations: Sequence[Observation], quorum: int
+    pods: dict[str, PodView], observations: Sequence[Observation], electorate: Electorate
 ) -> set[Leader]:
     """Leaders that a majority names and that do not answer for themselves.
 
@@ -71,11 +75,13 @@ def _named_claims(
     names = Counter(
         Leader(term=each.term, member_id=each.leader_id)
         for each in observations
-        if each.answers and each.leader_id
+        if each.answers and each.leader_id and each.member_id in electorate.voters
     )
     silent = {pod.member_id for pod in pods.values() if pod.ready} - {
         each.member_id for each in observations if each.answers
     }
     return {
-        leader for leader, count in names.items() if count >= quorum and leader.member_id in silent
+        leader
+        for leader, count in names.items()
+        if count >= electorate.quorum and leader.member_id in silent
     }

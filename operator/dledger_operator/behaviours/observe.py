@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from dledger_formats.status import NodeStatus
+from dledger_formats.status import MembershipRole, NodeStatus
 from dledger_operator import names
-from dledger_operator.facts import MemberFacts
+from dledger_operator.facts import Electorate, MemberFacts
 from dledger_operator.group import Group
 from dledger_operator.kube.errors import MemberSilentError
 from dledger_operator.views import PodView, Trouble, VolumeView
@@ -38,8 +38,11 @@ def members(
     pods: Sequence[PodView],
     volumes: Sequence[VolumeView],
     answers: Mapping[str, NodeStatus],
+    electorate: Electorate,
 ) -> tuple[MemberFacts, ...]:
-    """Put together what is known of each member that there should be."""
+    """Put together what is known of each member that there should be, or is."""
+    there = {names.ordinal(pod.member_id) for pod in pods}
+    there |= {names.ordinal(each) for each in electorate.voters | electorate.learners}
     pod_of = {pod.name: pod for pod in pods}
     volume_of = {volume.name: volume for volume in volumes}
     return tuple(
@@ -50,8 +53,10 @@ def members(
             pod_of.get(pod_name),
             volume_of.get(names.volume_claim(pod_name)),
             answers,
+            electorate.role_of(member_id),
         )
-        for member_id, pod_name in group.pods.items()
+        for ordinal in range(max(group.replicas, 1 + max(there, default=-1)))
+        for member_id, pod_name in [(names.member_id(ordinal), names.pod(group.name, ordinal))]
     )
 
 
@@ -62,6 +67,7 @@ def _member(
     pod: PodView | None,
     volume: VolumeView | None,
     answers: Mapping[str, NodeStatus],
+    membership: MembershipRole,
 ) -> MemberFacts:
     status = answers.get(pod.uid) if pod else None
     reason = _why_not_ready(pod, status)
@@ -69,6 +75,7 @@ def _member(
         member_id=member_id,
         pod=pod_name,
         role=_role(group, pod),
+        membership=membership,
         exists=pod is not None,
         ready=not reason,
         reason=reason,

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from dledger_operator import names
+from dledger_operator.behaviours.founding import FIRST_VOTERS_KEY
 from dledger_operator.behaviours.leader_history import LeaderHistory
 from dledger_operator.conditions import of_group
 from dledger_operator.facts import GroupFacts, LeaderChange, MemberFacts
@@ -74,8 +75,8 @@ def build_status(
     status: Manifest = {
         "observedGeneration": generation,
         "replicas": sum(member.exists for member in facts.members),
-        "readyReplicas": facts.ready_members,
-        "membersReady": f"{facts.ready_members}/{facts.replicas}",
+        "readyReplicas": sum(member.ready for member in facts.members),
+        "membersReady": f"{facts.ready_voters}/{facts.replicas}",
         "selector": f"{names.GROUP_LABEL}={facts.name}",
         "toleratedFailures": max(-1, facts.quorum_slack),
         "members": [_member(facts, member) for member in facts.members],
@@ -84,6 +85,9 @@ def build_status(
             facts, previous=previous.get("conditions") or [], now=now, generation=generation
         ),
     }
+    first_voters = facts.first_voters or previous.get(FIRST_VOTERS_KEY)
+    if first_voters is not None:
+        status[FIRST_VOTERS_KEY] = first_voters
     if leader := _leader(facts, history, previous, now):
         status["leader"] = leader
     return status
@@ -103,7 +107,7 @@ def _leader(
         if (each.to_member, each.term) == (leader.member_id, leader.term)
     ]
     since = names.timestamp(began[0] if began else now)
-    ordinal = int(leader.member_id[1:])
+    ordinal = names.ordinal(leader.member_id)
     return {
         "member": leader.member_id,
         "pod": leading.pod,
@@ -118,6 +122,7 @@ def _member(facts: GroupFacts, member: MemberFacts) -> Manifest:
         "id": member.member_id,
         "pod": member.pod,
         "role": member.role,
+        "membership": member.membership.value,
         "ready": member.ready,
     }
     if status := member.status:

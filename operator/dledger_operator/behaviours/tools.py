@@ -9,6 +9,7 @@ from random import Random
 from dledger_operator.behaviours.news import NewsDesk
 from dledger_operator.group import ImageDefaults
 from dledger_operator.kube.client import KubeApi
+from dledger_operator.kube.member_requests import MemberRequests
 from dledger_operator.kube.node_status import NodePages
 from dledger_operator.metrics import OperatorMetrics
 
@@ -19,6 +20,7 @@ class Tools:
 
     api: KubeApi
     pages: NodePages
+    requests: MemberRequests
     metrics: OperatorMetrics
     news: NewsDesk
     node_image: ImageDefaults

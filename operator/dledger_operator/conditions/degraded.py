@@ -8,8 +8,8 @@ TYPE = "Degraded"
 
 
 def judge(facts: GroupFacts) -> Judgement:
-    """True with the most telling cause: a pod's or volume's own trouble, then a member that is not
-    ready, then a part of the spec that cannot be had.
+    """True with the most telling cause: a pod's or volume's own trouble, then a voter that is not
+    ready, then a part of the spec that cannot be had. Who does not vote yet has nothing to lose.
     """
     troubled = [member for member in facts.members if member.trouble and not member.ready]
     if troubled:
@@ -20,7 +20,7 @@ def judge(facts: GroupFacts) -> Judgement:
             if member.trouble
         )
         return Judgement(holds=True, reason=reasons[0], message=message)
-    absent = [member for member in facts.members if not member.ready]
+    absent = [member for member in facts.voters if not member.ready]
     if absent and not facts.starting:
         message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
         reason = "MemberHealing" if all(map(_heals, absent)) else "MemberNotReady"
@@ -29,7 +29,7 @@ def judge(facts: GroupFacts) -> Judgement:
         return Judgement(holds=True, reason=facts.warning.reason, message=facts.warning.message)
     if absent:
         return Judgement(holds=False, reason="Starting", message="members are starting")
-    return Judgement(holds=False, reason="AsExpected", message="every member is ready")
+    return Judgement(holds=False, reason="AsExpected", message="every voter is ready")
 
 
 def _heals(member: MemberFacts) -> bool:

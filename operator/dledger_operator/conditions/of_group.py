@@ -9,6 +9,7 @@ from dledger_operator.conditions import (
     endpoints_synced,
     leader_elected,
     paused,
+    progressing,
     quorum_healthy,
     ready,
 )
@@ -16,7 +17,15 @@ from dledger_operator.conditions.condition import stamped
 from dledger_operator.facts import GroupFacts
 from dledger_operator.views import Manifest
 
-ALL: Final = (ready, leader_elected, quorum_healthy, endpoints_synced, degraded, paused)
+ALL: Final = (
+    ready,
+    leader_elected,
+    quorum_healthy,
+    endpoints_synced,
+    degraded,
+    progressing,
+    paused,
+)
 
 
 def build(

@@ -1,4 +1,4 @@
-"""QuorumHealthy: enough members are ready to commit."""
+"""QuorumHealthy: enough voters are ready to commit."""
 
 from dledger_operator.conditions.condition import Judgement
 from dledger_operator.facts import GroupFacts
@@ -8,8 +8,8 @@ TYPE = "QuorumHealthy"
 
 def judge(facts: GroupFacts) -> Judgement:
     """True while a majority is ready."""
-    absent = [member for member in facts.members if not member.ready]
-    count = f"{facts.ready_members} of {facts.replicas} members are ready"
+    absent = [member for member in facts.voters if not member.ready]
+    count = f"{facts.ready_voters} of {len(facts.electorate.voters)} voters are ready"
     if not absent:
         return Judgement(holds=True, reason="AllMembersReady", message=count)
     message = f"{count}; " + "; ".join(f"{member.member_id}: {member.reason}" for member in absent)

@@ -16,5 +16,5 @@ def judge(facts: GroupFacts) -> Judgement:
         if not judgement.holds:
             return judgement
     elected = leader_elected.judge(facts)
-    count = f"{facts.ready_members} of {facts.replicas} members ready"
+    count = f"{facts.ready_voters} of {len(facts.electorate.voters)} voters ready"
     return Judgement(holds=True, reason=elected.reason, message=f"{elected.message}; {count}")

@@ -35,7 +35,16 @@ from dledger_operator.kube.errors import (
     RefusedError,
     UnavailableError,
 )
-from dledger_operator.views import EndpointView, JobPodView, JobView, Manifest, PodView, VolumeView
+from dledger_operator.views import (
+    EndpointView,
+    JobPodView,
+    JobView,
+    Manifest,
+    PodView,
+    SettingsView,
+    StatefulSetView,
+    VolumeView,
+)
 
 REQUEST_S_MAX: Final = 5.0
 CONNECT_S_MAX: Final = 2.0
@@ -204,17 +213,42 @@ class KubeApi:
             views = [translate.volume_view(claim) async for claim in claims]
         return sorted(views, key=lambda view: view.name)
 
-    async def volume_claim_templates(
-        self, namespace: str, stateful_set: str
-    ) -> list[Manifest] | None:
-        """Get the part of a StatefulSet that can never change; None when there is none yet."""
+    async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
+        """Get a group's StatefulSet; None when there is none."""
         try:
-            with _translated(f"get StatefulSet {namespace}/{stateful_set}"):
-                found = await self._client.get(StatefulSet, stateful_set, namespace=namespace)
+            with _translated(f"get StatefulSet {namespace}/{name}"):
+                found = await self._client.get(StatefulSet, name, namespace=namespace)
         except NotFoundError:
             return None
-        templates = (found.spec.volumeClaimTemplates if found.spec else None) or []
-        return [template.to_dict() for template in templates]
+        return translate.stateful_set_view(found)
+
+    async def set_replicas(self, stateful_set: StatefulSetView, replicas: int) -> None:
+        """Change how many pods a StatefulSet that nobody has changed since it was read has.
+
+        ConflictError when somebody has, NotFoundError when it is gone.
+        """
+        patch = {
+            "metadata": {"resourceVersion": stateful_set.resource_version},
+            "spec": {"replicas": replicas},
+        }
+        where = f"{stateful_set.namespace}/{stateful_set.name}"
+        with _translated(f"set the replicas of StatefulSet {where} to {replicas}"):
+            await self._client.patch(
+                StatefulSet,
+                stateful_set.name,
+                patch,
+                namespace=stateful_set.namespace,
+                patch_type=PatchType.MERGE,
+            )
+
+    async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
+        """Get the ConfigMap with a group's settings; None when there is none."""
+        try:
+            with _translated(f"get ConfigMap {namespace}/{config_map}"):
+                found = await self._client.get(ConfigMap, config_map, namespace=namespace)
+        except NotFoundError:
+            return None
+        return translate.settings_view(found)
 
     async def job(self, namespace: str, name: str) -> JobView | None:
         """Get a Job; None when there is none."""

@@ -1,11 +1,14 @@
 """The API server's objects, translated into views."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from lightkube.models.batch_v1 import JobCondition
 from lightkube.models.core_v1 import ContainerStatus, PodCondition
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apps_v1 import StatefulSet
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod
+from lightkube.resources.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
 from dledger_operator import names
@@ -14,6 +17,8 @@ from dledger_operator.views import (
     JobPodView,
     JobView,
     PodView,
+    SettingsView,
+    StatefulSetView,
     Trouble,
     VolumeView,
 )
@@ -80,16 +85,46 @@ def volume_view(claim: PersistentVolumeClaim) -> VolumeView:
     assert claim.metadata is not None
     name = claim.metadata.name or ""
     phase = claim.status.phase if claim.status else None
+    known: dict[str, Any] = {
+        "name": name,
+        "ordinal": _ordinal(name),
+        "first_voters": _first_voters(claim.metadata.annotations),
+        "leaving": claim.metadata.deletionTimestamp is not None,
+    }
     if phase == "Bound" or phase is None:
-        return VolumeView(name=name, trouble=None)
+        return VolumeView(**known, trouble=None)
     wanted = claim.spec.storageClassName if claim.spec else None
     return VolumeView(
-        name=name,
+        **known,
         trouble=_trouble(
             f"Volume{phase}",
             f"the volume claim {name} is {phase}; its storage class is {wanted or 'the default'}",
         ),
     )
+
+
+def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
+    """Keep what a reconciliation must not change by accident."""
+    metadata, spec = stateful_set.metadata, stateful_set.spec
+    assert metadata is not None
+    replicas = spec.replicas if spec else None
+    return StatefulSetView(
+        namespace=metadata.namespace or "",
+        name=metadata.name or "",
+        owner_uid=_owner_uid(metadata),
+        resource_version=metadata.resourceVersion or "",
+        replicas=1 if replicas is None else replicas,  # as the API defines it
+        first_voters=_first_voters(metadata.annotations),
+        volume_claim_templates=[
+            template.to_dict() for template in (spec.volumeClaimTemplates if spec else None) or []
+        ],
+    )
+
+
+def settings_view(config_map: ConfigMap) -> SettingsView:
+    """Keep what members were told, and whose settings these are."""
+    assert config_map.metadata is not None
+    return SettingsView(owner_uid=_owner_uid(config_map.metadata), data=config_map.data or {})
 
 
 def endpoint_views(endpoint_slice: EndpointSlice) -> list[EndpointView]:
@@ -110,7 +145,7 @@ def job_view(job: Job) -> JobView:
     conditions = (job.status.conditions if job.status else None) or []
     failed = _true_job_condition(conditions, "Failed")
     return JobView(
-        owner_uid=next((owner.uid for owner in job.metadata.ownerReferences or []), ""),
+        owner_uid=_owner_uid(job.metadata),
         ended=failed is not None or _true_job_condition(conditions, "Complete") is not None,
         failure=_trouble(failed.reason or "JobFailed", failed.message) if failed else None,
         started_at=job.status.startTime if job.status else None,
@@ -150,6 +185,15 @@ def _ordinal(pod_name: str) -> int:
     """The number at the end of a StatefulSet's pod's name; -1 for a pod that has none."""
     text = pod_name.rpartition("-")[2]
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
+
+
+def _owner_uid(metadata: ObjectMeta) -> str:
+    return next((owner.uid for owner in metadata.ownerReferences or []), "")
+
+
+def _first_voters(annotations: Mapping[str, str] | None) -> int | None:
+    text = (annotations or {}).get(names.FIRST_VOTERS_ANNOTATION, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
 
 
 def _trouble(reason: str, message: str | None) -> Trouble:

@@ -1,5 +1,6 @@
 """The Job of an audit: one pod that reads every member's log over HTTP."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from dledger_operator import names
@@ -14,7 +15,14 @@ SCRATCH_FOLDER: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 SCRATCH_SIZE_MAX: Final = "4Gi"
 
 
-def build(audit: AuditRequest, group: Group, *, image: str, image_pull_policy: str) -> Manifest:
+def build(
+    audit: AuditRequest,
+    group: Group,
+    *,
+    member_ids: Sequence[str],
+    image: str,
+    image_pull_policy: str,
+) -> Manifest:
     """Build it.
 
     It runs once (`backoffLimit: 0`): a second try would hide what the first one found. Its pod does
@@ -50,7 +58,7 @@ def build(audit: AuditRequest, group: Group, *, image: str, image_pull_policy: s
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
                     "securityContext": security.pod_security_context(),
-                    "containers": [_container(audit, group, image, image_pull_policy)],
+                    "containers": [_container(audit, group, member_ids, image, image_pull_policy)],
                     "volumes": [
                         {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE_MAX}},
                     ],
@@ -60,13 +68,19 @@ def build(audit: AuditRequest, group: Group, *, image: str, image_pull_policy: s
     }
 
 
-def _container(audit: AuditRequest, group: Group, image: str, image_pull_policy: str) -> Manifest:
+def _container(
+    audit: AuditRequest,
+    group: Group,
+    member_ids: Sequence[str],
+    image: str,
+    image_pull_policy: str,
+) -> Manifest:
     return {
         "name": names.AUDIT_CONTAINER,
         "image": image,
         "imagePullPolicy": image_pull_policy,
         "command": ["dledger-audit"],
-        "args": arguments(group),
+        "args": arguments(group, member_ids),
         "terminationMessagePath": names.TERMINATION_LOG,
         "terminationMessagePolicy": "File",
         "resources": dict(audit.resources),
@@ -75,11 +89,11 @@ def _container(audit: AuditRequest, group: Group, image: str, image_pull_policy:
     }
 
 
-def arguments(group: Group) -> list[str]:
+def arguments(group: Group, member_ids: Sequence[str]) -> list[str]:
     """The command line: the group, where its members are, and where the summary goes."""
     members = [
-        f"{names.member_id(ordinal)}={names.http_url(group.namespace, group.name, ordinal)}"
-        for ordinal in range(group.replicas)
+        f"{each}={names.http_url(group.namespace, group.name, names.ordinal(each))}"
+        for each in member_ids
     ]
     options = [argument for member in members for argument in ("--member", member)]
     return ["--group", group.name, *options, "--summary-file", names.TERMINATION_LOG]

@@ -9,10 +9,11 @@ from dledger_operator.resources import (
     service_account,
     stateful_set,
 )
+from dledger_operator.shape import Shape
 from dledger_operator.views import Manifest
 
 
-def build(group: Group) -> list[Manifest]:
+def build(group: Group, shape: Shape) -> list[Manifest]:
     """Build every child.
 
     The ServiceAccount and the settings come first, because pods cannot start without them; the
@@ -21,10 +22,10 @@ def build(group: Group) -> list[Manifest]:
     """
     return [
         service_account.build(group),
-        config_map.build(group),
+        config_map.build(group, shape),
         headless_service.build(group),
         client_service.build_master(group),
         client_service.build_slave(group),
-        pod_disruption_budget.build(group),
-        stateful_set.build(group),
+        pod_disruption_budget.build(group, shape),
+        stateful_set.build(group, shape),
     ]

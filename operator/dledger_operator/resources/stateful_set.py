@@ -6,7 +6,13 @@ from dledger_formats.settings import variable_name
 from dledger_operator import names
 from dledger_operator.group import Group, Scheduling
 from dledger_operator.resources import config_map, security
-from dledger_operator.resources.metadata import child, group_selector, standing_labels
+from dledger_operator.resources.metadata import (
+    annotated,
+    child,
+    group_selector,
+    standing_labels,
+)
+from dledger_operator.shape import Shape
 from dledger_operator.views import Manifest
 
 # Enough for a leader to hand over, drain and flush.
@@ -15,16 +21,17 @@ TERMINATION_GRACE_PERIOD_S: Final = 30
 STARTUP_S_MAX: Final = 600
 
 
-def build(group: Group) -> Manifest:
+def build(group: Group, shape: Shape) -> Manifest:
     """Build it.
 
     `Parallel`, because members become ready only together. `OnDelete`, because the order in which
     members may restart depends on who leads, which a StatefulSet does not know.
     """
-    manifest = child(group, "StatefulSet", "apps/v1", names.stateful_set(group.name))
+    name = names.stateful_set(group.name)
+    manifest = annotated(child(group, "StatefulSet", "apps/v1", name), _first_voters(shape))
     return manifest | {
         "spec": {
-            "replicas": group.replicas,
+            "replicas": shape.pods,
             "serviceName": names.nodes_service(group.name),
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
@@ -33,13 +40,13 @@ def build(group: Group) -> Manifest:
                 "whenDeleted": group.storage.when_deleted,
                 "whenScaled": group.storage.when_scaled,
             },
-            "template": _pod_template(group),
-            "volumeClaimTemplates": [_volume_claim_template(group)],
+            "template": _pod_template(group, shape),
+            "volumeClaimTemplates": [_volume_claim_template(group, shape)],
         }
     }
 
 
-def _pod_template(group: Group) -> Manifest:
+def _pod_template(group: Group, shape: Shape) -> Manifest:
     """Describe a member's pod. It has no role label: a new pod is in no client's Service."""
     return {
         "metadata": {
@@ -47,7 +54,7 @@ def _pod_template(group: Group) -> Manifest:
             "labels": {**group.pod_labels, **standing_labels(group)},
             "annotations": {
                 **group.pod_annotations,
-                names.CONFIG_HASH_ANNOTATION: config_map.config_hash(group),
+                names.CONFIG_HASH_ANNOTATION: config_map.config_hash(group, shape),
             },
         },
         "spec": {
@@ -57,13 +64,13 @@ def _pod_template(group: Group) -> Manifest:
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": TERMINATION_GRACE_PERIOD_S,
             "securityContext": security.pod_security_context(),
-            "containers": [_container(group)],
+            "containers": [_container(group, shape)],
             **_placement(group),
         },
     }
 
 
-def _container(group: Group) -> Manifest:
+def _container(group: Group, shape: Shape) -> Manifest:
     return {
         "name": names.NODE_CONTAINER,
         "image": group.image,
@@ -78,6 +85,20 @@ def _container(group: Group) -> Manifest:
                 },
             },
             {"name": variable_name("self_id"), "value": "n$(POD_INDEX)"},
+            {
+                "name": variable_name("addable_peers"),
+                "value": config_map.addable_peers(group, shape),
+            },
+            # A reference is read again whenever the container starts: it changes once, early.
+            {
+                "name": variable_name("initial_group_state"),
+                "valueFrom": {
+                    "configMapKeyRef": {
+                        "name": names.settings_config_map(group.name),
+                        "key": config_map.STATE_KEY,
+                    }
+                },
+            },
         ],
         "ports": [
             {"name": "remoting", "containerPort": names.REMOTING_PORT},
@@ -127,7 +148,11 @@ def _spread_over_nodes(group: Group, scheduling: Scheduling) -> Manifest:
     }
 
 
-def _volume_claim_template(group: Group) -> Manifest:
+def _first_voters(shape: Shape) -> dict[str, str]:
+    return {names.FIRST_VOTERS_ANNOTATION: str(shape.first_voters)}
+
+
+def _volume_claim_template(group: Group, shape: Shape) -> Manifest:
     storage = group.storage
     spec: Manifest = {
         "accessModes": ["ReadWriteOnce"],
@@ -136,6 +161,11 @@ def _volume_claim_template(group: Group) -> Manifest:
     if storage.storage_class_name:
         spec["storageClassName"] = storage.storage_class_name
     return {
-        "metadata": {"name": names.DATA_VOLUME, "labels": standing_labels(group)},
+        "metadata": {
+            "name": names.DATA_VOLUME,
+            "labels": standing_labels(group),
+            # A volume outlives every object that could tell this.
+            "annotations": _first_voters(shape),
+        },
         "spec": spec,
     }

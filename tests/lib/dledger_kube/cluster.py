@@ -11,6 +11,7 @@ from dledger_kube.objects import IMAGES
 from dledger_operator import names
 from dledger_operator.group import Group
 from dledger_operator.resources import children
+from dledger_operator.shape import Shape
 
 API = "/apis/dledger.io/v1alpha1"
 MERGE_PATCH = "application/merge-patch+json"
@@ -76,7 +77,10 @@ class Namespace:
         """Make a member's pod, as the StatefulSet's controller does, and let it become ready at
         `ip`, as a kubelet does.
         """
-        (stateful_set,) = (each for each in children.build(group) if each["kind"] == "StatefulSet")
+        shape = Shape.of_new(group.replicas)
+        (stateful_set,) = (
+            each for each in children.build(group, shape) if each["kind"] == "StatefulSet"
+        )
         template = stateful_set["spec"]["template"]
         name = names.pod(group.name, ordinal)
         sent = {

@@ -4,8 +4,22 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from dledger_formats.status import FlushDiskType, LeaderView, NodeStatus, PeerStatus, Role
-from dledger_operator.facts import EndpointsFacts, GroupFacts, Leader, MemberFacts, Observation
+from dledger_formats.status import (
+    FlushDiskType,
+    LeaderView,
+    MembershipRole,
+    NodeStatus,
+    PeerStatus,
+    Role,
+)
+from dledger_operator.facts import (
+    Electorate,
+    EndpointsFacts,
+    GroupFacts,
+    Leader,
+    MemberFacts,
+    Observation,
+)
 from dledger_operator.group import Group, ImageDefaults
 from dledger_operator.views import PodView
 
@@ -45,6 +59,13 @@ def audit_body(spec: Mapping[str, Any] | None = None, *, name: str = "monthly") 
 def group(**spec: Any) -> Group:
     """The parsed form of `group_body`."""
     return Group.from_body(group_body(spec), IMAGES)
+
+
+def electorate(voters: int = 3, learners: tuple[str, ...] = ()) -> Electorate:
+    """So many voters, from n0 on, and these learners."""
+    return Electorate(
+        voters=frozenset(f"n{ordinal}" for ordinal in range(voters)), learners=frozenset(learners)
+    )
 
 
 def pod(ordinal: int, role: str = "", term: int = -1, **fields: Any) -> PodView:
@@ -144,6 +165,7 @@ def member(ordinal: int, **fields: Any) -> MemberFacts:
         "member_id": member_id,
         "pod": f"flights-{ordinal}",
         "role": "master" if ordinal == 1 else "slave",
+        "membership": MembershipRole.VOTER,
         "exists": True,
         "ready": True,
         "reason": "",
@@ -159,6 +181,8 @@ def facts(**fields: Any) -> GroupFacts:
         "namespace": "air",
         "name": "flights",
         "replicas": 3,
+        "first_voters": 3,
+        "electorate": electorate(),
         "leader": Leader(term=7, member_id="n1"),
         "disputed": False,
         "members": tuple(member(ordinal) for ordinal in range(3)),
@@ -166,6 +190,7 @@ def facts(**fields: Any) -> GroupFacts:
         "paused": False,
         "problem": None,
         "warning": None,
+        "obstacle": None,
         "starting": False,
     }
     return GroupFacts(**values | fields)

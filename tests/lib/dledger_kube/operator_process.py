@@ -22,6 +22,8 @@ class OperatorProcess:
         self._environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
+            # The tests' own modules, wherever the environment's installation points to.
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             "KUBECONFIG": str(kubeconfig),
             "DLEDGER_OPERATOR_NODE_IMAGE": "dledger-node:1",
             "DLEDGER_OPERATOR_AUDIT_IMAGE": "dledger-audit:1",

@@ -1,0 +1,64 @@
+"""A group that grows and shrinks under load, as `kubectl scale` asks for it."""
+
+import pytest
+
+from dledger_e2e.audits import audit
+from dledger_e2e.group import Group
+from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.waiting import wait_for
+
+pytestmark = pytest.mark.cluster
+
+SCALED_S = 240.0
+
+
+def test_a_group_grows_to_five_and_shrinks_to_three_without_a_loss(group: Group) -> None:
+    with Load(group, per_second=500) as load:
+        scale(group, 5)
+        wait_until_scaled(group, 5)
+        load.wait_for_more(500)
+        lead_with(group, "n4")
+
+        scale(group, 3)
+        wait_until_scaled(group, 3)
+        load.wait_for_more(500)
+
+    assert len(group.get("pvc")["items"]) == 5, "retain.whenScaled is Retain unless asked otherwise"
+    assert_nothing_was_lost(group, load)
+    sound = audit(group, "after-scaling")
+    assert (sound["phase"], sound["verdict"]) == ("Finished", "Sound")
+    group.wait_for_condition("Ready", "True")
+
+    scale(group, 5)
+    wait_until_scaled(group, 5)
+    assert_nothing_was_lost(group, load)
+
+
+def scale(group: Group, replicas: int) -> None:
+    group.kubectl("scale", f"dlg/{group.name}", f"--replicas={replicas}")
+
+
+def wait_until_scaled(group: Group, replicas: int) -> None:
+    """Wait until so many vote by the leader's own word, and the status says so."""
+    expected = [f"n{ordinal}" for ordinal in range(replicas)]
+
+    def told() -> bool:
+        status = group.status()
+        progressing = group.condition("Progressing")
+        return (
+            progressing.get("status") == "False"
+            and status["membersReady"] == f"{replicas}/{replicas}"
+            and len(group.pods()) == replicas
+        )
+
+    wait_for(told, f"{group.name} has {replicas} members", SCALED_S)
+    leader = group.node_status(group.leader_pod())
+    assert leader is not None
+    assert (leader.voters, leader.learners) == (expected, [])
+
+
+def lead_with(group: Group, member: str) -> None:
+    """Hand the leadership over, and wait until the labels have followed."""
+    group.kubectl(*group.client_command("transfer", member))
+    pod = f"{group.name}-{member.removeprefix('n')}"
+    wait_for(lambda: group.leader_pod() == pod, f"{member} leads")

@@ -1,0 +1,25 @@
+"""Audits of a group on the cluster."""
+
+from typing import Any
+
+from dledger_e2e.group import Group
+from dledger_e2e.waiting import wait_for
+
+AUDIT_S = 300.0
+
+
+def audit(group: Group, name: str) -> dict[str, Any]:
+    """Ask for an audit, wait for its end, return its status."""
+    manifest = {
+        "apiVersion": "dledger.io/v1alpha1",
+        "kind": "DLedgerAudit",
+        "metadata": {"name": name},
+        "spec": {"groupRef": {"name": group.name}},
+    }
+    group.deployment.kubernetes.apply(manifest, f"--namespace={group.namespace}")
+
+    def finished() -> dict[str, Any] | None:
+        status: dict[str, Any] = group.get("dla", name).get("status", {})
+        return status if status.get("phase") in ("Finished", "Failed") else None
+
+    return wait_for(finished, f"the audit {name} ends", AUDIT_S)

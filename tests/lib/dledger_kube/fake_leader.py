@@ -1,0 +1,106 @@
+"""A group of fake members of which one takes changes of the membership over real connections."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+from dledger_formats import frames
+from dledger_formats.frames import FrameDecoder, RemotingCommand
+from dledger_formats.membership_change import (
+    CHANGE_MEMBERSHIP,
+    ChangeKind,
+    ChangeMembershipRequest,
+    ChangeMembershipResponse,
+)
+from dledger_formats.status import Role
+from dledger_kube.fake_members import FakeMember
+from dledger_kube.objects import node_status
+from dledger_operator import names
+
+Answer = Callable[[RemotingCommand], bytes | None]
+
+
+@contextlib.asynccontextmanager
+async def remoting(ip: str, port: int, answer: Answer) -> AsyncIterator[int]:
+    """Answer every request on a port, which is given; None leaves one without an answer."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = FrameDecoder()
+        writers.add(writer)
+        with contextlib.suppress(ConnectionError):
+            while chunk := await reader.read(65536):
+                for command in decoder.feed(chunk):
+                    body = answer(command)
+                    if body is not None:
+                        writer.write(frames.encode_responses([(command.opaque, body)]))
+        writer.close()
+
+    writers: set[asyncio.StreamWriter] = set()
+
+    server = await asyncio.start_server(serve, ip, port)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+class FakeGroup:
+    """Members of which the first so many vote; what the leader is told, all have heard of."""
+
+    def __init__(self, nodes: list[FakeMember], voters: int) -> None:
+        self.nodes = nodes
+        self.voters = [node.member_id for node in nodes[:voters]]
+        self.learners: list[str] = []
+        self.changes: list[tuple[str, str]] = []
+        self.leader = ""
+        self.term = 0
+
+    async def elect(self, member_id: str, term: int) -> None:
+        """Let one lead."""
+        self.leader, self.term = member_id, term
+        self._tell_statuses()
+        for node in self.nodes:
+            await node.say(term, member_id)
+
+    def serve(self) -> contextlib.AbstractAsyncContextManager[int]:
+        """Take requests where the leader is."""
+        leading = next(node for node in self.nodes if node.member_id == self.leader)
+        return remoting(leading.ip, names.REMOTING_PORT, self._answer)
+
+    def _answer(self, command: RemotingCommand) -> bytes:
+        assert command.code == CHANGE_MEMBERSHIP
+        request = ChangeMembershipRequest.from_json(command.body)
+        assert request.remote_id == self.leader
+        self.changes.append((request.change.value, request.member_id))
+        for ids in (self.voters, self.learners):
+            if request.member_id in ids:
+                ids.remove(request.member_id)
+        if request.change is ChangeKind.ADD_LEARNER:
+            self.learners.append(request.member_id)
+        elif request.change is ChangeKind.PROMOTE:
+            self.voters.append(request.member_id)
+        self._tell_statuses()
+        return ChangeMembershipResponse(
+            group="flights", leader_id=self.leader, term=self.term,
+            voters=tuple(self.voters), learners=tuple(self.learners),
+        ).to_json()  # fmt: skip
+
+    def _tell_statuses(self) -> None:
+        members = {*self.voters, *self.learners}
+        every = [names.member_id(ordinal) for ordinal in range(names.REPLICAS_MAX)]
+        for node in self.nodes:
+            leads = node.member_id == self.leader
+            node.status = replace(
+                node_status(node.member_id, term=self.term, leader_id=self.leader),
+                role=Role.LEADER if leads else Role.FOLLOWER,
+                master=leads,
+                voters=sorted(self.voters),
+                learners=sorted(self.learners),
+                addable=[each for each in every if each not in members],
+                membership_index=50,
+            )

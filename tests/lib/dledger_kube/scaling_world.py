@@ -1,0 +1,193 @@
+"""A group that is scaled, as the scaler sees it: a StatefulSet, pods that come and go, and a leader
+that judges changes as a node does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from dledger_formats.leadership_transfer import LeadershipTransferResponse
+from dledger_formats.membership_change import ChangeKind, ChangeMembershipResponse
+from dledger_formats.requests import DLedgerResponseCode as Code
+from dledger_formats.settings import GroupState
+from dledger_formats.status import NodeStatus, PeerStatus
+from dledger_kube.objects import node_status
+from dledger_operator import names
+from dledger_operator.behaviours.scale_steps import Seen
+from dledger_operator.facts import Electorate, Leader
+from dledger_operator.kube.errors import ConflictError, MemberSilentError
+from dledger_operator.shape import Shape
+from dledger_operator.views import StatefulSetView
+
+KNOWN = tuple(f"n{ordinal}" for ordinal in range(names.REPLICAS_MAX))
+
+
+@dataclass(slots=True)
+class ScalingWorld:
+    """Everything outside of the operator; fields may be changed as somebody else would."""
+
+    replicas: int = 3
+    """What the spec asks for."""
+    first_voters: int = 3
+    pods: int = 3
+    version: int = 1
+    voters: set[str] = field(default_factory=lambda: {"n0", "n1", "n2"})
+    learners: set[str] = field(default_factory=set)
+    leader: str | None = "n1"
+    term: int = 7
+    down: set[str] = field(default_factory=set)
+    behind: set[str] = field(default_factory=set)
+    """Learners that have yet to catch up."""
+    outdated: set[str] = field(default_factory=set)
+    """Pods whose settings name the first voters alone."""
+    answers_lost: int = 0
+    """So many of the next requests are obeyed, or not, without an answer."""
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    removed_pods: list[str] = field(default_factory=list)
+
+    @property
+    def members(self) -> set[str]:
+        """Who belongs to the group."""
+        return self.voters | self.learners
+
+    def up(self, member_id: str) -> bool:
+        """Whether a member runs."""
+        return names.ordinal(member_id) < self.pods and member_id not in self.down
+
+    def has_quorum(self, voters: set[str]) -> bool:
+        """Whether so many of these run that they can commit."""
+        return sum(map(self.up, voters)) > len(voters) // 2
+
+    def elect(self, candidate: str | None = None) -> None:
+        """Let a voter that runs lead, or nobody where there is no majority."""
+        able = sorted(filter(self.up, self.voters))
+        if not able or not self.has_quorum(self.voters):
+            self.leader = None
+        else:
+            self.term += 1
+            self.leader = candidate if candidate in able else able[0]
+
+    def settle(self) -> None:
+        """Let a group that lost its leader, or its majority, notice."""
+        lost = self.leader is None or not self.up(self.leader)
+        if lost or not self.has_quorum(self.voters):
+            self.elect()
+
+    def stateful_set(self) -> StatefulSetView:
+        """The StatefulSet as it is now."""
+        return StatefulSetView(
+            namespace="air", name="flights",
+            owner_uid="group-uid",
+            resource_version=str(self.version),
+            replicas=self.pods, first_voters=self.first_voters, volume_claim_templates=[],
+        )  # fmt: skip
+
+    def seen(self, electorate: Electorate | None = None) -> Seen:
+        """What an operator finds when it looks."""
+        own = Electorate(voters=frozenset(self.voters), learners=frozenset(self.learners))
+        shape = Shape.of_new(self.first_voters)
+        return Seen(
+            replicas=self.replicas,
+            shape=replace(shape, state=GroupState.EXISTING, pods=self.pods),
+            leader=Leader(term=self.term, member_id=self.leader) if self.leader else None,
+            electorate=electorate or own,
+            answers={each: self.status(each) for each in KNOWN if self.up(each)},
+        )
+
+    def status(self, member_id: str) -> NodeStatus:
+        """What a member says; all have heard of the last change."""
+        known = KNOWN[: self.first_voters] if member_id in self.outdated else KNOWN
+        leads = member_id == self.leader
+        followers = [
+            PeerStatus(peer_id=each, match_index=99, reachable=self.up(each))
+            for each in sorted(self.members - {member_id})
+        ]
+        return node_status(
+            member_id, term=self.term, leader_id=self.leader, master=leads,
+            followers=followers if leads else [],
+            voters=sorted(self.voters), learners=sorted(self.learners),
+            addable=[each for each in known if each not in self.members],
+            membership_index=50,
+        )  # fmt: skip
+
+    def ips(self) -> Mapping[str, str]:
+        """Every pod's address."""
+        return {each: f"ip-{each}" for each in KNOWN[: self.pods]}
+
+    async def set_replicas(self, stateful_set: StatefulSetView, replicas: int) -> None:
+        """As the API server does it, and the controller after it."""
+        if stateful_set.resource_version != str(self.version):
+            raise ConflictError("the StatefulSet was changed")
+        self.removed_pods += KNOWN[replicas : self.pods]
+        self.version += 1
+        self.pods = replicas
+
+    async def change(
+        self, ip: str, group: str, leader: Leader, kind: ChangeKind, member_id: str
+    ) -> ChangeMembershipResponse:
+        """As a leader does it."""
+        assert group == "flights"
+        self.requests.append((kind.value, member_id))
+        self._reach(ip, leader)
+        code = self._judge(kind, member_id)
+        if code is Code.SUCCESS:
+            self._obey(kind, member_id)
+        self._answer()
+        return ChangeMembershipResponse(
+            code=code, voters=tuple(sorted(self.voters)), learners=tuple(sorted(self.learners))
+        )
+
+    async def transfer(
+        self, ip: str, group: str, leader: Leader, to: str
+    ) -> LeadershipTransferResponse:
+        """As a leader does it."""
+        assert group == "flights"
+        self.requests.append(("TRANSFER", to))
+        self._reach(ip, leader)
+        if not self.up(to):
+            return LeadershipTransferResponse(code=Code.TAKE_LEADERSHIP_FAILED)
+        self.elect(to)
+        self._answer()
+        return LeadershipTransferResponse()
+
+    def _reach(self, ip: str, leader: Leader) -> None:
+        if self.leader is None or ip != f"ip-{self.leader}" or leader.term != self.term:
+            raise MemberSilentError(f"{leader.member_id} leads no more")
+
+    def _answer(self) -> None:
+        if self.answers_lost:
+            self.answers_lost -= 1
+            raise MemberSilentError("no answer")
+
+    def _judge(self, kind: ChangeKind, member_id: str) -> Code:
+        """The rules of `dledger_node.raft.changes`, as far as they can be seen from outside."""
+        if not self.has_quorum(self.voters):
+            return Code.WAIT_QUORUM_ACK_TIMEOUT
+        match kind:
+            case ChangeKind.ADD_LEARNER:
+                return Code.SUCCESS
+            case ChangeKind.PROMOTE:
+                if member_id not in self.members:
+                    return Code.NO_SUCH_MEMBER
+                if member_id in self.behind or not self.up(member_id):
+                    return Code.FALL_BEHIND_TOO_MUCH
+                after = self.voters | {member_id}
+            case _:
+                after = self.voters - {member_id}
+        if not after:
+            return Code.LAST_VOTER
+        return Code.SUCCESS if self.has_quorum(after) else Code.QUORUM_AT_RISK
+
+    def _obey(self, kind: ChangeKind, member_id: str) -> None:
+        match kind:
+            case ChangeKind.ADD_LEARNER if member_id not in self.voters:
+                self.learners.add(member_id)
+            case ChangeKind.PROMOTE:
+                self.learners.discard(member_id)
+                self.voters.add(member_id)
+            case ChangeKind.REMOVE:
+                self.learners.discard(member_id)
+                self.voters.discard(member_id)
+                if member_id == self.leader:
+                    self.elect()
+            case _:
+                pass
