@@ -65,9 +65,12 @@ def cut_power(file_system: str, flag: int, cuts: int, seed: int, *, synced: bool
         for number in range(cuts):
             with _mounted(image, at):
                 store = at / "store"
+                known = tally.violations_total
                 if number:
                     account.judge(store, tally)
-                if number % CUTS_OF_A_STORE == 0 or len(account.terms) > ENTRIES_MAX:
+                # What has lost something once tells no more.
+                spoilt = tally.violations_total > known
+                if number % CUTS_OF_A_STORE == 0 or len(account.terms) > ENTRIES_MAX or spoilt:
                     shutil.rmtree(store, ignore_errors=True)
                     account = Account(choices.choice([SMALL_SEGMENTS, LARGER_SEGMENTS]))
                 _write_until_the_power_fails(at, account, flag, choices, synced=synced)

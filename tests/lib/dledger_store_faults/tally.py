@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
-VIOLATIONS_KEPT = 20
+VIOLATIONS_KEPT = 200
 
 
 @dataclass(slots=True)
