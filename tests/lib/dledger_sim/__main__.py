@@ -66,7 +66,7 @@ def _show(run: Callable[[Transcript], object], lines_max: int) -> int:
 
 def _run(seeds: range, arguments: argparse.Namespace) -> int:
     started_s = time.perf_counter()
-    totals, commit = campaign.Totals(), ledger.commit()
+    totals, commit = campaign.Totals(), ledger.commit(LEDGER)
     parts = campaign.run(
         seeds,
         arguments.events,

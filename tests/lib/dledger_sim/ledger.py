@@ -52,10 +52,14 @@ def report(path: Path) -> str:
     return "\n".join(told)
 
 
-def commit() -> str:
-    """The commit that is checked out, with a mark when files differ from it."""
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=10"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return described.stdout.strip() or "unknown"
+def commit(ledger: Path) -> str:
+    """The commit that is checked out, with a mark when files other than the ledger differ from it:
+    runs that follow each other add a line each.
+    """
+    described = _git("describe", "--always", "--abbrev=10").stdout.strip()
+    others = _git("diff", "--quiet", "HEAD", "--", ".", f":(exclude){ledger}")
+    return f"{described or 'unknown'}{'-dirty' if others.returncode else ''}"
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
