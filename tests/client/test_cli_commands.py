@@ -63,11 +63,19 @@ def test_tail_counts_the_entries_that_it_writes(
     assert [line[: len(start)] for line, start in zip(written, lines, strict=True)] == lines
 
 
+# A shell has the processes that it starts in the background ignore SIGINT, and theirs inherit that.
+ON_A_TERMINAL = """
+import signal, sys
+from dledger_client.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+
+
 @pytest.mark.local
 def test_tail_writes_each_entry_when_it_comes_and_ends_with_ctrl_c(group_in_thread: Group) -> None:
-    command = "import sys; from dledger_client.cli import main; sys.exit(main())"
     with subprocess.Popen(
-        [sys.executable, "-c", command, "tail", "--from", "0"],
+        [sys.executable, "-c", ON_A_TERMINAL, "tail", "--from", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdout is not None
