@@ -132,6 +132,11 @@ class SimDisk:
         if self.flush is not None:
             self.flush.write_count, self.flush.end_index = 0, -1
 
+    def save_checkpoint(self, index: int) -> None:
+        """Write down what is committed and durable: nothing, of a log that has just begun anew."""
+        if index >= self.begin_index:
+            self.checkpoint = index
+
     def begin_flush(self) -> None:
         """Flush what is written now."""
         self.flush = Flush(write_count=len(self.pending), end_index=len(self.cached) - 1)

@@ -397,6 +397,4 @@ class SimMember:
             world.checker.acknowledged(proposal.first_index, operation.bodies)
         if world.choices.chance(self._site_checkpoint, self.conditions.checkpoint):
             assert self.raft is not None
-            durable_index = self.raft.durable_index
-            if durable_index >= self.disk.begin_index:  # not of a log that has just begun anew
-                self.disk.checkpoint = min(committed_index, durable_index)
+            self.disk.save_checkpoint(min(committed_index, self.raft.durable_index))
