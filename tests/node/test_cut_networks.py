@@ -13,9 +13,10 @@ REPOSITORY = Path(__file__).parents[2]
 GAP_MAX_MS = 10_000
 """On a machine that does much else; docs/benchmarks.md has figures of a quiet one."""
 
+WHY_NOT = why_not()
 pytestmark = [
     pytest.mark.group,
-    pytest.mark.skipif(why_not() is not None, reason=f"a network to cut: {why_not()}"),
+    pytest.mark.skipif(WHY_NOT is not None, reason=f"there is no network to cut: {WHY_NOT}"),
 ]
 
 

@@ -155,16 +155,22 @@ async def test_after_a_restart_from_a_snapshot_nothing_acknowledged_is_missing(
         assert all(group.status(member).ledger_end_index >= 20_000 for member in group.peers)
 
 
+def lose_a_volume(group: NodeGroup) -> str:
+    """Once the front of every log is removed, end a follower and empty its disk; returns its id."""
+    master = group.master()
+    lost = next(member for member in group.peers if member != master)
+    for member in group.peers:
+        group.wait_for_status(member, lambda view: view.ledger_begin_index > 0, "removed some")
+    group.kill(lost)
+    shutil.rmtree(group.store_folder(lost))
+    return lost
+
+
 async def test_a_member_that_lost_its_volume_gets_the_state_and_can_lead(tmp_path: Path) -> None:
     values = {key: -key for key in range(20_000)}
     with register_group(tmp_path) as group:
         await set_all(group, values)
-        master = group.master()
-        lost = next(member for member in group.peers if member != master)
-        for member in group.peers:
-            group.wait_for_status(member, lambda view: view.ledger_begin_index > 0, "removed some")
-        group.kill(lost)
-        shutil.rmtree(group.store_folder(lost))
+        lost = lose_a_volume(group)
         group.start(lost)
         group.wait_for_status(lost, lambda view: view.durable_index >= 20_000, "has caught up")
         assert metric(group, lost, "snapshots_installed_total") == 1
@@ -183,12 +189,7 @@ async def test_a_member_that_is_killed_while_it_gets_the_state_gets_it_in_the_en
     values = {key: -key for key in range(140_000)}  # of more than one chunk
     with register_group(tmp_path) as group:
         await set_all(group, values)
-        master = group.master()
-        lost = next(member for member in group.peers if member != master)
-        for member in group.peers:
-            group.wait_for_status(member, lambda view: view.ledger_begin_index > 0, "removed some")
-        group.kill(lost)
-        shutil.rmtree(group.store_folder(lost))
+        lost = lose_a_volume(group)
         for _ in range(6):
             group.start(lost)
             killed_at_s = time.monotonic() + choices.uniform(0.3, 1.5)

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dledger_formats import frames
+from dledger_formats.exchange import ANSWER_BYTES_MAX
 from dledger_formats.requests import DLedgerResponseCode, MetadataRequest, MetadataResponse
-from dledger_node.remoting.asking import ANSWER_BYTES_MAX, ask_all
+from dledger_node.remoting.asking import ask_all
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ANSWER = MetadataResponse(group="g", local_id="n1", leader_id="n2", term=7, joining=True)

@@ -2,21 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
 
-from dledger_formats import frames, requests
-from dledger_formats.frames import FrameDecoder, FrameError
+from dledger_formats.exchange import exchange
+from dledger_formats.frames import FrameError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.requests import (
     DLedgerResponseCode,
     MetadataRequest,
     MetadataResponse,
     RequestCode,
+    SystemCode,
 )
-
-ANSWER_BYTES_MAX: Final = 64 * 1024
-_READ_BYTES: Final = 4096
-_OPAQUE: Final = 1
 
 
 async def ask_all(
@@ -36,18 +32,9 @@ async def ask_all(
 
 
 async def _ask(member_id: str, host: str, port: int, group: str) -> MetadataResponse | None:
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        request = MetadataRequest(group=group, remote_id=member_id)
-        body = request.to_json()
-        writer.write(frames.encode_requests(RequestCode.METADATA, [(_OPAQUE, body)]))
-        decoder = FrameDecoder(ANSWER_BYTES_MAX)
-        while data := await reader.read(_READ_BYTES):
-            for command in decoder.feed(data):
-                if command.code != requests.SystemCode.SUCCESS:
-                    return None
-                answer = MetadataResponse.from_json(command.body)
-                return answer if answer.code is DLedgerResponseCode.SUCCESS else None
+    request = MetadataRequest(group=group, remote_id=member_id)
+    answer = await exchange(host, port, RequestCode.METADATA, request.to_json())
+    if answer.code != SystemCode.SUCCESS:
         return None
-    finally:
-        writer.close()
+    said = MetadataResponse.from_json(answer.body)
+    return said if said.code is DLedgerResponseCode.SUCCESS else None

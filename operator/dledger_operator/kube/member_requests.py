@@ -1,12 +1,11 @@
 """What is asked of a leader over DLedger's client protocol: changes, which no page of it takes."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from dledger_formats import frames
-from dledger_formats.frames import FrameDecoder, FrameError, RemotingCommand
+from dledger_formats.exchange import exchange
+from dledger_formats.frames import FrameError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.leadership_transfer import (
     LeadershipTransferRequest,
@@ -26,8 +25,6 @@ from dledger_operator.kube.errors import MemberSilentError
 # A member answers a change within 2 s, and a transfer within two of its election timeouts. What
 # takes longer may still be done: whoever asks looks at the members again.
 ANSWER_S_MAX: Final = 10.0
-ANSWER_BYTES_MAX: Final = 64 * 1024
-_OPAQUE: Final = 1
 
 Response = TypeVar("Response", bound=Message)
 
@@ -70,24 +67,9 @@ class MemberRequests:
         what = f"{type(request).__name__} to {ip}:{self._port}"
         try:
             async with asyncio.timeout(self._answer_s_max):
-                answer = await self._exchange(ip, code, request.to_json())
+                answer = await exchange(ip, self._port, code, request.to_json())
             if answer.code != SystemCode.SUCCESS:
                 raise MemberSilentError(f"{what}: code {answer.code}: {answer.remark or ''}")
             return read(answer.body)
         except (OSError, TimeoutError, FrameError, FormatError) as error:
             raise MemberSilentError(f"{what}: {str(error) or type(error).__name__}") from error
-
-    async def _exchange(self, ip: str, code: int, body: bytes) -> RemotingCommand:
-        reader, writer = await asyncio.open_connection(ip, self._port)
-        try:
-            writer.write(frames.encode_requests(code, [(_OPAQUE, body)]))
-            decoder = FrameDecoder(frame_bytes_max=ANSWER_BYTES_MAX)
-            while chunk := await reader.read(ANSWER_BYTES_MAX):
-                for command in decoder.feed(chunk):
-                    if command.is_response and command.opaque == _OPAQUE:
-                        return command
-            raise ConnectionResetError("the connection was closed without an answer")
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
