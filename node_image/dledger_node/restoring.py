@@ -8,6 +8,7 @@ came from another member, for a log that was about to be replaced.
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.state_machine import machines
@@ -17,6 +18,11 @@ from dledger_node.store.snapshot_meta import SnapshotMeta
 from dledger_node.store.snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
+
+_WHAT_TO_DO: Final = (
+    ". Empty this member's folder, so that it gets both from its leader; or, if this group never "
+    "had a {name}, do without it"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +56,7 @@ def restore(name: str, snapshots: Snapshots, store: MmapStore) -> Applied:
         applied = Applied(machine=machine, index=index, term=term)
         break
     if applied is None:
-        raise _nothing_is_left(name, useless, store)
+        raise _nothing_is_left(name, snapshots, useless, store)
     for meta in snapshots.newest_first:
         if not agrees(meta.last_included_index, meta.last_included_term, store):
             useless[meta.last_included_index] = "the log holds another entry there"
@@ -81,12 +87,18 @@ def _candidates(snapshots: Snapshots, store: MmapStore) -> Iterator[SnapshotMeta
     yield from (meta for meta in reaching if meta.last_included_index > store.end_index)
 
 
-def _nothing_is_left(name: str, useless: dict[int, str], store: MmapStore) -> StoreDamagedError:
+def _nothing_is_left(
+    name: str, snapshots: Snapshots, useless: dict[int, str], store: MmapStore
+) -> StoreDamagedError:
+    """What was is not known. A member that has, or had, a snapshot had a state, and so its leader
+    has one; where there is no trace of any, a state may have been asked for too late.
+    """
+    had_one = bool(useless or snapshots.newest_first)
     reasons = "; ".join(f"up to {index}: {reason}" for index, reason in sorted(useless.items()))
     return StoreDamagedError(
         f"the log begins with entry {store.begin_index}, and no snapshot of the {name} includes "
-        f"those before ({reasons or 'there is none'}). Empty this member's folder, so that it gets "
-        f"both from its leader; or, if this group never had one, do without the {name}",
-        Damage.BAD_SNAPSHOT,
+        f"those before ({reasons or 'there is none'})"
+        + ("" if had_one else _WHAT_TO_DO.format(name=name)),
+        Damage.BAD_SNAPSHOT if had_one else Damage.NO_SNAPSHOT,
         store.begin_index,
     )

@@ -1,4 +1,5 @@
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,3 +66,23 @@ def test_the_reserve_is_made_again_once_there_is_room(small_volume: Path) -> Non
     assert not ballast.make(small_volume)
     (small_volume / "filler").unlink()
     assert ballast.make(small_volume)
+
+
+def test_a_reserve_that_is_there_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or each member would sync its disk once a second, whatever happens."""
+    assert ballast.make(tmp_path)
+    real, synced = os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), real(fd)))
+
+    assert ballast.make_again(tmp_path)
+    assert not synced
+    assert ballast.give_up(tmp_path)
+    synced.clear()
+    assert ballast.make_again(tmp_path)
+    assert synced
+    (tmp_path / ballast.FILE_NAME).write_bytes(bytes(10))  # what a full volume left of it
+    synced.clear()
+    assert ballast.make_again(tmp_path)
+    assert synced

@@ -37,6 +37,16 @@ def make(folder: Path) -> bool:
     return True
 
 
+def make_again(folder: Path) -> bool:
+    """The same where the reserve was given up; otherwise nothing is written, so that a member to
+    which nothing happens leaves its disk alone. Opening has made what is there durable.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if (folder / FILE_NAME).stat().st_blocks * 512 >= SIZE_BYTES:
+            return True
+    return make(folder)
+
+
 def give_up(folder: Path) -> bool:
     """Free the reserve; False when there is none."""
     path = folder / FILE_NAME
