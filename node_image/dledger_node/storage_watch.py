@@ -2,9 +2,11 @@
 
 A member whose disk does not finish a flush must not lead, nor stand: to save a term or a vote would
 stop its only thread. So it takes no messages, which is what a member behind a broken network does,
-hands its leadership over, and goes on by itself once the flush has returned.
+hands its leadership over, and goes on by itself once the flush has returned. A leader without room
+hands over too, or its group would take no appends although the others have room.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -18,6 +20,9 @@ from dledger_node.store.mmap_store import MmapStore
 logger = logging.getLogger(__name__)
 
 VOLUME_FULL: Final = "the volume is full: no room for another segment"
+
+HAND_OVER_AGAIN_S: Final = 5.0
+"""A leader without room asks so often: who is asked may lag, or have no room either."""
 
 VOLUME_NEARLY_FULL: Final = "the volume is fuller than disk_full_percent allows"
 
@@ -36,6 +41,7 @@ class StorageWatch:
         self.nearly_full = False
         """Whether more of the volume is used than the settings allow."""
         self._stalled = False
+        self._hand_over_from_s = 0.0
 
     @property
     def damage(self) -> StoreDamagedError | None:
@@ -48,13 +54,19 @@ class StorageWatch:
         return self._stalled
 
     def look(self) -> bool:
-        """Look at the flush in flight; True when a stall begins."""
+        """Look at the flush in flight; True when a leader ought to hand over: a stall begins, or
+        there is no room, and a while has gone by since that was said.
+        """
         was_stalled = self._stalled
         self._stalled = self._group_commit.in_flight_s > self._stall_s
         if self._stalled and not was_stalled:
             logger.error("%s", self.trouble)
             return True
-        return False
+        now_s = asyncio.get_running_loop().time()
+        if not self.full or now_s < self._hand_over_from_s:
+            return False
+        self._hand_over_from_s = now_s + HAND_OVER_AGAIN_S
+        return True
 
     def try_reserve(self, reserve: Callable[[], None]) -> bool:
         """Make room; False when the volume is full, which the status then says."""

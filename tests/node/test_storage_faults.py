@@ -163,6 +163,22 @@ async def test_a_member_on_a_full_volume_says_so_votes_and_comes_back(
     assert group.status("n0").storage is StorageState.SOUND
 
 
+@AS_ROOT
+async def test_a_leader_on_a_full_volume_hands_over_so_that_the_group_goes_on(
+    group_with_a_small_volume: NodeGroup,
+) -> None:
+    group = group_with_a_small_volume
+    await append_all(group, [b"all are level"])
+    async with DLedgerClient(servers=group.servers, group="g", at_least_once=True) as client:
+        await client.transfer("n0")
+    fill_up(group.store_folder("n0"))
+
+    await append_all(group, [bytes(10_000)] * 600)
+
+    assert group.master() != "n0"
+    group.wait_for_status("n0", lambda view: view.storage is StorageState.FULL, "says why")
+
+
 @pytest.fixture
 def group_with_a_disk(tmp_path: Path) -> Iterator[NodeGroup]:
     """The member n0 has a disk of its own, with ext4 on it, and does not lead."""

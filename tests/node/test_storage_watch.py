@@ -78,6 +78,22 @@ def test_a_volume_without_room_is_full_until_segments_could_be_made(
     assert watch.state is StorageState.SOUND
 
 
+async def test_a_leader_without_room_is_told_to_hand_over_now_and_again(
+    store: MmapStore, group_commit: GroupCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = StorageWatch(store, group_commit, stall_s=1)
+    assert not watch.look()
+    watch.full = True
+
+    assert watch.look()
+    assert not watch.look(), "who was asked gets the time to take over"
+    monkeypatch.setattr(watch, "_hand_over_from_s", 0.0)
+    assert watch.look()
+    monkeypatch.setattr(watch, "_hand_over_from_s", 0.0)
+    watch.full = False
+    assert not watch.look()
+
+
 def test_damage_that_a_read_finds_is_kept(store: MmapStore, group_commit: GroupCommit) -> None:
     watch = StorageWatch(store, group_commit, stall_s=1)
     store.append_bodies([b"sound", b"hurt"], term=1)
