@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> Tally:
             return corrupt.judge_corruptions(Path(name), options.count, options.seed)
         if options.kind == "block-faults":
             return block_faults.judge_block_faults(
-                Path(name), options.count, options.seed, options.only
+                Path(name), options.count, options.seed, only=options.only
             )
         if options.kind == "crash-states":
             return crash.judge_states(Path(name), options.count, options.seed, options.deaf_to)

@@ -20,7 +20,7 @@ from dledger_formats.membership_change import ChangeKind
 from dledger_node.store import snapshots
 from dledger_node.store.mmap_store import MmapStore
 from dledger_store_faults import grid
-from dledger_store_faults.bad_blocks import BYTES_CHANGE, FaultyDisk
+from dledger_store_faults.bad_blocks import BYTES_CHANGE, Fault, FaultyDisk
 from dledger_store_faults.grid import STRUCK, Cell, Moment, Role, Template
 from dledger_store_faults.members import LocalMembers, in_a_hurry
 from dledger_store_faults.tally import Tally
@@ -36,24 +36,28 @@ SEGMENTS_AHEAD = 3
 READS_AT_ONCE = 16
 
 
-def judge_block_faults(top: Path, count: int, seed: int, only: str = "") -> Tally:
-    """Judge so many cells, or all for 0; `only` those whose description has these words."""
-    return asyncio.run(_judge_all(top, count, seed, only))
+def judge_block_faults(
+    top: Path, count: int, seed: int, *, only: str = "", parts: int = 1, part: int = 0
+) -> Tally:
+    """Judge one of some parts of so many cells, or of all for 0; `only` those whose description has
+    these words.
+    """
+    tally, began, faulty_disk = Tally(), time.monotonic(), FaultyDisk()
 
-
-async def _judge_all(top: Path, count: int, seed: int, only: str) -> Tally:
-    tally, began = Tally(), time.monotonic()
-    loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(16 * AT_ONCE))
-    loop.set_exception_handler(lambda _, context: tally.blame([f"unheard of: {context}"]))
-    faulty_disk = FaultyDisk()
-    with in_a_hurry():
+    async def judge() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(16 * AT_ONCE))
+        loop.set_exception_handler(lambda _, context: tally.blame([f"unheard of: {context}"]))
         template = await grid.make_template(top / "template")
         every_cell = [cell for cell in grid.cells(template, top / "scratch") if only in str(cell)]
+        chosen = grid.sample(every_cell, count or len(every_cell), seed)[part::parts]
         tally.count("cells of the grid", len(every_cell))
-        chosen = grid.sample(every_cell, count or len(every_cell), seed)
+        tally.count("cells chosen", len(chosen))
         with faulty_disk.installed():
             await _run(chosen, template, top, faulty_disk, tally)
+
+    with in_a_hurry():
+        asyncio.run(judge())
     tally.seconds = time.monotonic() - began
     return tally
 
@@ -99,7 +103,8 @@ class _Case:
             await self._begin(group)
             await self._meet(group)
             await self._read_all(group)
-            self._mend()
+            if self._cell.fault is not Fault.READ:
+                self._mend()
             await group.wait_until_whole(*group.members)
             if self._cell.moment is Moment.SERVING:
                 await group.members[STRUCK].stop()
@@ -112,6 +117,8 @@ class _Case:
             await group.wait_until_whole(*group.members)
             ends = [member.ended_by for member in group.members.values()]
             assert not any(ends), f"a process ended: {ends}"
+        if self._cell.fault is Fault.READ:
+            self._mend()
         self._look_at_files()
 
     async def _begin(self, group: LocalMembers) -> None:
@@ -134,17 +141,17 @@ class _Case:
 
     async def _meet(self, group: LocalMembers) -> None:
         """Have the group do what needs the block, under appends."""
-        kind, serving = self._cell.kind, self._cell.moment is Moment.SERVING
+        kind, writes = self._cell.kind, self._cell.fault in grid.WRITE_FAULTS
         batches = 1
         if kind == grid.SPARE:
             batches = 2 * SEGMENTS_AHEAD
-        elif kind.startswith("new segment"):
-            batches = 2
-        elif kind == "memberships":
+        elif kind.startswith("new segment") or (kind == "producers" and writes):
+            batches = SEGMENTS_AHEAD
+        elif kind == "memberships" and writes:
             async with group.client() as client:
                 await client.change_membership(ChangeKind.ADD_LEARNER, "n3")
                 await client.change_membership(ChangeKind.REMOVE, "n3")
-        elif kind == "currterm" and serving:
+        elif kind == "currterm" and writes and self._cell.moment is Moment.SERVING:
             await group.let_lead("n1" if self._cell.role is Role.LEADER else "n2")
         for _ in range(batches):
             await self._append(group)
@@ -153,7 +160,9 @@ class _Case:
         self._disk.strike(self._folder / f"dledger-{STRUCK}", self._cell.block, self._cell.fault)
 
     def _mend(self) -> None:
-        """Errors go away; what changed on the disk stays."""
+        """What could not be written can be; what changed on the disk stays, and a sector that
+        cannot be read stays so for as long as it is not written.
+        """
         met = self._disk.mend(self._folder / f"dledger-{STRUCK}")
         if self._cell.fault not in BYTES_CHANGE:
             self._tally.count(f"{self._cell.fault}: {'met' if met else 'not met'}")

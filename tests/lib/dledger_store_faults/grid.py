@@ -7,6 +7,7 @@ appended, so that somebody must be given them by whoever leads.
 
 import random
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,17 +19,18 @@ from dledger_client.outcomes import Acknowledged
 from dledger_formats import disk
 from dledger_formats.membership_change import ChangeKind
 from dledger_formats.register import SET
-from dledger_node.store import set_aside
+from dledger_node.store import set_aside, snapshots
 from dledger_store_faults.bad_blocks import BLOCK_BYTES, BYTES_CHANGE, Block, Fault
-from dledger_store_faults.members import LocalMembers
+from dledger_store_faults.members import LocalMembers, Member
 
 STRUCK: Final = "n0"
 SIZES: Final = {"segment_size_bytes": 8192, "index_segment_size_bytes": 1600}
+SNAPSHOT_THRESHOLD: Final = 20
 SETTINGS: Final[dict[str, Any]] = {
     **SIZES,
     "retention_bytes": 3 * 8192,
     "state_machine": "register",
-    "snapshot_threshold": 20,
+    "snapshot_threshold": SNAPSHOT_THRESHOLD,
     "snapshots_reserved": 1,
 }
 LONG_BYTES: Final = 700
@@ -138,9 +140,31 @@ async def make_template(folder: Path) -> Template:
         await group.wait_until(have_snapshots_and_no_front, "all have removed segments")
         await group.let_lead(STRUCK)
         await group.members["n2"].stop()
-        stored |= await append(group, bodies[ENTRIES:], idempotent=True)
-        await group.wait_until_whole("n0", "n1")
+        stored |= await append(group, bodies[ENTRIES:], at_least_once=True)
+        both = [group.members["n0"], group.members["n1"]]
+        while not await _have_new_snapshots(group, both):
+            more = bodies_of(len(bodies), SNAPSHOT_THRESHOLD)
+            bodies += more
+            stored |= await append(group, more, at_least_once=True)
     return Template(folder, stored, values_of(bodies))
+
+
+async def _have_new_snapshots(group: LocalMembers, members: Sequence[Member]) -> bool:
+    """Whether the next one is not due for so long that a start leaves the last where it is."""
+
+    def lags() -> list[int]:
+        return [_lag_of_snapshot(member) for member in members]
+
+    await group.wait_until_whole(*(member.settings.self_id for member in members))
+    await group.wait_until(lambda: max(lags()) < SNAPSHOT_THRESHOLD, "snapshots are taken")
+    return max(lags()) <= SNAPSHOT_THRESHOLD // 2
+
+
+def _lag_of_snapshot(member: Member) -> int:
+    """How many entries are committed behind the newest snapshot."""
+    held, _ = snapshots.look(member.folder / snapshots.FOLDER_NAME)
+    view = member.status
+    return view.committed_index - held[-1].last_included_index if view and held else sys.maxsize
 
 
 def set_aside_half(folder: Path) -> None:
@@ -156,6 +180,8 @@ def set_aside_half(folder: Path) -> None:
 READ_FAULTS: Final = (*BYTES_CHANGE, Fault.READ)
 WRITE_FAULTS: Final = (Fault.WRITE, Fault.SYNC, Fault.NO_ROOM)
 HEALING_KINDS: Final = ("set-aside segment", "set-aside note")
+AT_A_START: Final = (*HEALING_KINDS, "ballast")
+"""Later those are gone, and this is left alone."""
 
 
 def cells(template: Template, scratch: Path) -> Iterator[Cell]:
@@ -166,8 +192,8 @@ def cells(template: Template, scratch: Path) -> Iterator[Cell]:
     found += _cells_of_healing(healing)
     shutil.rmtree(scratch)
     for (kind, block, fault), role, moment in product(found, Role, Moment):
-        if kind in HEALING_KINDS and moment is Moment.SERVING:
-            continue  # it is healed before anything could happen to them
+        if kind in AT_A_START and moment is Moment.SERVING:
+            continue
         yield Cell(kind, block, fault, role, moment)
 
 
