@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument(
         "--deaf-to", choices=["files", "folders"], default="", help="the control of crash states"
     )
-    parser.add_argument("--only", default="", help="block faults whose description has this")
+    parser.add_argument("--only", default="", help="a pattern of block faults")
     options = parser.parse_args()
     tally = _run(options)
     print(tally.to_json())

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BLOCK_BYTES = 512
+BLOCK_BYTES = 1024
 _CALLS = ("fdatasync", "fsync", "posix_fallocate", "pread", "pwrite")
 _RAW_MODES = {"rb", "wb", "xb", "ab"}
 

@@ -8,6 +8,7 @@ start reads is met by a start behind it.
 import asyncio
 import contextlib
 import logging
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -39,8 +40,8 @@ READS_AT_ONCE = 16
 def judge_block_faults(
     top: Path, count: int, seed: int, *, only: str = "", parts: int = 1, part: int = 0
 ) -> Tally:
-    """Judge one of some parts of so many cells, or of all for 0; `only` those whose description has
-    these words.
+    """Judge one of some parts of so many cells, or of all for 0; `only` those whose description
+    fits to this pattern.
     """
     tally, began, faulty_disk = Tally(), time.monotonic(), FaultyDisk()
 
@@ -49,7 +50,9 @@ def judge_block_faults(
         loop.set_default_executor(ThreadPoolExecutor(16 * AT_ONCE))
         loop.set_exception_handler(lambda _, context: tally.blame([f"unheard of: {context}"]))
         template = await grid.make_template(top / "template")
-        every_cell = [cell for cell in grid.cells(template, top / "scratch") if only in str(cell)]
+        every_cell = [
+            cell for cell in grid.cells(template, top / "scratch") if re.search(only, str(cell))
+        ]
         chosen = grid.sample(every_cell, count or len(every_cell), seed)[part::parts]
         tally.count("cells of the grid", len(every_cell))
         tally.count("cells chosen", len(chosen))
@@ -73,6 +76,7 @@ async def _run(
             tally.faults += 1
             try:
                 await _Case(cell, template, folder, faulty_disk, tally).judge()
+                logger.info("judged: %s", cell)
             except Exception as error:
                 logger.exception("%s", cell)
                 tally.blame([f"{cell}: {error!r}"])
