@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -86,3 +87,27 @@ def test_a_reserve_that_is_there_is_not_written_again(
     synced.clear()
     assert ballast.make_again(tmp_path)
     assert synced
+
+
+@pytest.mark.parametrize("bad_files", [1, 2])
+def test_a_reserve_on_a_bad_block_is_made_elsewhere_unless_the_whole_disk_is_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_files: int
+) -> None:
+    """The kernel must read a page before it can write a part of it."""
+    assert ballast.make(tmp_path)
+    real, tried = os.pwrite, list[int]()
+
+    def pwrite(fd: int, data: bytes, at: int) -> int:
+        tried.append(fd)
+        if len(tried) <= bad_files:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+
+    if bad_files == 1:
+        assert ballast.make(tmp_path)
+        assert (tmp_path / ballast.FILE_NAME).stat().st_size == ballast.SIZE_BYTES
+    else:
+        with pytest.raises(StoreError, match="Input/output error"):
+            ballast.make(tmp_path)
