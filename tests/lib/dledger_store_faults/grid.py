@@ -222,7 +222,7 @@ def _cells_of_log(folder: Path) -> Iterator[_Spot]:
         following = f"{of}/{disk.file_name(int(paths[-1].name) + size)}"
         for block in _blocks(following, size):
             yield from ((f"new segment of {of}", block, fault) for fault in WRITE_FAULTS)
-    spare = Block("no such file", _SPARE_NAME, 0, BLOCK_BYTES)
+    spare = Block("the next one", _SPARE_NAME, 0, BLOCK_BYTES)
     yield from ((SPARE, spare, fault) for fault in (Fault.WRITE, Fault.NO_ROOM))
 
 
