@@ -68,7 +68,7 @@ class StorageWatch:
         self._hand_over_from_s = now_s + HAND_OVER_AGAIN_S
         return True
 
-    def try_reserve(self, reserve: Callable[[], None]) -> bool:
+    def try_reserve(self, reserve: Callable[[], object]) -> bool:
         """Make room; False when the volume is full, which the status then says."""
         try:
             reserve()
