@@ -36,7 +36,7 @@ def test_members_that_trust_every_checksum_are_found_out(
     monkeypatch.setattr("dledger_formats.disk.crc32", lambda *_: 0)
 
     tally = block_faults.judge_block_faults(
-        memory_path, 2, seed=1, only="sealed segment of data: flip.*leader while it serves"
+        memory_path, 12, seed=1, only="sealed segment of data: flip.*leader while it serves"
     )
 
     assert any("is served as" in violation for violation in tally.violations)

@@ -27,7 +27,9 @@ WAIT_S: Final = 120.0
 """On a machine that is busy with other things too."""
 TICK_MS: Final = 30
 POLL_S: Final = 0.05
-_ports = free_ports()
+_new_ports = free_ports()
+_used_ports: list[int] = []
+"""Of groups that have ended: thousands of them would need more than there are."""
 
 
 @contextlib.contextmanager
@@ -128,7 +130,9 @@ class LocalMembers:
     """The group `g` of n0, n1 and n2, with n3 that may be added and is never started."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        addresses = {f"n{number}": f"127.0.0.1:{next(_ports)}" for number in range(4)}
+        self._ports = [_used_ports.pop() if _used_ports else next(_new_ports) for _ in range(7)]
+        ports = iter(self._ports)
+        addresses = {f"n{number}": f"127.0.0.1:{next(ports)}" for number in range(4)}
         addable = {"n3": addresses.pop("n3")}
         self.addresses = addresses
         self.members = {
@@ -141,7 +145,7 @@ class LocalMembers:
                     initial_group_state=GroupState.NEW,
                     store_base_dir=str(folder),
                     listen_host="127.0.0.1",
-                    http_port=next(_ports),
+                    http_port=next(ports),
                     heartbeat_interval_ms=60,
                     election_timeout_ms=300,
                     **settings,
@@ -157,6 +161,7 @@ class LocalMembers:
     async def __aexit__(self, *_: object) -> None:
         """Stop all."""
         await asyncio.gather(*(member.stop() for member in self.members.values()))
+        _used_ports.extend(self._ports)
 
     def start(self, *self_ids: str) -> None:
         """Start these."""
