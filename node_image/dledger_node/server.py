@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from dledger_formats import requests
+from dledger_formats import frames, requests
 from dledger_formats.settings import NodeSettings
 from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
 from dledger_node import member_status, pushes, state_keeper, writes
@@ -75,7 +75,7 @@ class DLedgerServer:
         self.gate = Gate(Limits.of(settings), self._loop.time)
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         self._async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-        self._executor = ThreadPoolExecutor(3, thread_name_prefix="store")
+        self._executor = ThreadPoolExecutor(2, thread_name_prefix="store")
         self._group_commit = GroupCommit(
             store,
             self._executor,
@@ -174,7 +174,7 @@ class DLedgerServer:
             await asyncio.sleep(next_s - self._loop.time())
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
             self._watch_storage()
-            if self._watch.may_stand or self._core.leader_id == self.self_id:
+            if self._watch.may_stand or self._core.leads:
                 self._drive(self._core.tick)
             # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
@@ -218,6 +218,7 @@ class DLedgerServer:
         except Exception as error:
             self._fail(error)
             return
+        self._group_commit.start()  # first: the disk takes longer than all of this
         self._links.arrange()
         settled_index = min(self._core.committed_index, self._store.durable_index)
         self._store.producers.table.settle(settled_index)
@@ -227,7 +228,6 @@ class DLedgerServer:
         self._leadership.settle()
         self._membership_changes.settle()
         self._follows.settle()
-        self._group_commit.start()
         self._news.settle()
 
     def _do(self, ready: Ready) -> None:
@@ -304,14 +304,17 @@ class DLedgerServer:
 
     def read_entries(
         self, push: pushes.Push, bytes_max: int
-    ) -> tuple[Sequence[bytes | memoryview], int] | None:
+    ) -> tuple[Sequence[frames.Buffer], int] | None:
         """Stored bytes of a push, unless it is out of date: this member leads that term no more, or
         has removed the entries.
         """
-        if self._core.leader_id != self.self_id or self._core.term != push.term:
+        if not self._core.leads or self._core.term != push.term:
             return None
         if push.first_index < self._store.begin_index:
             return None
+        tail = self._store.tail(push.first_index, push.last_index)
+        if tail is not None and len(tail) <= bytes_max:
+            return (tail,), push.last_index
         return self._store.read_range(push.first_index, push.last_index, bytes_max)
 
     def link_restored(self, peer_id: str) -> None:

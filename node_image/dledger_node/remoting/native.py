@@ -157,9 +157,7 @@ _RESULTS: Final[dict[type[PeerMessage], tuple[Any, ...]]] = {
 }
 
 
-def encode(
-    message: PeerMessage, entries: Sequence[bytes | memoryview] = ()
-) -> list[bytes | memoryview]:
+def encode(message: PeerMessage, entries: Sequence[frames.Buffer] = ()) -> list[frames.Buffer]:
     """Return the buffers of one frame, the entries' bytes among them as they are."""
     number, memberships = _KIND_OF[type(message)], b""
     if isinstance(message, SnapshotChunk):
