@@ -26,9 +26,13 @@ from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
 from dledger_node.membership_changes import MembershipChanges
 from dledger_node.news import News
-from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
-from dledger_node.raft.messages import AppendRequest, HeldByAllNotice, InstallSnapshotRequest
+from dledger_node.raft.messages import (
+    AppendRequest,
+    HeldByAllNotice,
+    InstallSnapshotRequest,
+    TakeLeadershipRequest,
+)
 from dledger_node.raft.ready import HardState, Ready
 from dledger_node.reads import Reads
 from dledger_node.remoting import native
@@ -285,21 +289,22 @@ class DLedgerServer:
         """Pass a message on, once the bytes that it carries are judged and have room."""
         if self._watch.stalled:
             return  # whatever it leads to would wait for the disk, and nobody answers meanwhile
-        if isinstance(message, HeldByAllNotice):
-            self._upkeep.heard(message)
-            return
-        if isinstance(message, SnapshotChunkRequest | SnapshotChunk):
-            self._state.heard(message)
-            return
-        if isinstance(message, InstallSnapshotRequest) and self._state.lacks(message):
-            return  # the leader tries again
-        if isinstance(message, messages.TakeLeadershipRequest) and not self._watch.may_stand:
-            return  # as at a tick
-        if isinstance(message, AppendRequest | InstallSnapshotRequest):
-            judged = pushes.judged(message, self._store, self._watch)
-            if judged is None:
+        match message:
+            case HeldByAllNotice():
+                self._upkeep.heard(message)
+                return
+            case SnapshotChunkRequest() | SnapshotChunk():
+                self._state.heard(message)
+                return
+            case InstallSnapshotRequest() if self._state.lacks(message):
                 return  # the leader tries again
-            message = judged
+            case TakeLeadershipRequest() if not self._watch.may_stand:
+                return  # as at a tick
+            case AppendRequest() | InstallSnapshotRequest():
+                judged = pushes.judged(message, self._store, self._watch)
+                if judged is None:
+                    return  # the leader tries again
+                message = judged
         self._drive(lambda: self._core.step(message))
 
     def read_entries(

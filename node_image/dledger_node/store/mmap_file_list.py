@@ -96,6 +96,8 @@ class MmapFileList:
 
     def reserve(self, pos: int, end: int) -> None:
         """Make sure that a log that ends at `pos` can be written up to `end`. StoreFullError."""
+        if self.files and end <= self.end:
+            return
         while self._start_of_next(pos) + len(self._spares) * self.file_size < end:
             self._make_spare()
 
