@@ -63,12 +63,12 @@ class GroupCommit:
 
     def start(self) -> None:
         """See to it that what is written is flushed, now or when the interval is over."""
+        loop = asyncio.get_running_loop()
         if not self._interval_s:
             self._begin()
         elif self._timer is None and self._store.durable_index < self._store.end_index:
-            loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._interval_s, self._begin)
-        now_s = asyncio.get_running_loop().time()
+        now_s = loop.time()
         if now_s >= self._look_ahead_from_s:
             self._look_ahead_from_s = now_s + ZEROS_INTERVAL_S
             self._look_ahead(now_s)

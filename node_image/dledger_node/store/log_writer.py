@@ -57,7 +57,7 @@ class LogWriter:
 
     def reserve_block(self, block: Block) -> None:
         """Make room for a block, if it may come to be written here. StoreFullError."""
-        if block.linked:
+        if block.link is not None:
             self._reserve(block.runs[-1].end_pos, block.last_index)
 
     def append(
@@ -88,7 +88,8 @@ class LogWriter:
         """
         runs = list(block.runs_from(self.end_index + 1))
         link = Link(self.end_pos, self.chain_crc)
-        if not runs[0].follows(self.end_index, link, self._segment_size):
+        is_judged = block.first_index == self.end_index + 1 and block.link == link
+        if not (is_judged or runs[0].follows(self.end_index, link, self._segment_size)):
             raise StoreDamagedError(
                 f"{self._files.data.folder}: the leader's entry {self.end_index + 1} does not "
                 f"follow this log, which ends at position {self.end_pos}: the logs differ before "

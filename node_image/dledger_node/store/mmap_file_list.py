@@ -113,6 +113,10 @@ class MmapFileList:
 
     def write(self, pos: int, data: disk.Buffer) -> None:
         """Copy bytes to `pos`, over the borders of files; room must have been reserved."""
+        last = self.files[-1] if self.files else None
+        if last is not None and last.start <= pos and pos + len(data) <= last.end:
+            last.write(pos - last.start, data)
+            return
         rest = memoryview(data)
         while rest:
             file = self.file_at(pos) if pos < self.end else self._add_file(pos)
