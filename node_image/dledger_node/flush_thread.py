@@ -1,11 +1,13 @@
 """The thread that flushes: one target at a time, handed over and back with as little as possible.
 
 An append that is alone waits for nothing but this. An executor's future, with its locks and
-callbacks, cost as much processor time again as the flush itself (docs/benchmarks.md).
+callbacks, cost as much processor time again as the flush itself (docs/benchmarks.md). The loop is
+woken by an eventfd: Python lets go of its global lock while it writes there, so that the loop
+finds it free, and has not to wait until this thread sleeps again.
 """
 
 import asyncio
-import contextlib
+import os
 import threading
 from collections.abc import Callable
 
@@ -23,10 +25,13 @@ class FlushThread:
         """`done` is called on the loop with each target, and with what `flush` raised."""
         self._flush = flush
         self._done = done
-        self._loop = asyncio.get_running_loop()
         self._target: FlushTarget | None = None
+        self._error: BaseException | None = None
         self._given = threading.Lock()  # free while there is something to do
         self._given.acquire()
+        self._flushed = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._flushed, self._tell)
         # One that hangs on its disk must not keep a process alive that has decided to end.
         self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
         self._thread.start()
@@ -41,17 +46,23 @@ class FlushThread:
         self._target = None
         self._given.release()
         self._thread.join()
+        self._loop.remove_reader(self._flushed)
+        os.close(self._flushed)
 
     def _run(self) -> None:
         while True:
             self._given.acquire()
-            target = self._target
-            if target is None:
+            if self._target is None:
                 return
-            error: BaseException | None = None
             try:
-                self._flush(target)
-            except BaseException as raised:
-                error = raised
-            with contextlib.suppress(RuntimeError):  # nobody waits for a loop that is closed
-                self._loop.call_soon_threadsafe(self._done, target, error)
+                self._flush(self._target)
+            except BaseException as error:
+                self._error = error
+            os.eventfd_write(self._flushed, 1)
+
+    def _tell(self) -> None:
+        os.eventfd_read(self._flushed)
+        target, error = self._target, self._error
+        self._target = self._error = None
+        assert target is not None
+        self._done(target, error)
