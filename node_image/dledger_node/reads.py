@@ -69,6 +69,8 @@ class Reads:
 
     def settle(self, committed_index: int) -> None:
         """Answer what is proved and committed; called after everything the core was given."""
+        if not self._proved:
+            return
         leads = self._core.leads
         while self._proved:
             read = self._proved[0]

@@ -179,7 +179,7 @@ class DLedgerServer:
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
             self._watch_storage()
             if self._watch.may_stand or self._core.leads:
-                self._drive(self._core.tick)
+                self._drive(self._core.tick, at_tick=True)
             # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
             self._follows.expire()
@@ -205,16 +205,19 @@ class DLedgerServer:
 
     # -- the core's work -------------------------------------------------------------------------
 
-    def _drive(self, give: Callable[[], None] | None = None) -> None:
+    def _drive(self, give: Callable[[], None] | None = None, *, at_tick: bool = False) -> None:
         """Give the core an input, then do what it asks for until it asks no more.
 
-        Whatever breaks on the way ends this member: its core, its disk and what it has said could
-        contradict each other from then on.
+        If it asks for nothing, nothing has changed that anybody waits for, or they learn of it at
+        the next tick. Whatever breaks on the way ends this member: its core, its disk and what it
+        has said could contradict each other from then on.
         """
+        changed = at_tick
         try:
             if give is not None:
                 give()
             while (ready := self._core.ready()) is not None:
+                changed = True
                 self._do(ready)
                 self._core.advance(ready)
                 if self._async_flush and ready.writes:
@@ -222,13 +225,18 @@ class DLedgerServer:
         except Exception as error:
             self._fail(error)
             return
-        self._group_commit.start()  # first: the disk takes longer than all of this
+        self._group_commit.start()
+        if changed:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Let everybody see what has come of it; those first whose clients wait."""
+        committed_index = self._core.committed_index
+        self._appends.settle(committed_index)
+        self._store.producers.table.settle(min(committed_index, self._store.durable_index))
         self._links.arrange()
-        settled_index = min(self._core.committed_index, self._store.durable_index)
-        self._store.producers.table.settle(settled_index)
-        self._appends.settle(self._core.committed_index)
-        self._state.settle(self._core.committed_index)
-        self._reads.settle(self._core.committed_index)
+        self._state.settle(committed_index)
+        self._reads.settle(committed_index)
         self._leadership.settle()
         self._membership_changes.settle()
         self._follows.settle()
