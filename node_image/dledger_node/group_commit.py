@@ -45,6 +45,8 @@ class GroupCommit:
         log's blocks twice. The executor, for all but flushes, has two threads, or one of these
         works holds up the other.
         """
+        # Kept: asking for it again is a system call (getpid) each time.
+        self._loop = asyncio.get_running_loop()
         self._store = store
         self._executor = executor
         self._on_durable = on_durable
@@ -63,12 +65,11 @@ class GroupCommit:
 
     def start(self) -> None:
         """See to it that what is written is flushed, now or when the interval is over."""
-        loop = asyncio.get_running_loop()
         if not self._interval_s:
             self._begin()
         elif self._timer is None and self._store.durable_index < self._store.end_index:
-            self._timer = loop.call_later(self._interval_s, self._begin)
-        now_s = loop.time()
+            self._timer = self._loop.call_later(self._interval_s, self._begin)
+        now_s = self._loop.time()
         if now_s >= self._look_ahead_from_s:
             self._look_ahead_from_s = now_s + ZEROS_INTERVAL_S
             self._look_ahead(now_s)
@@ -79,14 +80,14 @@ class GroupCommit:
             return
         if self._thread is None:
             self._thread = FlushThread(self._store.flush, self._done)
-        self._began_s = asyncio.get_running_loop().time()
+        self._began_s = self._loop.time()
         self._flushing = True
         self._thread.begin(self._store.flush_target())
 
     @property
     def in_flight_s(self) -> float:
         """How long the flush in flight has taken; 0 when there is none."""
-        return asyncio.get_running_loop().time() - self._began_s if self._flushing else 0.0
+        return self._loop.time() - self._began_s if self._flushing else 0.0
 
     async def drain(self) -> None:
         """Flush what is written, and wait until no thread works on the store."""
@@ -97,7 +98,7 @@ class GroupCommit:
         self.start()
         while self._flushing or self._preallocation is not None or self._zeroing is not None:
             if self._flushing:
-                self._flushed = asyncio.get_running_loop().create_future()
+                self._flushed = self._loop.create_future()
             work = self._flushed, self._preallocation, self._zeroing
             await asyncio.wait([each for each in work if each is not None])
         if self._thread is not None:
@@ -129,15 +130,14 @@ class GroupCommit:
     def _preallocate(self, now_s: float) -> None:
         if now_s < self._preallocate_from_s:
             return
-        loop = asyncio.get_running_loop()
-        self._preallocation = loop.run_in_executor(self._executor, self._store.preallocate)
+        self._preallocation = self._loop.run_in_executor(self._executor, self._store.preallocate)
         self._preallocation.add_done_callback(self._preallocated)
 
     def _preallocated(self, preallocation: "asyncio.Future[None]") -> None:
         self._preallocation = None
         error = preallocation.exception()
         if isinstance(error, StoreFullError):  # `reserve` tells when the room is needed
-            self._preallocate_from_s = asyncio.get_running_loop().time() + FULL_RETRY_S
+            self._preallocate_from_s = self._loop.time() + FULL_RETRY_S
         elif error is not None:
             self._on_failed(error)
 
@@ -146,8 +146,7 @@ class GroupCommit:
             return
         outrun = self._store.zero_ahead.is_outrun
         self._zero_from_s = now_s + (ZEROS_PAUSE_S if outrun else ZEROS_INTERVAL_S)
-        loop = asyncio.get_running_loop()
-        self._zeroing = loop.run_in_executor(self._executor, self._store.zero_ahead.run)
+        self._zeroing = self._loop.run_in_executor(self._executor, self._store.zero_ahead.run)
         self._zeroing.add_done_callback(self._zeroed)
 
     def _zeroed(self, zeroing: "asyncio.Future[None]") -> None:
