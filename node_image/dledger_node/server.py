@@ -293,8 +293,8 @@ class DLedgerServer:
             return
         if isinstance(message, InstallSnapshotRequest) and self._state.lacks(message):
             return  # the leader tries again
-        if isinstance(message, messages.TakeLeadershipRequest) and not self._watch.may_stand:
-            return  # as at a tick
+        if isinstance(message, messages.TakeLeadershipRequest) and not self._watch.may_take_over:
+            return  # the leader goes on when nobody has stood in time
         if isinstance(message, AppendRequest | InstallSnapshotRequest):
             judged = pushes.judged(message, self._store, self._watch)
             if judged is None:

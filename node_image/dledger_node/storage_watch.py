@@ -3,9 +3,12 @@
 A member whose disk does not finish a flush must not lead, nor stand: to save a term or a vote would
 stop its only thread. So it takes no messages, which is what a member behind a broken network does,
 hands its leadership over, and goes on by itself once the flush has returned.
+
+A leader without room hands over too: the others may have some.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -21,14 +24,26 @@ VOLUME_FULL: Final = "the volume is full: no room for another segment"
 
 VOLUME_NEARLY_FULL: Final = "the volume is fuller than disk_full_percent allows"
 
+HAND_OVER_INTERVAL_S: Final = 10.0
+"""Where nobody has room, a transfer fails, and holds up the appends that would still fit."""
+
 
 class StorageWatch:
     """What the server asks before it trusts its disk; asked at every tick, so it only looks."""
 
-    def __init__(self, store: MmapStore, group_commit: GroupCommit, *, stall_s: float) -> None:
+    def __init__(
+        self,
+        store: MmapStore,
+        group_commit: GroupCommit,
+        *,
+        stall_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._group_commit = group_commit
         self._stall_s = stall_s
+        self._monotonic = monotonic
+        self._hand_over_due_s = monotonic()
         self.full = False
         """Whether the last attempt to make room failed."""
         self.no_room_count = 0
@@ -48,13 +63,19 @@ class StorageWatch:
         return self._stalled
 
     def look(self) -> bool:
-        """Look at the flush in flight; True when a stall begins."""
+        """Look at the flush in flight; True when a leader should hand over: when a stall begins,
+        and every HAND_OVER_INTERVAL_S without room.
+        """
         was_stalled = self._stalled
         self._stalled = self._group_commit.in_flight_s > self._stall_s
         if self._stalled and not was_stalled:
             logger.error("%s", self.trouble)
             return True
-        return False
+        now_s = self._monotonic()
+        if not (self.full or self.nearly_full) or now_s < self._hand_over_due_s:
+            return False
+        self._hand_over_due_s = now_s + HAND_OVER_INTERVAL_S
+        return True
 
     def try_reserve(self, reserve: Callable[[], None]) -> bool:
         """Make room; False when the volume is full, which the status then says."""
@@ -81,6 +102,11 @@ class StorageWatch:
     def may_stand(self) -> bool:
         """Whether this member could write what a new leader must."""
         return not (self.full or self._stalled)
+
+    @property
+    def may_take_over(self) -> bool:
+        """Whether this member could take appends as a leader: one who leads now may be able to."""
+        return self.may_stand and not self.nearly_full
 
     @property
     def state(self) -> StorageState:

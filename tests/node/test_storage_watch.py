@@ -12,7 +12,7 @@ from dledger_formats.status import StorageState
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
-from dledger_node.storage_watch import StorageWatch, hand_over, state_of
+from dledger_node.storage_watch import HAND_OVER_INTERVAL_S, StorageWatch, hand_over, state_of
 from dledger_node.store.mmap_store import MmapStore
 from dledger_sim.driver import CoreDriver, of_type
 
@@ -76,6 +76,37 @@ def test_a_volume_without_room_is_full_until_segments_could_be_made(
     store.preallocate()
     watch.look_for_room()
     assert watch.state is StorageState.SOUND
+
+
+def test_without_room_a_leader_should_hand_over_at_once_and_then_now_and_again(
+    store: MmapStore, group_commit: GroupCommit
+) -> None:
+    now_s = 100.0
+    watch = StorageWatch(store, group_commit, stall_s=1, monotonic=lambda: now_s)
+    assert not watch.look()
+
+    watch.nearly_full = True
+
+    assert watch.look()
+    assert not watch.look(), "a transfer is under way, or nobody could take over"
+    now_s += HAND_OVER_INTERVAL_S
+    assert watch.look()
+    watch.nearly_full = False
+    now_s += HAND_OVER_INTERVAL_S
+    assert not watch.look()
+
+
+def test_whose_volume_is_nearly_full_takes_no_leadership_over_and_may_stand_where_nobody_leads(
+    store: MmapStore, group_commit: GroupCommit
+) -> None:
+    watch = StorageWatch(store, group_commit, stall_s=1)
+    assert (watch.may_stand, watch.may_take_over) == (True, True)
+
+    watch.nearly_full = True
+    assert (watch.may_stand, watch.may_take_over) == (True, False)
+
+    watch.full = True
+    assert (watch.may_stand, watch.may_take_over) == (False, False)
 
 
 def test_damage_that_a_read_finds_is_kept(store: MmapStore, group_commit: GroupCommit) -> None:
