@@ -1,8 +1,10 @@
-"""A leader that is deposed while appends wait: none of them may be called acknowledged, or read."""
+"""A server in this process, whose peers and clients a test plays."""
 
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from dledger_formats import frames, requests
 from dledger_formats.requests import DLedgerResponseCode
@@ -13,10 +15,12 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import (
     AppendRequest,
+    HeartBeatRequest,
     HeartBeatResponse,
     PreVoteResponse,
     PushResponse,
     PushResult,
+    TakeLeadershipRequest,
     VoteResponse,
     VoteResult,
 )
@@ -115,6 +119,7 @@ def push_of_another_leader(folder: Path, bodies: Sequence[bytes]) -> AppendReque
 async def test_an_append_whose_place_another_leader_took_is_not_acknowledged(
     tmp_path: Path,
 ) -> None:
+    """A leader that is deposed while appends wait calls none of them acknowledged."""
     server, core = make_server(tmp_path)
     elect(server, core)
     client = Client()
@@ -164,4 +169,24 @@ async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
         server.peer_message(confirmed(peer_id, 1))
     server.get(request, answers.append)
     assert [entry.body for entry in answers[1].entries] == [b"mine"]
+    await server.close()
+
+
+@pytest.mark.parametrize(("nearly_full", "role"), [(True, Role.FOLLOWER), (False, Role.CANDIDATE)])
+async def test_whose_volume_is_nearly_full_does_not_take_over(
+    tmp_path: Path, nearly_full: bool, role: Role
+) -> None:
+    server, core = make_server(tmp_path)
+    server._watch.nearly_full = nearly_full
+    while core.recalling:
+        core.tick()
+    server.peer_message(
+        HeartBeatRequest(sender="n1", receiver="n0", term=1, committed_index=-1, round=1)
+    )
+
+    assert core.leader_id == "n1"
+
+    server.peer_message(TakeLeadershipRequest(sender="n1", receiver="n0", term=1))
+
+    assert core.role is role
     await server.close()
