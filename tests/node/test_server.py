@@ -148,27 +148,34 @@ async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
     """DLedger's leader hands out whatever it has stored."""
     server, core = make_server(tmp_path)
     elect(server, core)
+    answers: list[requests.GetEntriesResponse] = []
+    first, second, both = (
+        requests.GetEntriesRequest(group="g", remote_id="n0", begin_index=index, max_size=size)
+        for index, size in ((0, 0), (1, 0), (0, 1 << 20))
+    )
+    server.get(first, answers.append)
+    assert answers.pop().code is DLedgerResponseCode.NOT_LEADER, "it does not know yet"
     server.peer_message(confirmed("n1", -1, probe=1))
     for peer_id in ("n1", "n2"):
         server.peer_message(confirmed(peer_id, 0))
     assert core.master
     server.append([AppendCall(Client(), 7, b"mine")])
     await asyncio.sleep(0)
-    answers: list[requests.GetEntriesResponse] = []
-    request = requests.GetEntriesRequest(group="g", remote_id="n0", begin_index=1)
 
-    server.get(request, answers.append)
+    server.get(both, answers.append)
+    assert [entry.index for entry in answers.pop().entries] == [0]
+    server.get(second, answers.append)
     assert not answers, "whether there is more is not known yet"
     for round_ in range(1, 4):
         server.peer_message(
             HeartBeatResponse(sender="n1", receiver="n0", term=1, round=round_, joining=False)
         )
-    assert [answer.code for answer in answers] == [DLedgerResponseCode.INDEX_OUT_OF_RANGE]
+    assert answers.pop().code is DLedgerResponseCode.INDEX_OUT_OF_RANGE
 
     for peer_id in ("n1", "n2"):
         server.peer_message(confirmed(peer_id, 1))
-    server.get(request, answers.append)
-    assert [entry.body for entry in answers[1].entries] == [b"mine"]
+    server.get(both, answers.append)
+    assert [entry.body for entry in answers.pop().entries] == [b"", b"mine"]
     await server.close()
 
 
