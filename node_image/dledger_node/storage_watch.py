@@ -131,7 +131,8 @@ class StorageWatch:
 def hand_over(core: Raft) -> None:
     """Let the peer lead that can take over soonest, if this member leads.
 
-    If none can, the leader steps down within an election timeout, since it takes no answers.
+    If none can, it leads on without room; while its disk hangs it steps down within an election
+    timeout, since it takes no answers.
     """
     successor = core.fittest_peer_id
     if successor is None:
