@@ -190,8 +190,8 @@ class DLedgerServer:
     def _watch_storage(self) -> None:
         if self._watch.damage is not None:
             self._fail(self._watch.damage)
-        elif self._watch.look():
-            self._drive(lambda: hand_over(self._core))
+        elif (turn := self._watch.look()) is not None:
+            self._drive(lambda: hand_over(self._core, turn))
 
     def _fail(self, error: BaseException) -> None:
         """Stop: what this member believes and what is on its disk may differ now."""
@@ -293,8 +293,8 @@ class DLedgerServer:
             return
         if isinstance(message, InstallSnapshotRequest) and self._state.lacks(message):
             return  # the leader tries again
-        if isinstance(message, messages.TakeLeadershipRequest) and not self._watch.may_take_over:
-            return  # the leader goes on when nobody has stood in time
+        if isinstance(message, messages.TakeLeadershipRequest) and not self._watch.may_stand:
+            return  # as at a tick
         if isinstance(message, AppendRequest | InstallSnapshotRequest):
             judged = pushes.judged(message, self._store, self._watch)
             if judged is None:

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from dledger_formats import frames, requests
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
@@ -15,12 +13,10 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import (
     AppendRequest,
-    HeartBeatRequest,
     HeartBeatResponse,
     PreVoteResponse,
     PushResponse,
     PushResult,
-    TakeLeadershipRequest,
     VoteResponse,
     VoteResult,
 )
@@ -176,24 +172,4 @@ async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
         server.peer_message(confirmed(peer_id, 1))
     server.get(both, answers.append)
     assert [entry.body for entry in answers.pop().entries] == [b"", b"mine"]
-    await server.close()
-
-
-@pytest.mark.parametrize(("nearly_full", "role"), [(True, Role.FOLLOWER), (False, Role.CANDIDATE)])
-async def test_whose_volume_is_nearly_full_does_not_take_over(
-    tmp_path: Path, nearly_full: bool, role: Role
-) -> None:
-    server, core = make_server(tmp_path)
-    server._watch.nearly_full = nearly_full
-    while core.recalling:
-        core.tick()
-    server.peer_message(
-        HeartBeatRequest(sender="n1", receiver="n0", term=1, committed_index=-1, round=1)
-    )
-
-    assert core.leader_id == "n1"
-
-    server.peer_message(TakeLeadershipRequest(sender="n1", receiver="n0", term=1))
-
-    assert core.role is role
     await server.close()
