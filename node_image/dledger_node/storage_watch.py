@@ -84,7 +84,7 @@ class StorageWatch:
         self._hand_over_count += 1
         return self._hand_over_count - 1
 
-    def try_reserve(self, reserve: Callable[[], None]) -> bool:
+    def try_reserve(self, reserve: Callable[[], object]) -> bool:
         """Make room; False when the volume is full, which the status then says."""
         try:
             reserve()
