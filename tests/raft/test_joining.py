@@ -222,16 +222,6 @@ def test_that_it_votes_is_saved_before_its_vote_leaves() -> None:
     assert not of_type(VoteResponse, ready.messages)
 
 
-def test_that_it_joins_stays_saved_while_its_term_rises() -> None:
-    driver = CoreDriver(joining=True)
-    driver.raft.step(answer("n1", 3, 5, leading=True))
-    driver.raft.step(answer("n2", 2))
-    ready = driver.raft.ready()
-
-    assert ready is not None
-    assert ready.hard_state == HardState(term=3, vote_for=None, joining=True)
-
-
 def test_an_answer_to_an_earlier_start_says_nothing() -> None:
     old = INCARNATION - 1
     driver = joining_core(answer("n1", 0, incarnation=old), answer("n2", 0, incarnation=old))
