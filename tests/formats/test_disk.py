@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats import disk
@@ -107,7 +107,6 @@ def test_segments_roll_where_java_rolls(archive: dict[str, Any]) -> None:
     assert end == archive["write_pos"]
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     st.lists(st.binary(max_size=200), min_size=1, max_size=8),
     st.integers(0, 2**62),
@@ -163,7 +162,6 @@ def encoded(
     return entry, start + place + size + which, chain_crc
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     st.lists(
         st.tuples(st.binary(max_size=200), st.integers(0, 2**31 - 1)), min_size=1, max_size=70
@@ -308,7 +306,6 @@ def test_entries_without_checksums_are_taken_as_java_wrote_them() -> None:
     assert found.chain_crc == 0
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.binary(max_size=400), st.integers(0, 50))
 def test_no_bytes_make_a_scan_fail_or_leave_its_limit(data: bytes, at: int) -> None:
     found = scan(data, at=min(at, len(data)))
