@@ -17,7 +17,7 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.native import PeerMessage
 from dledger_node.remoting.service import Reply
-from dledger_node.restoring import Applied, restore
+from dledger_node.restoring import Applied, covered_index, restore
 from dledger_node.state_machine.register import Register
 from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store.snapshots import Snapshots
@@ -124,7 +124,7 @@ class StateKeeper:
     @property
     def covered_index(self) -> int:
         """Up to here the state needs no entry of the log, not even with its oldest snapshot."""
-        return min(self._snapshots.oldest_index, self._applying.index)
+        return covered_index(self._applying.index, self._snapshots)
 
     @property
     def awaited(self) -> str:
