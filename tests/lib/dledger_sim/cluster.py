@@ -13,16 +13,17 @@ from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, Message
 from dledger_sim.checker import Checker
 from dledger_sim.choices import Choices, DrawnChoices
-from dledger_sim.conditions import Conditions, Moment
+from dledger_sim.clients import Clients
+from dledger_sim.conditions import Conditions
 from dledger_sim.coverage import Coverage
 from dledger_sim.disk import SimDisk
 from dledger_sim.events import Events
-from dledger_sim.history import Answer, Asked, Operation
 from dledger_sim.kinds import described
 from dledger_sim.member import DiedError, SimMember
+from dledger_sim.moments import Moment
 from dledger_sim.network import SimLink, SimNetwork
 from dledger_sim.older_disks import OlderDisks
-from dledger_sim.reshaping import agree, change_of, leaves_enough, may_lose_volume
+from dledger_sim.reshaping import agree, may_lose_volume
 from dledger_sim.transcript import Transcript, state_of
 from dledger_sim.violation import ViolationError
 from dledger_sim.wire import Wire
@@ -51,21 +52,26 @@ class SimCluster(Events):
         """How often a member heard that a link was lost or restored."""
         self.transcript = transcript
         self.choices: Choices = choices or DrawnChoices(rng)
-        self.history: list[Operation] = []
         self.on_moment: Callable[[Moment, str], None] | None = None
         self._disks = {member_id: SimDisk() for member_id in conditions.member_ids}
         self.checker = Checker(conditions, self._disks)
         self.network = SimNetwork(conditions, self.choices)
         self._coverage = coverage
         self._wire = Wire() if conditions.real_bytes else None
-        self._proposed_count = 0
         self.members = {
             member_id: SimMember(member_id, conditions, disk, self)
             for member_id, disk in self._disks.items()
         }
+        self._hear_clients()
         self.older_disks = OlderDisks(conditions, self.members, self._disks, self.checker)
         for member_id in conditions.member_ids:
             self._start(member_id)
+
+    def _hear_clients(self) -> None:
+        clients = Clients(self, self.members, self._work, told=self.transcript is not None)
+        self.history = clients.history
+        self.propose, self.read, self.read_index = clients.propose, clients.read, clients.read_index
+        self.transfer, self.change = clients.transfer, clients.change
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -160,40 +166,7 @@ class SimCluster(Events):
         for member_id in self.members:
             self._notice_link(member_id, lost=False)
 
-    # -- clients ---------------------------------------------------------------------------------
-
-    def propose(self, member_id: str, count: int, client: int = 0) -> Operation:
-        """Let a client append to a member, whether it leads or not."""
-        bodies = tuple(range(self._proposed_count + 1, self._proposed_count + count + 1))
-        self._proposed_count += count
-        operation = Operation(client, Asked.APPEND, self.now_us, bodies)
-        return self._ask(member_id, operation, SimMember.propose)
-
-    def read(self, member_id: str, index: int, client: int = 0) -> Operation:
-        """Let a client read the entry `index` from a member."""
-        operation = Operation(client, Asked.READ, self.now_us, index=index)
-        return self._ask(member_id, operation, SimMember.read)
-
-    def read_index(self, member_id: str, client: int = 0) -> Operation:
-        """Let a client read linearizably."""
-        operation = Operation(client, Asked.READ_INDEX, self.now_us)
-        return self._ask(member_id, operation, SimMember.read_index)
-
-    def transfer(self, member_id: str, transferee_id: str) -> None:
-        """Ask a member to hand its leadership over."""
-        member = self.members[member_id]
-        if member.raft is not None and self.now_us >= member.paused_until_us:
-            member.raft.transfer_leadership(transferee_id)
-            self._work(member, f"is asked to hand over to {transferee_id}")
-
-    def change(self, member_id: str, kind: str, target: str) -> None:
-        """Ask a member to change who belongs to the group."""
-        member, change = self.members[member_id], change_of(kind, target)
-        if member.raft is None or self.now_us < member.paused_until_us or member.disk.full:
-            return
-        if leaves_enough(self.members, member, change):
-            member.raft.change_membership(change)
-            self._work(member, f"is asked to {kind} {target}")
+    # -- what it has come to ----------------------------------------------------------------------
 
     def leader(self) -> SimMember | None:
         """The master of the highest term, if there is one."""
@@ -344,21 +317,6 @@ class SimCluster(Events):
             self.after(member.paused_until_us - self.now_us, again, *arguments)
             return False
         return True
-
-    def _ask(
-        self, member_id: str, operation: Operation, ask: Callable[[SimMember, Operation], None]
-    ) -> Operation:
-        """Let a client's request reach a member, if that can take one now."""
-        self.history.append(operation)
-        member = self.members[member_id]
-        if member.raft is None:
-            operation.answer(Answer.REFUSED, self.now_us)
-        elif self.now_us < member.paused_until_us:
-            operation.answer(Answer.UNKNOWN, self.now_us)
-        else:
-            ask(member, operation)
-            self._work(member, f"is asked to {operation.told()}" if self.transcript else "")
-        return operation
 
     def _work(self, member: SimMember, what: str, first: Callable[[], None] | None = None) -> None:
         """Let a member do what its core asks for, and begin a flush if there is something."""

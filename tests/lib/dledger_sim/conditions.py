@@ -5,12 +5,12 @@ no progress worth checking.
 """
 
 import dataclasses
-import enum
 import random
 from dataclasses import dataclass
 from typing import Any, Self
 
 from dledger_sim.disk import Keep
+from dledger_sim.moments import Moment
 
 TICK_US = 10_000
 SHORT_REIGNS_RATE = 0.15
@@ -353,18 +353,3 @@ class Conditions:
         for name in ("moments", "faults"):
             values[name] = tuple(values.get(name, ()))
         return cls(**values)
-
-
-class Moment(enum.Enum):
-    """When a fault does the most harm."""
-
-    ELECTED = "elected"
-    APPEND_SENT = "append_sent"
-    FLUSH_BEGUN = "flush_begun"
-    TRUNCATED = "truncated"
-    STANDS = "stands"
-    """A member asks whether it would be elected."""
-    CHANGES = "changes"
-    """A leader writes a change of the membership."""
-    HANDS_OVER = "hands_over"
-    """A leader asks another member to stand."""

@@ -5,7 +5,7 @@ only while it still leads the proposal's term.
 """
 
 from collections import deque
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
@@ -30,13 +30,13 @@ from dledger_node.raft.ready import (
     WritePushed,
     WriteSnapshot,
 )
-from dledger_sim.checker import Checker
-from dledger_sim.choices import Choices
-from dledger_sim.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions, Moment
+from dledger_sim.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions
 from dledger_sim.disk import SimDisk, chained
 from dledger_sim.history import Answer, Operation
 from dledger_sim.membership_bodies import body_of
+from dledger_sim.moments import Moment
 from dledger_sim.pushed import PushedEntries
+from dledger_sim.world import World
 
 PROPOSALS_WAITING_MAX = 50
 """More are refused, as any shell does that wants to live."""
@@ -50,20 +50,6 @@ SENDING_MOMENTS: Final[dict[type[Message], Moment]] = {
 
 class DiedError(Exception):
     """The member died in the middle of a Ready."""
-
-
-class World(Protocol):
-    """What a member needs of the group around it."""
-
-    now_us: int
-    choices: Choices
-    checker: Checker
-
-    def send(self, message: Message) -> None:
-        """Let a message travel."""
-
-    def moment(self, moment: Moment, member_id: str) -> None:
-        """Tell the nemesis that its chance has come."""
 
 
 Push = TypeVar("Push", AppendRequest, InstallSnapshotRequest)

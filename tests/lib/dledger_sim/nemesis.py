@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from dledger_sim.acts import Act
 from dledger_sim.cluster import SimCluster
-from dledger_sim.conditions import TICK_US, Moment
+from dledger_sim.conditions import TICK_US
+from dledger_sim.moments import Moment
 from dledger_sim.reshaping import likely_kinds
 
 Planned: TypeAlias = list[tuple[int, Act]]
