@@ -65,6 +65,10 @@ def _bring_back(cluster: SimCluster, member_id: str, down_us: int, *, log_alone:
         cluster.network.drop_what_travels(member_id)
 
 
+def _damage_snapshot(cluster: SimCluster, member_id: str, down_us: int) -> None:
+    cluster.damage_snapshot(member_id, down_us=down_us)
+
+
 def _remove_front(cluster: SimCluster, member_id: str, rate: float) -> None:
     cluster.remove_front(member_id, rate)
 
@@ -121,6 +125,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "copy_volume": _copy_volume,
     "restore_volume": _restore_volume,
     "restore_log": _restore_log,
+    "damage_snapshot": _damage_snapshot,
     "remove_front": _remove_front,
     "power_cut": _power_cut,
     "split": _split,

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dledger_node.raft.membership import Membership
-from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, Message
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
+from dledger_node.remoting.native import PeerMessage
 from dledger_sim.checker import Checker
 from dledger_sim.choices import Choices, DrawnChoices
 from dledger_sim.clients import Clients
@@ -24,6 +25,7 @@ from dledger_sim.moments import Moment
 from dledger_sim.network import SimLink, SimNetwork
 from dledger_sim.older_disks import OlderDisks
 from dledger_sim.reshaping import agree, may_lose_volume
+from dledger_sim.snapshots import spoil_newest
 from dledger_sim.transcript import Transcript, state_of
 from dledger_sim.violation import ViolationError
 from dledger_sim.wire import Wire
@@ -93,6 +95,18 @@ class SimCluster(Events):
         self.crash(member_id, down_us=down_us)
         self._note(member_id, "loses its volume" if kept_rate is None else "has a damaged volume")
         self.members[member_id].lose_volume(kept_rate)
+
+    def damage_snapshot(self, member_id: str, *, down_us: int) -> None:
+        """Kill a member and spoil its newest snapshot; one that cannot do without is emptied by a
+        person, unless another voter lost its disk already.
+        """
+        member = self.members[member_id]
+        if not may_lose_volume(self.members, Membership(self.conditions.voter_ids), member_id):
+            return
+        self.crash(member_id, down_us=down_us, told="dies, and a snapshot of its is damaged")
+        if member.raft is None and not spoil_newest(member.disk):
+            self._note(member_id, "gets an empty disk")
+            member.lose_volume(None)
 
     def remove_front(self, member_id: str, rate: float) -> None:
         """Let a member remove part of what it knows as committed."""
@@ -191,18 +205,30 @@ class SimCluster(Events):
 
     # -- what members ask for --------------------------------------------------------------------
 
-    def send(self, message: Message) -> None:
+    def send(self, message: PeerMessage) -> None:
         """Let a message travel."""
         if self._coverage is not None:
             self._coverage.sent(message)
         link = self.network.links[message.sender][message.receiver]
-        sent: Message | bytes = message
+        sent: PeerMessage | bytes = message
         if self._wire is not None:
             sent = self._wire.encode(message, self._disks[message.sender])
         for arrival_us in self.network.arrivals_us(self.now_us, link):
             self._planned_count = number = self._planned_count + 1
             arguments = (message.sender, message.receiver, link, link.resets, sent)
             heapq.heappush(self._planned, (arrival_us, number, self._deliver, arguments))
+
+    def later(
+        self,
+        member_id: str,
+        delay_us: int,
+        what: str,
+        action: Callable[..., None],
+        *arguments: Any,
+    ) -> None:
+        """Let a thread of a member do something, unless the member dies before."""
+        member = self.members[member_id]
+        self.after(delay_us, self._thread_works, member, member.life, what, action, arguments)
 
     def moment(self, moment: Moment, member_id: str) -> None:
         """Tell the nemesis that its chance has come."""
@@ -237,7 +263,7 @@ class SimCluster(Events):
         self._work(member, "tick")
 
     def _deliver(
-        self, sender: str, receiver: str, link: SimLink, resets: int, sent: Message | bytes
+        self, sender: str, receiver: str, link: SimLink, resets: int, sent: PeerMessage | bytes
     ) -> None:
         member = self.members[receiver]
         raft = member.raft
@@ -251,6 +277,9 @@ class SimCluster(Events):
         if isinstance(message, bytes):
             assert self._wire is not None
             message = self._wire.decode(message, sender, receiver, member.disk)
+        if member.keeper is not None and member.keeper.takes(message):
+            self._note(receiver, described(message) if self.transcript else "")
+            return
         if member.disk.full and isinstance(message, AppendRequest | InstallSnapshotRequest):
             return  # no answer is given; the leader tries again
         if self._coverage is not None:
@@ -283,6 +312,18 @@ class SimCluster(Events):
         if not self._awake(member, life, self._hard_state_saved, member, life):
             return
         self._work(member, "has saved its hard state", first=member.hard_state_saved)
+
+    def _thread_works(
+        self,
+        member: SimMember,
+        life: int,
+        what: str,
+        action: Callable[..., None],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        if self._awake(member, life, self._thread_works, member, life, what, action, arguments):
+            action(*arguments)
+            self._note(member.member_id, what)
 
     def _free_disk(self, member_id: str) -> None:
         self._note(member_id, "has room again")

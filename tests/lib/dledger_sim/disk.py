@@ -22,6 +22,7 @@ from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.ready import HardState
+from dledger_node.store.snapshot_meta import SnapshotMeta
 from dledger_sim.membership_bodies import HIGHEST, membership_of
 
 
@@ -65,6 +66,13 @@ class Flush:
     """What it may report as durable; a truncation meanwhile lowers it."""
 
 
+class KeptSnapshot(NamedTuple):
+    """A snapshot of a state, as it lies on a disk."""
+
+    meta: SnapshotMeta
+    data: bytes
+
+
 class Copy(NamedTuple):
     """What a disk held at some instant, as a backup keeps it."""
 
@@ -72,6 +80,7 @@ class Copy(NamedTuple):
     begin_index: int
     checkpoint: int
     durable: list[Entry]
+    snapshots: dict[int, KeptSnapshot]
 
 
 BLANK = HardState(term=0, vote_for=None, joining=True)
@@ -100,6 +109,8 @@ class SimDisk:
     """
     membership_indexes: list[int] = field(default_factory=list)
     """Which of the cached entries are memberships."""
+    snapshots: dict[int, KeptSnapshot] = field(default_factory=dict)
+    """Those of the state, by last included index; all of them durable."""
     full: bool = False
     """No room for another entry; the member's shell refuses what would need some."""
 
@@ -180,6 +191,7 @@ class SimDisk:
         kept = int((kept_rate or 0) * len(self.durable))
         if kept_rate is None:
             self.hard_state = BLANK
+            self.snapshots = {}
         else:
             self.hard_state = replace(self.hard_state, joining=True, alone=False)
         if 0 < kept == len(self.durable):
@@ -192,14 +204,15 @@ class SimDisk:
 
     def copy(self) -> Copy:
         """What would be left if the power went now and took all that is not flushed."""
-        return Copy(self.hard_state, self.begin_index, self.checkpoint, list(self.durable))
+        durable, snapshots = list(self.durable), dict(self.snapshots)
+        return Copy(self.hard_state, self.begin_index, self.checkpoint, durable, snapshots)
 
     def restore(self, copy: Copy, confirmed_count: int, *, log_alone: bool) -> None:
         """Go back to what it was; or only the log does."""
         self.forgotten = self.durable[:confirmed_count]
-        hard_state, self.begin_index, self.checkpoint, durable = copy
+        hard_state, self.begin_index, self.checkpoint, durable, snapshots = copy
         self.hard_state = self.hard_state if log_alone else hard_state
-        self.durable = list(durable)
+        self.durable, self.snapshots = list(durable), dict(snapshots)
         self._read()
 
     def log_memberships(self, first: Membership) -> LogMemberships:

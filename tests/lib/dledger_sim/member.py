@@ -33,6 +33,7 @@ from dledger_node.raft.ready import (
 from dledger_sim.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions
 from dledger_sim.disk import SimDisk, chained
 from dledger_sim.history import Answer, Operation
+from dledger_sim.keeper import SimKeeper
 from dledger_sim.membership_bodies import body_of
 from dledger_sim.moments import Moment
 from dledger_sim.pushed import PushedEntries
@@ -77,6 +78,8 @@ class SimMember:
         self.saving: Ready | None = None
         """A Ready whose hard state is on its way to the disk."""
         self.conditions = conditions
+        self.keeper: SimKeeper | None = None
+        """What keeps a state, in a life in which there is one to keep."""
         self._world = world
         self._waiting: deque[Waiting] = deque()
         self._reads: dict[int, Operation] = {}
@@ -132,6 +135,9 @@ class SimMember:
             randint=self._randint,
             memberships=self.disk.log_memberships(Membership(conditions.voter_ids)),
         )
+        if conditions.snapshot_entries:
+            self.keeper = SimKeeper(self.member_id, conditions, self.disk, self._world)
+            self.keeper.settle(self.committed_index)
 
     def die(self) -> None:
         """End this life; the disk keeps what the conditions let it keep."""
@@ -140,6 +146,9 @@ class SimMember:
             if choices.chance(self._site_saves, 0.5):
                 self._save(self.saving)
             self.saving = None
+        if self.keeper is not None:
+            self.keeper.die()
+            self.keeper = None
         self.raft = None
         self.life += 1
         self.hang_up()
@@ -158,6 +167,8 @@ class SimMember:
             return False
         last_index = min(self.committed_index, self.raft.durable_index)
         first_index = disk.begin_index + int(rate * (last_index - disk.begin_index))
+        if self.keeper is not None:
+            first_index = self.keeper.may_begin_at(first_index, last_index)
         if first_index <= disk.begin_index:
             return False
         disk.checkpoint = max(disk.checkpoint, last_index)
@@ -376,6 +387,8 @@ class SimMember:
         world = self._world
         world.checker.told(self.member_id, committed_index)
         self.committed_index = committed_index
+        if self.keeper is not None:
+            self.keeper.settle(committed_index)
         while self._waiting and self._waiting[0].proposal.last_index <= committed_index:
             proposal, operation = self._waiting.popleft()
             operation.index = proposal.first_index

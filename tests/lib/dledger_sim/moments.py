@@ -16,3 +16,5 @@ class Moment(enum.Enum):
     """A leader writes a change of the membership."""
     HANDS_OVER = "hands_over"
     """A leader asks another member to stand."""
+    FETCHES = "fetches"
+    """A member asks another for a part of a snapshot, or has written one."""

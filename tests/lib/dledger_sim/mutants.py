@@ -30,7 +30,8 @@ from typing import Any
 TAPES = Path("tests/sim/tapes")
 PAGE = Path("docs/simulator.md")
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
-PACKAGE = "dledger_node.raft"
+PACKAGE = "dledger_node"
+CORE = f"{PACKAGE}.raft"
 SEED_COUNT = 2000
 EQUIVALENT_SEED_COUNT = 60
 """Of what is proved to be equivalent, so that the proof meets the facts."""
@@ -46,7 +47,7 @@ class Mutant:
 
     name: str
     module: str
-    """The module of the core that is patched."""
+    """The module that is patched: of the core, or of the rules of a shell that keeps a state."""
     rule: str
     """Which rule it breaks, or where it is known from."""
     old: str
@@ -78,17 +79,17 @@ class Found:
 
 
 def load(folder: Path | None = None) -> list[Mutant]:
-    """All of them; each file holds those of one module."""
+    """All of them; each file holds those of one module, of the core where it names none."""
     mutants = []
     for path in sorted((folder or _folder()).glob("*.toml")):
-        module = f"{PACKAGE}.{path.stem}"
-        planted = tomllib.loads(path.read_text())["mutant"]
-        mutants += [Mutant(module=module, **fields) for fields in planted]
+        read = tomllib.loads(path.read_text())
+        module = read.get("module", f"{CORE}.{path.stem}")
+        mutants += [Mutant(module=module, **fields) for fields in read["mutant"]]
     return mutants
 
 
 def source_of(module: str) -> str:
-    """The text of a module of the core, which is not imported for it."""
+    """The text of a module, which is not imported for it."""
     return Path(_spec(module).origin or "").read_text()
 
 
@@ -140,12 +141,15 @@ def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Foun
     """Plant one bug in this process and run seeds until one finds it."""
     (mutant,) = [mutant for mutant in load() if mutant.name == name]
     plant(mutant)
+    from dledger_sim.seeds import keeps_state
     from dledger_sim.simulation import simulate
     from dledger_sim.violation import ViolationError
 
     signal.signal(signal.SIGVTALRM, _never_ends)
     started_s = time.process_time()
     for seed in range(seed_count):
+        if not mutant.module.startswith(CORE) and not keeps_state(seed):
+            continue  # nothing of that module is used
         signal.setitimer(signal.ITIMER_VIRTUAL, SEED_CPU_S_MAX)
         try:
             simulate(seed, event_count)
@@ -228,7 +232,7 @@ def table(mutants: Sequence[Mutant], found: Mapping[str, Found], before: str = "
             lines += [rows[first]] if first in rows else []
             continue
         one = found[mutant.name]
-        module = mutant.module.removeprefix(f"{PACKAGE}.")
+        module = mutant.module.removeprefix(f"{PACKAGE}.").removeprefix("raft.")
         needed = str(one.seeds_tried)
         told = one.rule
         if one.seed is None:

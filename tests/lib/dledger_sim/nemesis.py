@@ -143,6 +143,22 @@ def _remove_front(_: SimCluster, target: str, rng: random.Random) -> Planned:
     return [(1, ("remove_front", target, max(rng.random(), rng.random())))]
 
 
+def _damage_snapshot(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    return [(1, ("damage_snapshot", target, _some_time_us(cluster, rng)))]
+
+
+def _leave_behind(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """Cut a member off until the others have removed what it lacks."""
+    peers = _peers(cluster, target)
+    later_us = 3 + _some_time_us(cluster, rng)
+    return [
+        (1, ("heal",)),
+        (2, ("split", [target])),
+        *((later_us, ("remove_front", peer_id, 1.0)) for peer_id in peers),
+        (later_us + 1, ("heal",)),
+    ]
+
+
 def _power_cut(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
     members = cluster.conditions.member_ids
     downs_us = [(member_id, _some_time_us(cluster, rng) // 4) for member_id in members]
@@ -282,8 +298,10 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "pause": _pause,
     "fill_disk": _fill_disk,
     "older_disk": _older_disk,
+    "damage_snapshot": _damage_snapshot,
+    "leave_behind": _leave_behind,
 }
-ANYWHERE: Final = tuple(fault for fault in FAULTS if fault != "older_disk")
+ANYWHERE: Final = tuple(FAULTS)[: list(FAULTS).index("older_disk")]
 """Those that need no conditions of their own."""
 AIMED_FAULTS: Final = (
     "crash", "lose_volume", "older_disk", "isolate", "disconnect", "cut_one_way", "reset_link",
@@ -293,6 +311,7 @@ AMBUSHES: Final = {
     Moment.ELECTED: (*AIMED_FAULTS, "hide", "reshape"),
     Moment.CHANGES: (*AIMED_FAULTS, "reshape"),
     Moment.STANDS: ("hold_up",),
+    Moment.FETCHES: (*AIMED_FAULTS, "remove_front", "damage_snapshot"),
     Moment.HANDS_OVER: ("isolate", "disconnect", "crash", "late_answers"),
 }
 """What a strike may be at a moment: these, or otherwise any that is aimed."""
