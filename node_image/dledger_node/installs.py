@@ -145,13 +145,17 @@ class Installs:
 
     async def _send_chunk(self, loan: Loan) -> None:
         try:
-            data = await asyncio.to_thread(
-                self._snapshots.chunk, loan.meta, loan.offset, CHUNK_BYTES_MAX
-            )
+            data = await asyncio.to_thread(self._chunk, loan)
         finally:
             loan.reading = False
         if data is not None and not self._closed:
             self._send(loan.chunk(self._self_id, data))
+
+    def _chunk(self, loan: Loan) -> bytes | None:
+        """In a thread. One that has rotted would be sent in vain, again and again."""
+        if loan.offset == 0 and not self._snapshots.is_sound(loan.meta):
+            return None  # another is sent when it is asked for again
+        return self._snapshots.chunk(loan.meta, loan.offset, CHUNK_BYTES_MAX)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         async def guarded() -> None:

@@ -146,6 +146,16 @@ def covered_index(applied_index: int, snapshots: HeldSnapshots) -> int:
     return min(snapshots.oldest_index, applied_index)
 
 
+def save_is_due(applied_index: int, threshold: int, snapshots: HeldSnapshots, store: Log) -> bool:
+    """Whether a snapshot should be taken: so many entries were applied since the last; or none is
+    left from which the log could go on, since one has rotted.
+    """
+    newest_index = snapshots.newest_index
+    if newest_index < store.begin_index - 1 <= applied_index:
+        return True
+    return applied_index - newest_index >= threshold
+
+
 def agrees(index: int, term: int, store: Log) -> bool:
     """Whether the log does not say otherwise: its entry there, if it is here, has this term."""
     if not store.begin_index <= index <= store.end_index:

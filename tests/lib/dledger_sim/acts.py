@@ -6,7 +6,10 @@ An act is its name and arguments that JSON can hold, so that it can be kept and 
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from dledger_node.raft.membership import Membership
 from dledger_sim.cluster import SimCluster
+from dledger_sim.reshaping import may_lose_volume
+from dledger_sim.snapshots import leading_to_log, spoil_newest
 
 Act: TypeAlias = tuple[Any, ...]
 """A name of ACTS and its arguments."""
@@ -66,7 +69,25 @@ def _bring_back(cluster: SimCluster, member_id: str, down_us: int, *, log_alone:
 
 
 def _damage_snapshot(cluster: SimCluster, member_id: str, down_us: int) -> None:
-    cluster.damage_snapshot(member_id, down_us=down_us)
+    """Kill a member and spoil its newest snapshot. A person empties the disk of one that cannot do
+    without; nothing is spoiled while another voter's disk is gone.
+    """
+    first, member = Membership(cluster.conditions.voter_ids), cluster.members[member_id]
+    if not may_lose_volume(cluster.members, first, member_id):
+        return
+    cluster.crash(member_id, down_us=down_us, told="dies, and its newest snapshot is damaged")
+    if member.raft is None:
+        spoil_newest(member.disk)
+        if member.disk.begin_index and not leading_to_log(member.disk):
+            member.lose_volume(None)
+
+
+def _rot_snapshot(cluster: SimCluster, member_id: str) -> None:
+    """Spoil a member's newest snapshot while it lives, if it can do without."""
+    disk = cluster.members[member_id].disk
+    if leading_to_log(disk) > 1:
+        cluster.fault_count += 1
+        spoil_newest(disk)
 
 
 def _remove_front(cluster: SimCluster, member_id: str, rate: float) -> None:
@@ -126,6 +147,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "restore_volume": _restore_volume,
     "restore_log": _restore_log,
     "damage_snapshot": _damage_snapshot,
+    "rot_snapshot": _rot_snapshot,
     "remove_front": _remove_front,
     "power_cut": _power_cut,
     "split": _split,

@@ -25,7 +25,6 @@ from dledger_sim.moments import Moment
 from dledger_sim.network import SimLink, SimNetwork
 from dledger_sim.older_disks import OlderDisks
 from dledger_sim.reshaping import agree, may_lose_volume
-from dledger_sim.snapshots import spoil_newest
 from dledger_sim.transcript import Transcript, state_of
 from dledger_sim.violation import ViolationError
 from dledger_sim.wire import Wire
@@ -95,18 +94,6 @@ class SimCluster(Events):
         self.crash(member_id, down_us=down_us)
         self._note(member_id, "loses its volume" if kept_rate is None else "has a damaged volume")
         self.members[member_id].lose_volume(kept_rate)
-
-    def damage_snapshot(self, member_id: str, *, down_us: int) -> None:
-        """Kill a member and spoil its newest snapshot; one that cannot do without is emptied by a
-        person, unless another voter lost its disk already.
-        """
-        member = self.members[member_id]
-        if not may_lose_volume(self.members, Membership(self.conditions.voter_ids), member_id):
-            return
-        self.crash(member_id, down_us=down_us, told="dies, and a snapshot of its is damaged")
-        if member.raft is None and not spoil_newest(member.disk):
-            self._note(member_id, "gets an empty disk")
-            member.lose_volume(None)
 
     def remove_front(self, member_id: str, rate: float) -> None:
         """Let a member remove part of what it knows as committed."""

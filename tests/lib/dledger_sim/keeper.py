@@ -13,7 +13,7 @@ from dledger_node.fetching import Fetching, Part
 from dledger_node.lending import Lending, Loan
 from dledger_node.raft.messages import InstallSnapshotRequest, Message
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
-from dledger_node.restoring import Applied, covered_index, next_to_apply, restore
+from dledger_node.restoring import Applied, covered_index, next_to_apply, restore, save_is_due
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.store.retention import Policy, SealedSegment, Situation, decide
 from dledger_sim.conditions import TICK_US, Conditions
@@ -105,7 +105,8 @@ class SimKeeper:
         self._site_saved = f"saves a snapshot before death {member_id}"
         self.applied = restore(NAME, self.snapshots, self._log, make_state)
         self._rules.begins(member_id, self.applied, disk.begin_index)
-        self._rules.counts["restarts_from_snapshot"] += self.applied.index >= 0
+        if self.applied.index >= 0:
+            self._rules.counts["restarts_from_snapshot"] += 1
 
     # -- what a member's shell asks for ------------------------------------------------------------
 
@@ -202,8 +203,8 @@ class SimKeeper:
 
     def _save_if_due(self) -> None:
         """As `StateKeeper.save_if_due`, at an instant that chance chooses."""
-        applied = self.applied
-        due = applied.index - self.snapshots.newest_index >= self._conditions.snapshot_entries
+        applied, threshold = self.applied, self._conditions.snapshot_entries
+        due = save_is_due(applied.index, threshold, self.snapshots, self._log)
         if self._save is None and due and self._world.choices.chance(self._site_saves, SAVES_RATE):
             data = b"".join(applied.machine.copy().dump())
             kept = kept_snapshot(applied.index, applied.term, data)
@@ -271,6 +272,8 @@ class SimKeeper:
 
     def _send_chunk(self, loan: Loan) -> None:
         loan.reading = False
+        if loan.offset == 0 and not self.snapshots.is_sound(loan.meta):
+            return
         data = self.snapshots.chunk(loan.meta, loan.offset, self._conditions.chunk_bytes)
         if data is not None:
             self._world.send(loan.chunk(self._member_id, data))

@@ -144,6 +144,8 @@ def _remove_front(_: SimCluster, target: str, rng: random.Random) -> Planned:
 
 
 def _damage_snapshot(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    if rng.random() < 0.5:
+        return [(1, ("rot_snapshot", target))]
     return [(1, ("damage_snapshot", target, _some_time_us(cluster, rng)))]
 
 

@@ -108,6 +108,14 @@ class SimSnapshots:
             raise StoreDamagedError(f"{data!r} is not {meta}", Damage.BAD_SNAPSHOT)
         load(BytesIO(data))
 
+    def is_sound(self, meta: SnapshotMeta) -> bool:
+        """See `Snapshots`."""
+        kept = self._kept.get(meta.last_included_index)
+        if kept is not None and kept.meta == meta and not _is_sound(kept):
+            self.discard(meta.last_included_index)
+            return False
+        return kept is not None
+
     def chunk(self, meta: SnapshotMeta, offset: int, size: int) -> bytes | None:
         """See `Snapshots`."""
         kept = self._kept.get(meta.last_included_index)
@@ -158,16 +166,19 @@ def kept_snapshot(index: int, term: int, data: bytes) -> KeptSnapshot:
     return KeptSnapshot(meta, data)
 
 
-def spoil_newest(disk: SimDisk) -> bool:
-    """Let the newest snapshot rot; false when without it nothing tells the state that the rest of
-    the log goes on from.
-    """
+def spoil_newest(disk: SimDisk) -> None:
+    """Let the newest snapshot rot, if there is one."""
     if disk.snapshots:
         index = max(disk.snapshots)
         meta, data = disk.snapshots[index]
-        disk.snapshots[index] = KeptSnapshot(meta, data[:-1] + bytes((data[-1] ^ 1,)))
-    sound = [index for index, kept in disk.snapshots.items() if _is_sound(kept)]
-    return not disk.begin_index or max(sound, default=-1) >= disk.begin_index - 1
+        disk.snapshots[index] = KeptSnapshot(meta, bytes(len(data)))
+
+
+def leading_to_log(disk: SimDisk) -> int:
+    """How many sound snapshots there are from which the log goes on."""
+    return sum(
+        index >= disk.begin_index - 1 and _is_sound(kept) for index, kept in disk.snapshots.items()
+    )
 
 
 def _is_sound(kept: KeptSnapshot) -> bool:
