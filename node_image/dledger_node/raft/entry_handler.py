@@ -35,13 +35,13 @@ def handle_compare(member: MemberState, follower: Follower, request: CompareRequ
 
     What was removed from the front is committed, and the entry behind it too: the leader has both.
     """
-    verified_index = request.index
+    agreed_index = request.index
     if request.index < member.log.begin_index and member.log.begin_index > 0:
-        verified_index = member.log.begin_index
+        agreed_index = member.log.begin_index
     elif not member.log.holds(request.index, request.index_term):
         reject(member, request, request.index)
         return
-    follower.verified_index = max(follower.verified_index, verified_index)
+    follower.verified_index = max(follower.verified_index, agreed_index)
     commit_verified(member, follower, request.committed_index)
     acknowledge(member, follower, probe=request.probe)
 

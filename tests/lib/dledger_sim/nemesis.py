@@ -150,8 +150,13 @@ def _damage_snapshot(cluster: SimCluster, target: str, rng: random.Random) -> Pl
 
 
 def _leave_behind(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Cut a member off until the others have removed what it lacks."""
+    """Cut a member off until the others have removed what it lacks; or let it remove all that it
+    can, while what it has just confirmed is lost on its way.
+    """
     peers = _peers(cluster, target)
+    if rng.random() < 0.3:
+        pairs = [(target, peer_id) for peer_id in peers]
+        return [(1, ("reset", pairs)), (2, ("remove_front", target, 1.0))]
     later_us = 3 + _some_time_us(cluster, rng)
     return [
         (1, ("heal",)),
