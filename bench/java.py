@@ -3,26 +3,29 @@
     make bench-java                     or, for other loads:
     python bench/java.py --rounds 3 --seconds 4 --body-bytes 1024 --in-flight 1 64 1000
 
-Every group has three members, and all groups stay up for the whole run, so that the JVMs are warm;
-those that are not measured idle meanwhile. In each round every group is measured once, in turn, so
-that what else the machine does hits all alike. The figures are medians over the rounds. An append
-that is not acknowledged ends the run: Java answers 502 when it is slow.
+Every group has three members, and has the machine to itself: idle members, of Java above all, take
+processor time from whoever is measured. In each round every group is started, warmed up until its
+code is compiled, put under every load, and ended, in turn, so that what else the machine does hits
+all alike. The figures are medians over the rounds. An append that is not acknowledged ends the run:
+Java answers 502 when it is slow.
 
 Java acknowledges what a majority has in memory, so it is compared with AsyncFlush, which does the
 same, and with SyncFlush, the default, which also waits for an fdatasync.
 """
 
 import argparse
-import contextlib
 import math
 import os
 import platform
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import uvloop
 from append import Load, bare_load  # bench/append.py
@@ -50,12 +53,16 @@ JAVA_OPTIONS = {
 }
 
 
+Latencies: TypeAlias = list[float]
+"""In seconds, sorted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One group of three, and what it is called in the table."""
+    """What a group is called in the table, and how to have one whose files are in a folder."""
 
     name: str
-    group: NodeGroup | JavaGroup
+    group_in: Callable[[Path], NodeGroup | JavaGroup]
 
 
 def main() -> None:
@@ -63,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="how long each load runs")
-    parser.add_argument("--warm-up", type=float, default=15.0, help="seconds, once for each group")
+    parser.add_argument("--warm-up", type=float, default=15.0, help="seconds, after each start")
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--in-flight", type=int, nargs="+", default=[1, 64, 1000])
     parser.add_argument("--folder", help="where the members keep their logs (a temporary folder)")
@@ -75,57 +82,50 @@ def main() -> None:
         f"load average at the start {os.getloadavg()[0]:.1f}",
         flush=True,
     )
-    with (
-        tempfile.TemporaryDirectory(dir=arguments.folder) as folder,
-        started(Path(folder)) as contenders,
-    ):
-        warm_up = Load(
-            in_flight=WARM_UP_IN_FLIGHT, body_bytes=arguments.body_bytes, seconds=arguments.warm_up
-        )
-        for contender in contenders:
-            measure(contender, warm_up)
-        for in_flight in arguments.in_flight:
-            load = Load(
-                in_flight=in_flight, body_bytes=arguments.body_bytes, seconds=arguments.seconds
-            )
-            rounds: dict[str, list[list[float]]] = {each.name: [] for each in contenders}
-            for _ in range(arguments.rounds):
-                for contender in contenders:
-                    rounds[contender.name].append(measure(contender, load))
-            print_table(load, rounds)
+    body_bytes = arguments.body_bytes
+    warm_up = Load(in_flight=WARM_UP_IN_FLIGHT, body_bytes=body_bytes, seconds=arguments.warm_up)
+    loads = [
+        Load(in_flight=in_flight, body_bytes=body_bytes, seconds=arguments.seconds)
+        for in_flight in arguments.in_flight
+    ]
+    rounds: dict[Load, dict[str, list[Latencies]]] = {load: defaultdict(list) for load in loads}
+    for contender in contenders() * arguments.rounds:
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+            for load, latencies in measured(contender, Path(folder), warm_up, loads).items():
+                rounds[load][contender.name].append(latencies)
+    for load in loads:
+        print_table(load, rounds[load])
 
 
-@contextlib.contextmanager
-def started(folder: Path) -> Iterator[list[Contender]]:
-    """Start every group."""
+def contenders() -> list[Contender]:
+    """Java as it comes and with its batch push, this node with each kind of flush."""
     class_path = java_dledger.build(JAVA_VERSION)
-    with contextlib.ExitStack() as groups:
-        contenders: list[Contender] = []
-        for name, options in (
-            (f"Java {JAVA_VERSION}", {}),
-            (f"Java {JAVA_VERSION}, batch push", {"enableBatchPush": True}),
-        ):
-            at = folder / f"group{len(contenders)}"
-            at.mkdir()
-            java = JavaGroup(at, class_path, jvm_options=JVM_OPTIONS, **JAVA_OPTIONS, **options)
-            contenders.append(Contender(name, groups.enter_context(java)))
-        for flush in (FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH):
-            at = folder / f"group{len(contenders)}"
-            at.mkdir()
-            python = NodeGroup(at, flush_disk_type=flush, **PYTHON_OPTIONS)
-            contenders.append(Contender(f"Python, {flush}", groups.enter_context(python)))
-            python.master()
-        yield contenders
+    java = partial(JavaGroup, class_path=class_path, jvm_options=JVM_OPTIONS, **JAVA_OPTIONS)
+    python = partial(NodeGroup, **PYTHON_OPTIONS)
+    return [
+        Contender(f"Java {JAVA_VERSION}", java),
+        Contender(f"Java {JAVA_VERSION}, batch push", partial(java, enableBatchPush=True)),
+        *(
+            Contender(f"Python, {flush}", partial(python, flush_disk_type=flush))
+            for flush in (FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH)
+        ),
+    ]
 
 
-def measure(contender: Contender, load: Load) -> list[float]:
-    """Put a group's leader under a load; the latencies in seconds, sorted."""
-    group = contender.group
-    leader_id = group.master() if isinstance(group, NodeGroup) else group.leader()
-    return sorted(uvloop.run(bare_load(group.peers[leader_id], "g", leader_id, load)))
+def measured(
+    contender: Contender, folder: Path, warm_up: Load, loads: list[Load]
+) -> dict[Load, Latencies]:
+    """Start a group, put its leader under every load, and end it."""
+    with contender.group_in(folder) as group:
+        leader_id = group.master() if isinstance(group, NodeGroup) else group.leader()
+        address = group.peers[leader_id]
+        uvloop.run(bare_load(address, "g", leader_id, warm_up))
+        return {
+            load: sorted(uvloop.run(bare_load(address, "g", leader_id, load))) for load in loads
+        }
 
 
-def print_table(load: Load, rounds: dict[str, list[list[float]]]) -> None:
+def print_table(load: Load, rounds: dict[str, list[Latencies]]) -> None:
     """Print one load's lines; the ratios are to Java as it comes."""
     print(f"\n{load.in_flight} in flight             appends/s     p50 ms     p99 ms   times Java")
     base = 0.0
@@ -145,7 +145,7 @@ def print_table(load: Load, rounds: dict[str, list[list[float]]]) -> None:
         )
 
 
-def percentile_ms(latencies_s: list[float], share: float) -> float:
+def percentile_ms(latencies_s: Latencies, share: float) -> float:
     """A latency that this share of the appends did not exceed; NaN when there were none."""
     return latencies_s[int(len(latencies_s) * share)] * 1000 if latencies_s else math.nan
 

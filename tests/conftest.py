@@ -1,6 +1,13 @@
-"""Options that belong to the whole suite; pytest takes them from this file alone."""
+"""What belongs to the whole suite: options, which pytest takes from this file alone, and how
+properties are tried.
+"""
 
 import pytest
+from hypothesis import settings
+
+# The same examples each time, however slow the machine is at that moment.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -46,10 +46,14 @@ ENTRY_MAGICS: Final = (NORMAL, NOOP)
 ENTRY_HEADER: Final = struct.Struct(">iiqqqiIIi")
 ENTRY_HEADER_SIZE: Final = 48
 _HEADER_BEFORE_CHAIN: Final = struct.Struct(">iiqqqi4xIi")
-CHAIN_CRC: Final = struct.Struct(">I")
 CHAIN_CRC_OFFSET: Final = 36
 INDEX_UNIT: Final = struct.Struct(">iqiqq")
 INDEX_UNIT_SIZE: Final = 32
+# Columns are moved by words of four bytes, of which every field of both records is made.
+_HEADER_WORDS: Final = ENTRY_HEADER_SIZE // 4
+_CHAIN_CRC_WORD: Final = CHAIN_CRC_OFFSET // 4
+_UNIT_WORDS: Final = INDEX_UNIT_SIZE // 4
+_HEADER_WORDS_OF_UNIT: Final = (0, 6, 7, 1, 2, 3, 4, 5)  # magic, pos, size, index, term
 BLANK_HEADER: Final = struct.Struct(">ii")
 BLANK_SIZE_MIN: Final = 8
 ENTRY_SIZE_MAX: Final = 4 * 1024 * 1024  # Java's encode buffer
@@ -105,7 +109,7 @@ class PackedEntries(NamedTuple):
     """Entries that follow one another in one segment, ready to be copied there."""
 
     data: bytearray
-    units: bytes
+    units: bytearray
     """Their index units."""
     chain_crc: int
     """Of the last one: the seed of the next."""
@@ -146,29 +150,6 @@ def body_crc(body: Buffer) -> int:
     return crc32(body)
 
 
-def pack_entry(
-    target: bytearray | memoryview,
-    at: int,
-    magic: int,
-    index: int,
-    term: int,
-    pos: int,
-    previous_chain_crc: int,
-    body: Buffer,
-) -> int:
-    """Write one entry into `target` at byte `at`; returns its chain_crc, the next one's seed."""
-    body_size = len(body)
-    end = at + ENTRY_HEADER_SIZE
-    ENTRY_HEADER.pack_into(
-        target, at, magic, ENTRY_HEADER_SIZE + body_size, index, term, pos, 0, 0,
-        crc32(body), body_size,
-    )  # fmt: skip
-    chain_crc = crc32(target[at:end], previous_chain_crc)
-    CHAIN_CRC.pack_into(target, at + CHAIN_CRC_OFFSET, chain_crc)
-    target[end : end + body_size] = body
-    return chain_crc
-
-
 def pack_entries(
     bodies: Sequence[Buffer],
     *,
@@ -179,34 +160,42 @@ def pack_entries(
     previous_chain_crc: int,
     channels: Sequence[int] | None = None,
 ) -> PackedEntries:
-    """Encode entries that follow one another from `pos`, a position in the data files.
+    """Encode entries, at least one, that follow one another from `pos`, a position in the data
+    files. `channels` has one for each body; None is 0 for all.
 
-    `channels` has one for each body; None is 0 for all. A node's rate of appends is decided here,
-    so the loops make no call but of C functions, and put each chain_crc where its header has zeros
-    rather than pack the header again.
+    A node's rate of appends is decided here: the loop does only what needs the entry before, with
+    no call but of C functions. All else is done by columns, each with one call for all entries.
     """
-    pack_header, pack_unit = _HEADER_BEFORE_CHAIN.pack, INDEX_UNIT.pack
+    pack_header = _HEADER_BEFORE_CHAIN.pack
     chain_crc, index = previous_chain_crc, first_index
-    parts: list[Buffer] = []
-    units: list[bytes] = []
+    headers: list[bytes] = []
     chain_crcs: list[int] = []
     for body, channel in zip(bodies, repeat(0) if channels is None else channels, strict=False):
         body_size = len(body)
         size = ENTRY_HEADER_SIZE + body_size
         header = pack_header(magic, size, index, term, pos, channel, crc32(body), body_size)
         chain_crc = crc32(header, chain_crc)
+        headers.append(header)
         chain_crcs.append(chain_crc)
-        parts.append(header)
-        parts.append(body)
-        units.append(pack_unit(magic, pos, size, index, term))
         pos += size
         index += 1
-    data = bytearray().join(parts)
-    pack_chain_crc, at = CHAIN_CRC.pack_into, CHAIN_CRC_OFFSET
-    for body, own_chain_crc in zip(bodies, chain_crcs, strict=True):
-        pack_chain_crc(data, at, own_chain_crc)
-        at += ENTRY_HEADER_SIZE + len(body)
-    return PackedEntries(data, b"".join(units), chain_crc)
+    count = len(headers)
+    rows = bytearray().join(headers)
+    words, chain_words = memoryview(rows).cast("I"), struct.pack(f">{count}I", *chain_crcs)
+    words[_CHAIN_CRC_WORD::_HEADER_WORDS] = memoryview(chain_words).cast("I")
+    parts: list[Buffer] = [b""] * (2 * count)
+    parts[::2] = struct.Struct("48s" * count).unpack(rows)
+    parts[1::2] = bodies
+    return PackedEntries(bytearray().join(parts), _units_of(words, count), chain_crc)
+
+
+def _units_of(header_words: memoryview, count: int) -> bytearray:
+    """The index units of entries whose headers lie one behind the other."""
+    units = bytearray(count * INDEX_UNIT_SIZE)
+    unit_words = memoryview(units).cast("I")
+    for number, header_number in enumerate(_HEADER_WORDS_OF_UNIT):
+        unit_words[number::_UNIT_WORDS] = header_words[header_number::_HEADER_WORDS]
+    return units
 
 
 def scan_entries(

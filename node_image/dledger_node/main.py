@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import uvloop
 
+from dledger_formats import log_lines
 from dledger_formats.settings import NodeSettings, SettingsError
-from dledger_node import logs
 from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.errors import ListenError, NodeError, StoreError
 from dledger_node.healer import Healer
@@ -34,6 +34,7 @@ HAND_OVER_TIMEOUT_S: Final = 3.0
 DRAIN_TIMEOUT_S: Final = 2.0
 EXIT_SETTINGS: Final = 2
 EXIT_FATAL: Final = 1
+CHATTY: Final = ("aiohttp.access",)
 USAGE: Final = (
     "dledger-node                         run one member; settings are DLEDGER_* variables\n"
     "dledger-node store COMMAND FOLDER    look at a member's files (store --help)"
@@ -59,7 +60,7 @@ def main() -> int:
     except SettingsError as error:
         print(f"dledger-node: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return EXIT_SETTINGS
-    logs.configure(settings.log_format)
+    log_lines.configure(log_format=settings.log_format, level="info", chatty=CHATTY)
     try:
         uvloop.run(serve(settings))
     except (NodeError, OSError) as error:

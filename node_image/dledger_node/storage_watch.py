@@ -56,7 +56,7 @@ class StorageWatch:
             return True
         return False
 
-    def try_reserve(self, reserve: Callable[[], None]) -> bool:
+    def try_reserve(self, reserve: Callable[[], object]) -> bool:
         """Make room; False when the volume is full, which the status then says."""
         try:
             reserve()

@@ -16,7 +16,8 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 import dledger_operator.handlers  # noqa: F401 - registers the handlers with kopf
-from dledger_operator import config, logs, names
+from dledger_formats import log_lines
+from dledger_operator import config, names
 from dledger_operator.behaviours.news import NewsDesk
 from dledger_operator.behaviours.tools import Tools
 from dledger_operator.behaviours.workers import Workers
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 RECONCILES_AT_ONCE_MAX: Final = 8
 USAGE_ERROR: Final = 2
 START_ERROR: Final = 1
+CHATTY: Final = ("httpx2", "httpcore2", "aiohttp.access", "kopf.objects", "kopf.activities.probe")
+"""Loggers that tell of every request, which drowns what the operator does."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except config.SettingsError as error:
         print(f"dledger-operator: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up
         return USAGE_ERROR
-    logs.configure(log_format=settings.log_format, level=settings.log_level)
+    log_lines.configure(log_format=settings.log_format, level=settings.log_level, chatty=CHATTY)
     try:
         asyncio.run(run(settings))
     except KubeError as error:

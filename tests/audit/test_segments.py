@@ -28,7 +28,7 @@ LAST = COUNT - 1
 
 indexes = st.integers(0, LAST)
 windows = st.sampled_from([400, 700, 1 << 20])  # the largest entry has 138 bytes
-some = settings(max_examples=20, derandomize=True, deadline=None)
+some = settings(max_examples=20)
 
 
 @contextmanager

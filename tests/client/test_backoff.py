@@ -1,14 +1,11 @@
 """Pauses: short at first, never long compared with what has passed."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_client.backoff import PAUSE_MAX_S, PAUSE_MIN_S, SHARE, pause_s
 
-repeatable = settings(deadline=None, derandomize=True)
 
-
-@repeatable
 @given(gap_s=st.floats(0.001, 10), random=st.floats(0, 1))
 def test_asking_again_after_each_pause_finds_the_end_of_a_gap_a_sixteenth_late_at_most(
     gap_s: float, random: float
@@ -20,7 +17,6 @@ def test_asking_again_after_each_pause_finds_the_end_of_a_gap_a_sixteenth_late_a
     assert now_s <= gap_s * (1 + SHARE) + PAUSE_MIN_S
 
 
-@repeatable
 @given(elapsed_s=st.floats(0, 1e6), random=st.floats(0, 1))
 def test_a_pause_has_bounds(elapsed_s: float, random: float) -> None:
     assert PAUSE_MIN_S / 2 <= pause_s(elapsed_s, lambda: random) <= PAUSE_MAX_S

@@ -41,7 +41,7 @@ def lines_of(slices: list[bytes]) -> list[bytes]:
         os.close(reading)
 
 
-@settings(deadline=None, derandomize=True, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.binary(max_size=50).map(lambda data: data.replace(b"x", b"\n")), max_size=6))
 def test_lines_of_a_pipe_are_those_of_the_bytes_however_they_come(slices: list[bytes]) -> None:
     lines = b"".join(slices).split(b"\n")

@@ -1,6 +1,6 @@
 """Numbers and sequences in the 32 bits of a channel."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats.channels import (
@@ -15,7 +15,6 @@ from dledger_formats.channels import (
 NUMBERS = st.integers(1, PRODUCERS_MAX)
 
 
-@settings(derandomize=True)
 @given(NUMBERS, st.integers(1, SEQUENCE_MAX), st.integers(-WINDOW, WINDOW))
 def test_a_sequence_is_told_from_its_low_bits_by_one_that_is_near(
     number: int, sequence: int, distance: int

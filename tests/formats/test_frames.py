@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats.frames import (
@@ -53,7 +53,6 @@ COMMANDS = st.builds(
     language=TEXT,
     version=INT32,
 )
-unhurried = settings(deadline=None, derandomize=True)
 
 
 def header_of(frame: bytes) -> dict[str, Any]:
@@ -156,7 +155,6 @@ def test_a_command_says_whether_it_answers_and_whether_it_waits() -> None:
 # Slices.
 
 
-@unhurried
 @given(st.lists(COMMANDS, max_size=5), st.lists(st.integers(0, 1000), max_size=20))
 def test_commands_survive_the_wire_in_slices_of_any_length(
     commands: list[RemotingCommand], cuts: list[int]
@@ -202,7 +200,6 @@ def test_a_buffer_that_is_used_again_does_not_change_what_was_read() -> None:
     assert command.body == b"kept"
 
 
-@unhurried
 @given(st.lists(st.tuples(st.integers(0, (1 << 31) - 1), st.binary(max_size=50)), max_size=9))
 def test_many_requests_and_responses_are_encoded_as_one_by_one(
     frames: list[tuple[int, bytes]],
@@ -324,7 +321,6 @@ def outcome_of(decoder: FrameDecoder, data: bytes) -> list[bytes] | str:
         return error.reason
 
 
-@unhurried
 @given(st.binary(max_size=200), st.sampled_from([0, 1]))
 def test_any_header_is_either_read_or_refused(header: bytes, header_type: int) -> None:
     outcome = outcome_of(FrameDecoder(), frame_of(header, b"body", header_type))
@@ -332,7 +328,6 @@ def test_any_header_is_either_read_or_refused(header: bytes, header_type: int) -
     assert outcome in ([b"body"], "header", "header_length")
 
 
-@unhurried
 @given(st.lists(st.binary(max_size=60), max_size=6))
 def test_garbage_is_either_waited_for_or_refused(slices: list[bytes]) -> None:
     decoder = FrameDecoder(frame_bytes_max=256)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats import disk
@@ -51,7 +51,6 @@ ENTRIES = st.builds(
     size=st.integers(48, 100),
     term=INT64,
 )
-repeatable = settings(deadline=None, derandomize=True)
 
 
 def java_bodies() -> list[Any]:
@@ -80,7 +79,6 @@ def test_a_body_of_java_is_read_and_written_again_alike(
 # Bytes.
 
 
-@repeatable
 @given(st.binary(max_size=200), st.booleans())
 def test_the_body_of_an_append_survives_both_ways_to_write_it(
     body: bytes, as_numbers: bool
@@ -90,7 +88,6 @@ def test_the_body_of_an_append_survives_both_ways_to_write_it(
     assert AppendEntryRequest.from_json(request.to_json(bytes_as_numbers=as_numbers)) == request
 
 
-@repeatable
 @given(st.lists(ENTRIES, max_size=4), st.booleans())
 def test_entries_survive_both_ways_to_write_their_bodies(
     entries: list[DLedgerEntry], as_numbers: bool
@@ -100,7 +97,6 @@ def test_entries_survive_both_ways_to_write_their_bodies(
     assert GetEntriesResponse.from_json(response.to_json(bytes_as_numbers=as_numbers)) == response
 
 
-@repeatable
 @given(st.binary(max_size=50))
 def test_base64_may_lack_its_padding(body: bytes) -> None:
     bare = base64.b64encode(body).rstrip(b"=")
@@ -184,7 +180,6 @@ def test_checksums_of_the_store_become_signed_as_java_reads_them() -> None:
     assert (entry.body_crc, entry.chain_crc) == (-0x7FFF_FFFF, -2)
 
 
-@repeatable
 @given(st.binary(max_size=50))
 def test_a_body_with_its_own_checksum_is_intact(body: bytes) -> None:
     assert entry_from_disk(body, disk.body_crc(body)).is_intact
@@ -230,7 +225,6 @@ def test_the_refusal_names_the_message_and_the_key() -> None:
         GetEntriesRequest.from_json(b"{}")
 
 
-@repeatable
 @given(st.binary(max_size=100))
 def test_any_bytes_are_either_read_or_refused(raw: bytes) -> None:
     for kind in TYPES.values():

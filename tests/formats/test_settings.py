@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats.settings import (
@@ -25,10 +25,8 @@ ENVIRONMENT = SETTINGS.to_environment()
 HOSTS = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
 ADDRESSES = st.builds("{}:{}".format, HOSTS, st.integers(1, 65535))
 GROUPS = st.dictionaries(st.from_regex(r"[A-Za-z0-9_]{1,32}", fullmatch=True), ADDRESSES)
-repeatable = settings(deadline=None, derandomize=True)
 
 
-@repeatable
 @given(
     peers=GROUPS.filter(bool),
     http_port=st.integers(1, 65535),
@@ -146,7 +144,6 @@ def test_a_member_knows_its_own_address() -> None:
 # DLedger's form of the member list.
 
 
-@repeatable
 @given(GROUPS)
 def test_peers_survive_dledger_s_form(peers: dict[str, str]) -> None:
     assert parse_peers(format_peers(peers)) == peers

@@ -18,8 +18,6 @@ LONGEST_NAME = "g" * 40
 # A dry run takes a few milliseconds and leaves nothing for the next example.
 against_the_server = settings(
     max_examples=60,
-    derandomize=True,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats.status import FlushDiskType
@@ -67,7 +67,6 @@ def test_what_an_image_leaves_empty_is_the_operator_s_own(
     assert group(image=image).image == expected
 
 
-@settings(derandomize=True)
 @given(
     repository=st.from_regex(r"([a-z0-9.]{1,8}(:[0-9]{2,4})?/)?[a-z0-9]{1,8}", fullmatch=True),
     suffix=st.sampled_from(["", ":1.2", "@sha256:ab", ":1.2@sha256:ab"]),
@@ -145,7 +144,6 @@ KEYS = [
 ]  # fmt: skip
 
 
-@settings(derandomize=True)
 @given(spec=st.dictionaries(st.sampled_from(KEYS), JSON))
 def test_any_spec_is_read_or_refused_and_never_a_crash(spec: dict[str, Any]) -> None:
     with contextlib.suppress(InvalidSpecError):

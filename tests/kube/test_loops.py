@@ -6,7 +6,7 @@ import logging
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_operator.behaviours.loops import Pace, Wake, backoff_s, repeat
@@ -133,7 +133,6 @@ async def test_a_bell_that_was_rung_before_is_heard() -> None:
     assert not await wake.wait(0.0)
 
 
-@settings(derandomize=True)
 @given(failures=st.integers(1, 10_000), seed=st.integers())
 def test_a_pause_grows_and_stays_in_its_bounds(failures: int, seed: int) -> None:
     pause_s = backoff_s(failures, 0.05, 30.0, Random(seed))

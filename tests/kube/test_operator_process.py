@@ -4,38 +4,27 @@ Controllers and kubelets are played by the test; members answer over HTTP on loo
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 
 import pytest
 
 from api_server.client import ApiServer
-from dledger_group.ports import free_ports
-from dledger_kube.cluster import API, Namespace, Object, parsed
-from dledger_kube.fake_members import FakeMember
-from dledger_kube.operator_account import operator_kubeconfig
+from dledger_kube.cluster import API, Object, parsed
+from dledger_kube.operated import Operated, operated
 from dledger_kube.operator_process import OperatorProcess
 from dledger_operator import names
 
 pytest_plugins = ["api_server.fixtures"]
 
 DISCOVERY = "/apis/discovery.k8s.io/v1"
-PORTS = free_ports()
-WAIT_S = 60.0
-POLL_S = 0.05
 
 
 @dataclass(slots=True)
-class Cluster:
+class Cluster(Operated):
     """One namespace with an operator, and three members that a test speaks through."""
-
-    namespace: Namespace
-    operator: OperatorProcess
-    nodes: list[FakeMember]
 
     async def elect(self, ordinal: int, term: int) -> None:
         for node in self.nodes:
@@ -60,19 +49,9 @@ class Cluster:
         labels = [(pod["metadata"]["name"], pod["metadata"]["labels"]) for pod in pods]
         return {name: each.get(names.ROLE_LABEL, "") for name, each in labels}
 
-    def status(self) -> Object:
-        found: Object = self.namespace.get("dledgergroups", "flights", API).get("status", {})
-        return found
-
     def last_change(self) -> Object:
         changes: list[Object] = self.status().get("leaderChanges") or [{}]
         return changes[0]
-
-    def condition(self, kind: str) -> tuple[str, str]:
-        for each in self.status().get("conditions", []):
-            if each["type"] == kind:
-                return each["status"], each["reason"]
-        return "", ""
 
     def point_master_service_to(self, pod: str) -> None:
         """Write the EndpointSlice that the controller would write."""
@@ -95,28 +74,11 @@ class Cluster:
             "PATCH", path + query, sent, content_type="application/apply-patch+yaml"
         )
 
-    async def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Wait for something, while the members go on answering."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + WAIT_S
-        while not await asyncio.to_thread(holds):
-            assert loop.time() < deadline_s, f"{what}: not in {WAIT_S:g} s; {self.status()}"
-            await asyncio.sleep(POLL_S)
-
 
 @pytest.fixture
 async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Cluster]:
-    namespace = Namespace.make(api_server)
-    subnet = f"127.{SystemRandom().randint(1, 254)}.{SystemRandom().randint(1, 254)}"
-    nodes = [FakeMember(f"n{k}", f"{subnet}.{k + 1}", names.HTTP_PORT) for k in range(3)]
-    kubeconfig = operator_kubeconfig(api_server, namespace, tmp_path)
-    async with contextlib.AsyncExitStack() as stack:
-        for node in nodes:
-            await node.answer()
-            stack.push_async_callback(node.fall_silent)
-        operator = OperatorProcess(kubeconfig, namespace.name, tmp_path, [next(PORTS), next(PORTS)])
-        stack.enter_context(operator)
-        yield Cluster(namespace, operator, nodes)
+    async with operated(api_server, tmp_path, members=3) as parts:
+        yield Cluster(*parts)
 
 
 def led_by(ordinal: int) -> dict[str, str]:
@@ -127,9 +89,11 @@ async def test_a_group_lives_fails_over_and_goes(cluster: Cluster) -> None:
     await cluster.create_group()
     await cluster.elect(1, 7)
     await cluster.until("n1 is labelled", lambda: cluster.roles() == led_by(1))
-    await cluster.until("no endpoint", lambda: cluster.condition("EndpointsSynced")[0] == "False")
+    await cluster.until(
+        "no endpoint", lambda: cluster.condition("EndpointsSynced")["status"] == "False"
+    )
     cluster.point_master_service_to("flights-1")
-    await cluster.until("ready", lambda: cluster.condition("Ready") == ("True", "LeaderElected"))
+    await cluster.until("ready", lambda: cluster.condition("Ready")["reason"] == "LeaderElected")
     assert cluster.status()["leader"]["pod"] == "flights-1"
     await cluster.until("all are ready", lambda: cluster.status()["membersReady"] == "3/3")
 
@@ -204,7 +168,7 @@ async def test_a_bad_spec_is_told_and_changes_nothing_and_the_leader_is_still_fo
 
     cluster.namespace.patch("dledgergroups", "flights", wrong, API)
     await cluster.until(
-        "it is told", lambda: cluster.condition("Ready") == ("False", "ChildRefused")
+        "it is told", lambda: cluster.condition("Ready")["reason"] == "ChildRefused"
     )
     await cluster.elect(2, 8)
 
@@ -215,7 +179,7 @@ async def test_a_paused_group_keeps_its_objects_and_its_leader(cluster: Cluster)
     await cluster.create_group()
     await cluster.until("the Service is made", lambda: cluster.has("services", "flights-master"))
     cluster.namespace.patch("dledgergroups", "flights", {"spec": {"paused": True}}, API)
-    await cluster.until("paused", lambda: cluster.condition("Paused")[0] == "True")
+    await cluster.until("paused", lambda: cluster.condition("Paused")["status"] == "True")
 
     change: dict[str, Any] = {"spec": {"podAnnotations": {"note": "new"}}}
     cluster.namespace.patch("dledgergroups", "flights", change, API)
@@ -252,9 +216,7 @@ async def test_an_audit_waits_for_its_group_and_then_runs(cluster: Cluster) -> N
 async def test_a_cluster_without_the_crds_makes_it_end_with_a_reason(
     empty_api_server: ApiServer, tmp_path: Path
 ) -> None:
-    with OperatorProcess(
-        empty_api_server.kubeconfig, "", tmp_path, [next(PORTS), next(PORTS)]
-    ) as operator:
+    with OperatorProcess(empty_api_server.kubeconfig, "", tmp_path) as operator:
         code = await asyncio.to_thread(operator.wait)
 
     assert code == 1

@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_operator.quantities import duration_ms, quantity_bytes
@@ -47,13 +47,11 @@ def test_what_is_no_quantity_of_whole_bytes_is_refused(value: str | int) -> None
         quantity_bytes(value)
 
 
-@settings(derandomize=True)
 @given(number=st.integers(0, 10**9), suffix=st.sampled_from(["", "k", "Ki", "M", "Mi", "G", "Gi"]))
 def test_a_larger_suffix_never_means_less(number: int, suffix: str) -> None:
     assert quantity_bytes(f"{number}{suffix}") >= number
 
 
-@settings(derandomize=True)
 @given(text=st.text(max_size=12))
 def test_any_text_is_read_or_refused(text: str) -> None:
     for read in (duration_ms, quantity_bytes):

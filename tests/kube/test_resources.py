@@ -30,7 +30,7 @@ GROUPS = st.builds(
     ),
 )
 NEW = Shape.of_new(3)
-properties = settings(derandomize=True, max_examples=30)
+properties = settings(max_examples=30)
 
 
 def child(of: Group, kind: str, name: str) -> Manifest:

@@ -3,38 +3,26 @@
 Controllers and kubelets are played by the test; members answer on loopback.
 """
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from random import SystemRandom
 
 import pytest
 
 from api_server.client import ApiServer
-from dledger_group.ports import free_ports
-from dledger_kube.cluster import API, Namespace, Object, parsed
+from dledger_kube.cluster import API, Object, parsed
 from dledger_kube.fake_leader import FakeGroup
-from dledger_kube.fake_members import FakeMember
-from dledger_kube.operator_account import operator_kubeconfig
-from dledger_kube.operator_process import OperatorProcess
-from dledger_operator import names
+from dledger_kube.operated import Operated, operated
 
 pytest_plugins = ["api_server.fixtures"]
 
 APPS = "/apis/apps/v1"
-PORTS = free_ports()
-WAIT_S = 60.0
-POLL_S = 0.05
 
 
 @dataclass(slots=True)
-class Scaling:
+class Scaling(Operated):
     """A group of three with an operator, and five members that may belong to it."""
 
-    namespace: Namespace
-    operator: OperatorProcess
     members: FakeGroup
     body: Object
 
@@ -53,41 +41,17 @@ class Scaling:
 
     def make_pod(self, ordinal: int) -> None:
         """Do what the StatefulSet's controller and a kubelet do."""
-        self.namespace.make_pod(parsed(self.body), ordinal, self.members.nodes[ordinal].ip)
+        self.namespace.make_pod(parsed(self.body), ordinal, self.nodes[ordinal].ip)
 
     def roles(self) -> dict[str, str]:
-        status = self.namespace.get("dledgergroups", "flights", API).get("status", {})
-        return {each["id"]: each["membership"] for each in status.get("members", [])}
-
-    def progressing(self) -> tuple[str, str]:
-        status = self.namespace.get("dledgergroups", "flights", API).get("status", {})
-        for each in status.get("conditions", []):
-            if each["type"] == "Progressing":
-                return each["status"], each["message"]
-        return "", ""
-
-    async def until(self, what: str, holds: Callable[[], bool]) -> None:
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + WAIT_S
-        while not await asyncio.to_thread(holds):
-            assert loop.time() < deadline_s, f"{what}: not in {WAIT_S:g} s; {self.progressing()}"
-            await asyncio.sleep(POLL_S)
+        return {each["id"]: each["membership"] for each in self.status().get("members", [])}
 
 
 @pytest.fixture
 async def scaling(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Scaling]:
-    namespace = Namespace.make(api_server)
-    kubeconfig = operator_kubeconfig(api_server, namespace, tmp_path)
-    subnet = f"127.{SystemRandom().randint(1, 254)}.{SystemRandom().randint(1, 254)}"
-    nodes = [FakeMember(f"n{k}", f"{subnet}.{k + 1}", names.HTTP_PORT) for k in range(5)]
-    members = FakeGroup(nodes, voters=3)
-    async with contextlib.AsyncExitStack() as stack:
-        for node in nodes:
-            await node.answer()
-            stack.push_async_callback(node.fall_silent)
-        operator = OperatorProcess(kubeconfig, namespace.name, tmp_path, [next(PORTS), next(PORTS)])
-        stack.enter_context(operator)
-        made = Scaling(namespace, operator, members, namespace.make_group())
+    async with operated(api_server, tmp_path, members=5) as (namespace, operator, nodes):
+        members = FakeGroup(nodes, voters=3)
+        made = Scaling(namespace, operator, nodes, members, namespace.make_group())
         await made.until("there are pods", lambda: made.pods() == 3)
         for ordinal in range(3):
             made.make_pod(ordinal)
@@ -110,7 +74,9 @@ async def test_a_group_grows_and_shrinks_over_the_death_of_its_operator(scaling:
         scaling.operator.start()
         scaling.make_pod(4)
         await scaling.until("n4 votes", lambda: scaling.roles().get("n4") == "Voter")
-        await scaling.until("all is done", lambda: scaling.progressing()[0] == "False")
+        await scaling.until(
+            "all is done", lambda: scaling.condition("Progressing")["status"] == "False"
+        )
 
         assert scaling.members.changes == [
             ("ADD_LEARNER", "n3"), ("PROMOTE", "n3"), ("ADD_LEARNER", "n4"), ("PROMOTE", "n4"),
@@ -137,6 +103,7 @@ async def test_a_leader_that_cannot_be_asked_is_told_of_and_nothing_is_let_go(
     scaling.scale(1)
 
     await scaling.until(
-        "it is told", lambda: "ChangeMembershipRequest to" in scaling.progressing()[1]
+        "it is told",
+        lambda: "ChangeMembershipRequest to" in scaling.condition("Progressing")["message"],
     )
     assert scaling.pods() == 3

@@ -71,7 +71,7 @@ INPUTS = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(st.lists(INPUTS, max_size=25))
 def test_no_conversation_breaks_a_member_or_removes_what_is_committed(
     inputs: list[Message | str],

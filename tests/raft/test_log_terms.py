@@ -1,7 +1,7 @@
 """Term runs against a plain list of terms."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_node.raft.invariants import InvariantError
@@ -10,7 +10,6 @@ from dledger_sim.driver import log_of
 
 TERMS = st.lists(st.integers(0, 6), max_size=20).map(sorted)
 CHANGES = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 5)), max_size=12)
-every_time = settings(derandomize=True, deadline=None)
 
 
 def check_against(log: LogTerms, terms: list[int]) -> None:
@@ -23,13 +22,11 @@ def check_against(log: LogTerms, terms: list[int]) -> None:
         assert log.last_index_of_term(term) == log.last_index_of_term_at(index)
 
 
-@every_time
 @given(TERMS)
 def test_every_question_is_answered_as_by_a_list_of_terms(terms: list[int]) -> None:
     check_against(log_of(terms), terms)
 
 
-@every_time
 @given(CHANGES)
 def test_appending_and_truncating_keep_it_equal_to_a_list(
     changes: list[tuple[int, int, int]],
@@ -45,7 +42,6 @@ def test_appending_and_truncating_keep_it_equal_to_a_list(
         check_against(log, terms)
 
 
-@every_time
 @given(TERMS, st.integers(-3, 25), st.integers(-3, 8))
 def test_any_numbers_may_be_asked_about(terms: list[int], index: int, term: int) -> None:
     held = index == term == -1 or (0 <= index < len(terms) and terms[index] == term)
@@ -99,7 +95,6 @@ def test_an_entry_outside_has_no_term(index: int) -> None:
         log_of([1, 1, 2]).term_at(index)
 
 
-@every_time
 @given(TERMS.filter(bool), st.data())
 def test_a_log_without_its_front_answers_for_the_rest(
     terms: list[int], data: st.DataObject

@@ -271,7 +271,7 @@ def test_pushes_without_an_answer_lead_to_a_question_about_the_last_of_them() ->
     assert driver.raft.role is Role.LEADER
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=14).map(sorted),
     st.lists(st.integers(1, 6), max_size=14).map(sorted),

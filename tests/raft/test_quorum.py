@@ -1,6 +1,6 @@
 """Majority arithmetic against its definition."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_node.raft import quorum
@@ -8,7 +8,6 @@ from dledger_node.raft import quorum
 VALUES = st.lists(st.integers(-1, 9), min_size=1, max_size=7)
 
 
-@settings(derandomize=True, deadline=None)
 @given(VALUES)
 def test_the_value_is_the_highest_that_more_than_half_have_reached(values: list[int]) -> None:
     def reached(value: int) -> bool:
@@ -25,7 +24,6 @@ def test_half_is_no_majority() -> None:
     assert quorum.is_majority(3, 4)
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 9))
 def test_two_majorities_share_a_voter(voters: int, one: int, other: int) -> None:
     if quorum.is_majority(one, voters) and quorum.is_majority(other, voters):

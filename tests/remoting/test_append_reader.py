@@ -90,7 +90,7 @@ def test_a_trap_is_refused_however_often_it_comes(trap: bytes) -> None:
             reader.read(trap)
 
 
-@settings(deadline=None, derandomize=True, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(

@@ -5,7 +5,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats.register import NUMBER_MAX, NUMBER_MIN, SET
@@ -17,7 +17,6 @@ from dledger_node.state_machine.register import Register
 NUMBERS = st.integers(NUMBER_MIN, NUMBER_MAX)
 KEYS = st.integers(0, 5) | NUMBERS
 BODIES = st.lists(st.builds(SET.pack, KEYS, NUMBERS) | st.binary(max_size=20), max_size=60)
-repeatable = settings(deadline=None, derandomize=True)
 
 
 def entries(bodies: list[bytes]) -> list[CommittedEntry]:
@@ -28,7 +27,6 @@ def dumped(register: Register) -> bytes:
     return b"".join(register.dump())
 
 
-@repeatable
 @given(bodies=BODIES, cuts=st.lists(st.integers(0, 60)))
 def test_entries_in_any_batches_give_one_state(bodies: list[bytes], cuts: list[int]) -> None:
     whole, parts = Register(), Register()
@@ -39,7 +37,6 @@ def test_entries_in_any_batches_give_one_state(bodies: list[bytes], cuts: list[i
     assert dumped(whole) == dumped(parts)
 
 
-@repeatable
 @given(bodies=BODIES)
 def test_the_value_is_what_was_set_last(bodies: list[bytes]) -> None:
     register = Register()
@@ -50,7 +47,6 @@ def test_the_value_is_what_was_set_last(bodies: list[bytes]) -> None:
     assert register.get(6) == model.get(6)
 
 
-@repeatable
 @given(bodies=BODIES, more=BODIES)
 def test_a_state_that_was_saved_goes_on_as_the_one_that_was_not(
     bodies: list[bytes], more: list[bytes]

@@ -44,7 +44,7 @@ def test_a_term_file_without_our_keys_is_a_voter_s(tmp_path: Path) -> None:
     assert begin_hard_state(tmp_path, -1) == HardState(term=0, vote_for=None)
 
 
-@settings(derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.builds(
         HardState,

@@ -169,8 +169,6 @@ def test_a_store_and_a_list_hold_the_same_entries(memory_path: Path) -> None:
     run_state_machine_as_test(
         lambda: StoreAgainstList(memory_path),
         settings=settings(
-            derandomize=True,
-            deadline=None,
             max_examples=40,
             stateful_step_count=40,
             suppress_health_check=list(HealthCheck),

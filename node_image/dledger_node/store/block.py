@@ -33,9 +33,9 @@ class Block:
         """What is left to write of a block whose first entries the log holds already."""
         skipped = index - self.first_index
         for run in self.runs:
-            if skipped < run.count:
+            if skipped < run.entry_count:
                 yield run.without_first(skipped) if skipped else run
-            skipped = max(0, skipped - run.count)
+            skipped = max(0, skipped - run.entry_count)
 
 
 def check_block(

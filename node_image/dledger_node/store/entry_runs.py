@@ -1,7 +1,6 @@
 """Encoded entries, ready to be copied into a segment: what a leader's batch and a push become."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dledger_formats import disk
@@ -17,13 +16,23 @@ class Link(NamedTuple):
     """None when it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryRun:
+class Place(NamedTuple):
+    """Where entries of a batch go that will follow one another in one segment."""
+
+    pos: int
+    end_pos: int
+    first: int
+    """Number of the first of them in the batch."""
+    stop: int
+    """Number of the first one behind them."""
+
+
+class EntryRun(NamedTuple):
     """Entries of one term that follow one another in one segment."""
 
     pos: int
     data: Buffer
-    units: bytes
+    units: Buffer
     """Their index units."""
     chain_crc: int
     """Of the last one."""
@@ -31,7 +40,7 @@ class EntryRun:
     """Of a pushed run: those entries that have a channel."""
 
     @property
-    def count(self) -> int:
+    def entry_count(self) -> int:
         """How many entries it holds; at least one."""
         return len(self.units) // INDEX_UNIT_SIZE
 
@@ -59,52 +68,45 @@ class EntryRun:
         return EntryRun(unit.pos, data, units, self.chain_crc, channels)
 
 
-def place_bodies(body_sizes: Sequence[int], pos: int, segment_size: int) -> list[tuple[int, int]]:
-    """Where entries with such bodies go, from `pos` on: position and number of entries of each run.
-
-    ValueError when no segment can hold one of them.
-    """
-    total = sum(body_sizes) + len(body_sizes) * ENTRY_HEADER_SIZE
-    if total + BLANK_SIZE_MIN <= segment_size - pos % segment_size:
-        return [(pos, len(body_sizes))]
-    runs: list[tuple[int, int]] = []
-    for body_size in body_sizes:
+def place_bodies(body_sizes: Sequence[int], pos: int, segment_size: int) -> list[Place]:
+    """Where entries with such bodies go, from `pos` on. ValueError when no segment can hold one."""
+    end_pos = pos + sum(body_sizes) + len(body_sizes) * ENTRY_HEADER_SIZE
+    if end_pos - pos + BLANK_SIZE_MIN <= segment_size - pos % segment_size:
+        return [Place(pos, end_pos, 0, len(body_sizes))]
+    places: list[Place] = []
+    for number, body_size in enumerate(body_sizes):
         size = ENTRY_HEADER_SIZE + body_size
-        place = disk.place_entry(size, pos, segment_size)
-        if runs and place == pos:
-            start, count = runs[-1]
-            runs[-1] = (start, count + 1)
+        start = disk.place_entry(size, pos, segment_size)
+        end_pos = start + size
+        if places and start == pos:
+            places[-1] = places[-1]._replace(end_pos=end_pos, stop=number + 1)
         else:
-            runs.append((place, 1))
-        pos = place + size
-    return runs
+            places.append(Place(start, end_pos, number, number + 1))
+        pos = end_pos
+    return places
 
 
 def pack_runs(
     bodies: Sequence[Buffer],
+    places: Sequence[Place],
     channels: Sequence[int] | None = None,
     *,
     magic: int,
     first_index: int,
     term: int,
-    end_pos: int,
     chain_crc: int,
-    segment_size: int,
 ) -> list[EntryRun]:
-    """Encode a batch behind the entry that ends at `end_pos` and has this chain_crc."""
+    """Encode a batch for its places, behind the entry with this chain_crc."""
     runs: list[EntryRun] = []
-    taken = 0
-    for pos, count in place_bodies([len(body) for body in bodies], end_pos, segment_size):
-        packed = disk.pack_entries(
-            bodies[taken : taken + count],
+    for pos, _, first, stop in places:
+        data, units, chain_crc = disk.pack_entries(
+            bodies[first:stop],
             magic=magic,
-            first_index=first_index + taken,
+            first_index=first_index + first,
             term=term,
             pos=pos,
             previous_chain_crc=chain_crc,
-            channels=None if channels is None else channels[taken : taken + count],
+            channels=None if channels is None else channels[first:stop],
         )
-        runs.append(EntryRun(pos, packed.data, packed.units, packed.chain_crc))
-        taken += count
-        chain_crc = packed.chain_crc
+        runs.append(EntryRun(pos, data, units, chain_crc))
     return runs

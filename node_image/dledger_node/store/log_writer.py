@@ -7,10 +7,10 @@ What is durable, and when, is `MmapStore`'s business.
 from collections.abc import Sequence
 
 from dledger_formats import disk
-from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
+from dledger_formats.disk import INDEX_UNIT_SIZE, Buffer
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.block import Block
-from dledger_node.store.entry_runs import EntryRun, Link, pack_runs, place_bodies
+from dledger_node.store.entry_runs import EntryRun, Link, Place, pack_runs, place_bodies
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.recovery import Examined
 from dledger_node.store.zero_ahead import ZeroAhead
@@ -42,11 +42,13 @@ class LogWriter:
         """Where the next unit goes in the index files."""
         return (self.end_index + 1) * INDEX_UNIT_SIZE
 
-    def reserve(self, body_sizes: Sequence[int]) -> None:
-        """Make room for entries with such bodies. StoreFullError; ValueError for a long one."""
-        pos, count = place_bodies(body_sizes, self.end_pos, self._segment_size)[-1]
-        end_pos = pos + sum(body_sizes[-count:]) + count * ENTRY_HEADER_SIZE
-        self._reserve(end_pos, self.end_index + len(body_sizes))
+    def reserve(self, body_sizes: Sequence[int]) -> list[Place]:
+        """Make room for entries with such bodies; returns where they go. StoreFullError;
+        ValueError for a long one.
+        """
+        places = place_bodies(body_sizes, self.end_pos, self._segment_size)
+        self._reserve(places[-1].end_pos, self.end_index + len(body_sizes))
+        return places
 
     def reserve_block(self, block: Block) -> None:
         """Make room for a block, if it may come to be written here. StoreFullError."""
@@ -56,20 +58,20 @@ class LogWriter:
     def append(
         self,
         bodies: Sequence[Buffer],
+        places: Sequence[Place],
         magic: int,
         term: int,
         channels: Sequence[int] | None = None,
     ) -> None:
-        """Write a batch for which room was reserved."""
+        """Write a batch to the places that were just reserved for it."""
         runs = pack_runs(
             bodies,
+            places,
             channels,
             magic=magic,
             first_index=self.end_index + 1,
             term=term,
-            end_pos=self.end_pos,
             chain_crc=self.chain_crc,
-            segment_size=self._segment_size,
         )
         for run in runs:
             self._write(run, term)
@@ -148,15 +150,15 @@ class LogWriter:
 
     def _write(self, run: EntryRun, term: int) -> None:
         """Copy a run behind the end, with a blank before it where a segment is left."""
-        assert term >= self.end_term
-        data = self._files.data
-        self.zero_ahead.enter(run.end_pos)
+        data, end_pos, end_term = self._files.data, run.end_pos, self.end_term
+        assert term >= end_term
+        self.zero_ahead.enter(end_pos)
         if run.pos != self.end_pos:
             data.write(self.end_pos, disk.BLANK_HEADER.pack(disk.BLANK, run.pos - self.end_pos))
         data.write(run.pos, run.data)
         self._files.index.write(self.index_pos, run.units)
-        if term != self.end_term:
+        if term != end_term:
             self.term_runs.append((self.end_index + 1, term))
         self.chain_crc = run.chain_crc
-        self.end_pos = run.end_pos
-        self.end_index += run.count
+        self.end_pos = end_pos
+        self.end_index += run.entry_count

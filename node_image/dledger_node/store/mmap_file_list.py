@@ -96,6 +96,8 @@ class MmapFileList:
 
     def reserve(self, pos: int, end: int) -> None:
         """Make sure that a log that ends at `pos` can be written up to `end`. StoreFullError."""
+        if end <= self.end:
+            return  # as nearly always
         while self._start_of_next(pos) + len(self._spares) * self.file_size < end:
             self._make_spare()
 
@@ -111,14 +113,13 @@ class MmapFileList:
 
     def write(self, pos: int, data: disk.Buffer) -> None:
         """Copy bytes to `pos`, over the borders of files; room must have been reserved."""
-        rest = memoryview(data)
-        while rest:
-            file = self.file_at(pos) if pos < self.end else self._add_file(pos)
-            at = pos - file.start
-            part = rest[: file.size - at]
-            file.write(at, part)
-            rest = rest[len(part) :]
-            pos += len(part)
+        file = self._file_to_write(pos)
+        while len(data) > (room_bytes := file.end - pos):
+            view = memoryview(data)
+            file.write(pos - file.start, view[:room_bytes])
+            data, pos = view[room_bytes:], file.end
+            file = self._file_to_write(pos)
+        file.write(pos - file.start, data)
 
     def truncate(self, pos: int) -> int:
         """Zero everything from `pos` on, remove the files behind it, and make that durable.
@@ -174,6 +175,13 @@ class MmapFileList:
         with contextlib.suppress(OSError):
             for spare in self._spares:
                 spare.path.unlink()
+
+    def _file_to_write(self, pos: int) -> MmapFile:
+        """The file that holds this position, nearly always the last, or a new one for it."""
+        if pos >= self.end:
+            return self._add_file(pos)
+        last = self.files[-1]
+        return last if pos >= last.start else self.file_at(pos)
 
     def _start_of_next(self, pos: int) -> int:
         return self.end if self.files else pos - pos % self.file_size

@@ -26,6 +26,7 @@ from dledger_node.store import checkpoint as checkpoint_file
 from dledger_node.store.block import Block, check_block
 from dledger_node.store.checkpoint import Checkpoint
 from dledger_node.store.checkpoints import Checkpoints
+from dledger_node.store.entry_runs import Place
 from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.lock import FolderLock
 from dledger_node.store.log_files import LogFiles
@@ -66,6 +67,9 @@ class MmapStore:
         self.producers = LogProducers(folder, files, log)
         self.memberships = LogMemberships(folder, files, log)
         self.zero_ahead = log.zero_ahead
+        overhead = ENTRY_HEADER_SIZE + disk.BLANK_SIZE_MIN
+        self.body_bytes_max = min(disk.BODY_SIZE_MAX, files.data.file_size - overhead)
+        """The longest body: Java's limit, or what a segment can hold."""
         self._files = files
         self._log = log
         self._verified_index = verified_index
@@ -137,12 +141,6 @@ class MmapStore:
         """What the checkpoint says."""
         return self._checkpoints.committed_index
 
-    @property
-    def body_bytes_max(self) -> int:
-        """The longest body: Java's limit, or what a segment can hold."""
-        overhead = ENTRY_HEADER_SIZE + disk.BLANK_SIZE_MIN
-        return min(disk.BODY_SIZE_MAX, self._files.data.file_size - overhead)
-
     def term_runs(self) -> list[tuple[int, int]]:
         """First index and term of every run of entries of one term."""
         return list(self._log.term_runs)
@@ -186,13 +184,15 @@ class MmapStore:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def reserve(self, body_sizes: Sequence[int]) -> None:
-        """Make room for a batch. StoreFullError; ValueError when a body is too long."""
+    def reserve(self, body_sizes: Sequence[int]) -> list[Place]:
+        """Make room for a batch; returns where it goes now. StoreFullError; ValueError when a body
+        is too long.
+        """
         if (largest := max(body_sizes)) > self.body_bytes_max:
             raise ValueError(
                 f"a body of {largest} bytes; at most {self.body_bytes_max} can be kept"
             )
-        self._log.reserve(body_sizes)
+        return self._log.reserve(body_sizes)
 
     def append_bodies(
         self,
@@ -205,8 +205,8 @@ class MmapStore:
         `channels` has one for each body; None is 0 for all.
         """
         first_index = self._log.end_index + 1
-        self.reserve([len(body) for body in bodies])
-        self._log.append(bodies, magic, term, channels)
+        places = self.reserve([len(body) for body in bodies])
+        self._log.append(bodies, places, magic, term, channels)
         if channels is not None:
             self.producers.note_appends(first_index, magic, channels)
             self.memberships.note_appends(first_index, magic, channels, bodies)

@@ -12,9 +12,6 @@ from typing import Self
 from dledger_e2e.group import Group
 from dledger_e2e.waiting import wait_for
 
-GAP_S = 0.1
-"""A pause between acknowledgements that is longer than this is no ordinary flush."""
-
 UNTOLD_MAX = 2_000
 """Appends given to the command line whose outcome it has not told: none pile up in a pipe."""
 
@@ -102,11 +99,10 @@ class Load:
             lambda: len(self.acknowledged) >= goal, f"{count} more acknowledgements", timeout_s
         )
 
-    def gaps_s(self) -> list[float]:
-        """The pauses in which nothing was acknowledged, longest first."""
-        times = [each.at_s for each in self.acknowledged]
-        pauses = [later - sooner for sooner, later in itertools.pairwise(times)]
-        return sorted((pause for pause in pauses if pause > GAP_S), reverse=True)
+    def longest_pause_s(self, since: int) -> float:
+        """The longest pause between acknowledgements, from the one with this number of them on."""
+        times = [each.at_s for each in self.acknowledged[since:]]
+        return max(later - sooner for sooner, later in itertools.pairwise(times))
 
     def _write(self) -> None:
         assert self._process is not None

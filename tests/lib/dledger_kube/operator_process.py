@@ -5,20 +5,21 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dledger_group.ports import free_ports
+
 WAIT_S = 60.0
+_ports = free_ports()
 
 
 class OperatorProcess:
     """`dledger-operator` for one namespace; it is killed when its block ends."""
 
-    def __init__(
-        self, kubeconfig: Path, namespace: str, folder: Path, ports: Sequence[int]
-    ) -> None:
+    def __init__(self, kubeconfig: Path, namespace: str, folder: Path) -> None:
+        self._metrics_port, self._health_port = next(_ports), next(_ports)
         self._environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
@@ -28,11 +29,10 @@ class OperatorProcess:
             "DLEDGER_OPERATOR_NODE_IMAGE": "dledger-node:1",
             "DLEDGER_OPERATOR_AUDIT_IMAGE": "dledger-audit:1",
             "DLEDGER_OPERATOR_WATCH_NAMESPACES": namespace,
-            "DLEDGER_OPERATOR_METRICS_PORT": str(ports[0]),
-            "DLEDGER_OPERATOR_HEALTH_PORT": str(ports[1]),
+            "DLEDGER_OPERATOR_METRICS_PORT": str(self._metrics_port),
+            "DLEDGER_OPERATOR_HEALTH_PORT": str(self._health_port),
         }
         self._log = folder / "operator.log"
-        self._ports = ports
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -88,11 +88,11 @@ class OperatorProcess:
 
     def metrics(self) -> str:
         """What it shows to Prometheus."""
-        return self._get(self._ports[0], "/metrics")
+        return self._get(self._metrics_port, "/metrics")
 
     def health(self) -> str:
         """What it answers to the liveness probe."""
-        return self._get(self._ports[1], "/healthz")
+        return self._get(self._health_port, "/healthz")
 
     @staticmethod
     def _get(port: int, path: str) -> str:

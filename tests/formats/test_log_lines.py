@@ -1,10 +1,10 @@
-"""Log lines of the operator."""
+"""Log lines as collectors read them."""
 
 import json
 import logging
 import sys
 
-from dledger_operator.logs import JsonFormatter
+from dledger_formats.log_lines import JsonFormatter
 
 
 def test_a_line_of_json_says_when_how_bad_where_and_what() -> None:

@@ -3,11 +3,11 @@
 import json
 import logging
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-# Each tells of every request at info, which drowns what the operator does.
-_CHATTY: Final = ("httpx2", "httpcore2", "aiohttp.access", "kopf.objects", "kopf.activities.probe")
+TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
@@ -26,14 +26,14 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
-def configure(*, log_format: str, level: str) -> None:
-    """Send all log lines to standard error, in one of the two forms."""
+def configure(*, log_format: str, level: str, chatty: Iterable[str]) -> None:
+    """Send all log lines to standard error, as `text` or `json`.
+
+    Loggers that are `chatty` tell of every request at info: they are heard at level debug only.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    if log_format == "json":
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     if level != "debug":
-        for name in _CHATTY:
+        for name in chatty:
             logging.getLogger(name).setLevel(logging.WARNING)
