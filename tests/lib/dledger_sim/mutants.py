@@ -12,6 +12,7 @@ import argparse
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
@@ -138,7 +139,9 @@ def _folder() -> Path:
 
 
 def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Found:
-    """Plant one bug in this process and run seeds until one finds it."""
+    """Plant one bug in this process and run seeds until one finds it; those count that use the
+    module at all.
+    """
     (mutant,) = [mutant for mutant in load() if mutant.name == name]
     plant(mutant)
     from dledger_sim.seeds import keeps_state
@@ -147,9 +150,10 @@ def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Foun
 
     signal.signal(signal.SIGVTALRM, _never_ends)
     started_s = time.process_time()
-    for seed in range(seed_count):
-        if not mutant.module.startswith(CORE) and not keeps_state(seed):
-            continue  # nothing of that module is used
+    seeds: Iterator[int] = itertools.count()
+    if not mutant.module.startswith(CORE):
+        seeds = filter(keeps_state, seeds)
+    for seed in itertools.islice(seeds, seed_count):
         signal.setitimer(signal.ITIMER_VIRTUAL, SEED_CPU_S_MAX)
         try:
             simulate(seed, event_count)
