@@ -190,8 +190,8 @@ class DLedgerServer:
     def _watch_storage(self) -> None:
         if self._watch.damage is not None:
             self._fail(self._watch.damage)
-        elif self._watch.look():
-            self._drive(lambda: hand_over(self._core))
+        elif (turn := self._watch.look()) is not None:
+            self._drive(lambda: hand_over(self._core, turn))
 
     def _fail(self, error: BaseException) -> None:
         """Stop: what this member believes and what is on its disk may differ now."""

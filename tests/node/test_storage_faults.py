@@ -135,6 +135,14 @@ def let_another_lead(group: NodeGroup) -> None:
         group.wait_until_up("n0")
 
 
+def let_lead(group: NodeGroup, member: str) -> None:
+    while (master := group.master()) != member:
+        group.kill(master)
+        group.master()
+        group.start(master)
+        group.wait_for_status(master, lambda view: view.ready, "is back")
+
+
 def fill_up(volume: Path) -> None:
     """Leave not one block."""
     with contextlib.suppress(OSError), (volume / "filler").open("wb", buffering=0) as file:
@@ -161,6 +169,21 @@ async def test_a_member_on_a_full_volume_says_so_votes_and_comes_back(
     (group.store_folder("n0") / "filler").unlink()
     group.wait_for_status("n0", lambda view: view.ready, "serves again")
     assert group.status("n0").storage is StorageState.SOUND
+
+
+@AS_ROOT
+async def test_a_leader_on_a_full_volume_hands_over_and_appends_go_on(
+    group_with_a_small_volume: NodeGroup,
+) -> None:
+    """DLedger's stays the leader, and refuses what the others have room for."""
+    group = group_with_a_small_volume
+    let_lead(group, "n0")
+    fill_up(group.store_folder("n0"))
+
+    await append_all(group, [bytes(10_000)] * 600)
+
+    assert group.master() != "n0"
+    group.wait_for_status("n0", lambda view: view.storage is StorageState.FULL, "says so")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dledger_formats.status import StorageState
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
-from dledger_node.storage_watch import StorageWatch, hand_over, state_of
+from dledger_node.storage_watch import HAND_OVER_INTERVAL_MAX_S, StorageWatch, hand_over, state_of
 from dledger_node.store.mmap_store import MmapStore
 from dledger_sim.driver import CoreDriver, of_type
 
@@ -47,12 +47,12 @@ async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
 
     monkeypatch.setattr(os, "fdatasync", hanging)
     store.append_bodies([b"slow"], term=1)
-    assert not watch.look()
+    assert watch.look() is None
     group_commit.start()
-    await asyncio.wait_for(becomes_true(watch.look), 20)
+    await asyncio.wait_for(becomes_true(lambda: watch.look() == 0), 20)
     assert (watch.stalled, watch.state) == (True, StorageState.STALLED)
     assert "has not finished a flush" in watch.trouble
-    assert not watch.look(), "it begins once"
+    assert watch.look() is None, "it begins once"
 
     goes_on.set()
     await group_commit.drain()
@@ -76,6 +76,41 @@ def test_a_volume_without_room_is_full_until_segments_could_be_made(
     store.preallocate()
     watch.look_for_room()
     assert watch.state is StorageState.SOUND
+
+
+def test_without_room_a_leader_should_hand_over_at_once_and_then_more_and_more_rarely(
+    store: MmapStore, group_commit: GroupCommit
+) -> None:
+    now_s = 100.0
+    watch = StorageWatch(store, group_commit, stall_s=1, monotonic=lambda: now_s)
+    assert watch.look() is None
+    watch.nearly_full = True
+    turns: list[tuple[float, int]] = []
+    while now_s < 100 + 3 * HAND_OVER_INTERVAL_MAX_S:
+        turn = watch.look()
+        turns += [] if turn is None else [(now_s - 100, turn)]
+        now_s += 1
+
+    assert turns[:4] == [(0, 0), (10, 1), (30, 2), (70, 3)]
+    assert turns[-1][0] - turns[-2][0] == HAND_OVER_INTERVAL_MAX_S
+
+    watch.nearly_full = False
+    store.preallocate()
+    watch.look_for_room()
+    now_s += HAND_OVER_INTERVAL_MAX_S
+    assert watch.look() is None
+    watch.full = True
+    assert watch.look() == 0, "there was room meanwhile"
+
+
+def test_a_leader_asks_another_when_the_fittest_has_no_room_either() -> None:
+    asked = []
+    for turn in range(3):
+        driver = leader_of_three()
+        hand_over(driver.raft, turn)
+        asked += asked_to_lead(driver.work())
+
+    assert asked == ["n1", "n2", "n1"]
 
 
 def test_damage_that_a_read_finds_is_kept(store: MmapStore, group_commit: GroupCommit) -> None:

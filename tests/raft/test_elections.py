@@ -10,7 +10,7 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger_node.raft.ready import WriteNoop
+from dledger_node.raft.ready import HardState, WriteNoop
 from dledger_node.raft.refusals import RefusalCause
 from dledger_sim.driver import (
     ELECTION_TICKS,
@@ -162,6 +162,16 @@ def test_a_member_votes_once_a_term_but_repeats_its_answer() -> None:
 
     assert first is again is VoteResult.ACCEPT
     assert other is VoteResult.REJECT_ALREADY_VOTED
+
+
+def test_a_vote_in_a_term_that_is_saved_already_is_saved_with_its_answer() -> None:
+    driver = CoreDriver(term=3)
+    driver.raft.step(vote_request(3))
+    ready = driver.raft.ready()
+
+    assert ready is not None
+    assert ready.hard_state == HardState(term=3, vote_for="n1")
+    assert only(VoteResponse, ready.messages).result is VoteResult.ACCEPT
 
 
 def test_a_vote_is_remembered_across_a_restart() -> None:

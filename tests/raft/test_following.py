@@ -86,6 +86,16 @@ def test_a_push_keeps_what_lies_behind_it() -> None:
 
     assert driver.raft.ledger_end_index == 9
     assert not any(isinstance(write, Truncate) for write in driver.writes)
+    assert not driver.raft.contradiction
+    assert not driver.raft.refusals
+
+
+def test_a_push_keeps_a_tail_that_it_does_not_contradict() -> None:
+    driver = CoreDriver(terms=[1] * 6)
+    driver.receive(append(2, (0, 1), 2, 1))
+
+    assert driver.raft.ledger_end_index == 5
+    assert not driver.writes
 
 
 def test_the_own_unverified_tail_is_neither_confirmed_nor_committed() -> None:

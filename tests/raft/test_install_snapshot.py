@@ -21,19 +21,10 @@ from dledger_sim.driver import (
     append,
     compare,
     heartbeat,
+    install,
     of_type,
     only,
 )
-
-
-def install(
-    term: int, first_index: int, last_index: int, entries_term: int | None = None
-) -> InstallSnapshotRequest:
-    return InstallSnapshotRequest(
-        sender="n1", receiver="n0", term=term, first_index=first_index, last_index=last_index,
-        entries_term=term if entries_term is None else entries_term, committed_index=last_index,
-        entries="bytes",
-    )  # fmt: skip
 
 
 def leader_from_entry_eight() -> CoreDriver:
@@ -126,6 +117,18 @@ def test_entries_follow_behind_it() -> None:
 
     assert only(PushResponse, driver.flush()).match_index == 12
     assert driver.raft.committed_index == 11
+
+
+def test_it_can_begin_anew_as_often_as_it_must() -> None:
+    """DLedger 0.4 fails at the second time in one process, and each later one."""
+    driver = CoreDriver()
+    for first_index in (8, 40, 90):
+        driver.receive(install(3, first_index, first_index + 1))
+        answer = only(PushResponse, driver.flush())
+
+        assert (answer.result, answer.match_index) == (PushResult.SUCCESS, first_index + 1)
+        raft = driver.raft
+        assert (raft.ledger_begin_index, raft.committed_index) == (first_index, first_index + 1)
 
 
 def test_asked_twice_it_begins_anew_once() -> None:

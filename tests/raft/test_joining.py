@@ -126,8 +126,11 @@ def test_it_neither_votes_nor_promises_a_vote_nor_stands() -> None:
     assert driver.hard_state == HardState(term=3, vote_for=None, joining=True)
 
 
-def test_before_all_have_answered_it_heeds_no_leader() -> None:
-    driver = joining_core(answer("n1", 3, 5, leading=True))
+@pytest.mark.parametrize("voter_count", [3, 5])
+def test_before_all_have_answered_it_heeds_no_leader(voter_count: int) -> None:
+    """A majority is not enough: the one that is missing may have the vote that was forgotten."""
+    others = [answer(f"n{number}", 3) for number in range(2, voter_count - 1)]
+    driver = joining_core(answer("n1", 3, 5, leading=True), *others, voter_count=voter_count)
     said: list[Message] = []
     for message in (heartbeat(3), compare(3, -1, -1), append(3, (-1, -1), 2)):
         said += driver.receive(message)

@@ -182,7 +182,7 @@ def test_a_truncated_change_goes_back() -> None:
 
 def test_a_new_log_brings_its_membership() -> None:
     driver = CoreDriver(terms=[1], addable_ids=("n7",))
-    first = Membership(("n0", "n1"))
+    first = Membership(("n0", "n1"), ("n2",))
     entries = (MembershipEntry(6, Membership(("n0", "n1"), ("n7",))),)
     driver.receive(InstallSnapshotRequest(
         sender="n1", receiver="n0", term=3, first_index=5, last_index=6, entries_term=2,
@@ -192,6 +192,7 @@ def test_a_new_log_brings_its_membership() -> None:
     assert isinstance(write, WriteSnapshot)
     assert (write.membership, write.memberships) == (first, entries)
     assert driver.raft.membership == entries[0].membership
+    assert driver.raft.memberships.before(6) == first
 
 
 def test_a_leader_pushes_old_memberships_with_their_entries() -> None:

@@ -11,14 +11,19 @@ from dledger_node.raft.messages import (
     HeartBeatRequest,
     Message,
     PushResponse,
+    TakeLeadershipRequest,
     VoteResponse,
     VoteResult,
 )
+from dledger_node.raft.ready import WriteProposal
 from dledger_sim.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     CoreDriver,
     append,
+    compare,
+    heartbeat,
+    install,
     log_of,
     of_type,
     only,
@@ -326,3 +331,28 @@ def test_a_leader_refuses_another_candidate_of_its_term() -> None:
 
     assert response.result is VoteResult.REJECT_ALREADY_HAS_LEADER
     assert driver.raft.role is Role.LEADER
+
+
+@pytest.mark.parametrize("term", [1, 2])
+def test_a_leader_appends_to_its_own_log_and_does_nothing_else_to_it(term: int) -> None:
+    """Leader Append-Only (Raft paper, figure 3), whoever claims an earlier term or its own."""
+    driver = leader_of([1, 1, 1])
+    driver.agree("n1", match_index=0)
+    driver.receive(driver.denial_from("n2", 1, conflict_term=1, conflict_index=0))
+    written = list(driver.writes)
+    for message in (
+        append(term, (0, 1), 9),
+        append(term, (-1, -1), 1, 1, committed_index=1),
+        compare(term, 3, 1),
+        install(term, 9, 10),
+        heartbeat(term, committed_index=3),
+        TakeLeadershipRequest(sender="n1", receiver="n0", term=term),
+    ):
+        driver.receive(message)
+    driver.propose(2)
+
+    assert driver.raft.role is Role.LEADER
+    assert driver.writes == [
+        *written,
+        WriteProposal(first_index=4, last_index=5, term=2, entries="bodies"),
+    ]

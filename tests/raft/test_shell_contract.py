@@ -4,12 +4,13 @@ import pytest
 
 from dledger_node.raft.core import Raft
 from dledger_node.raft.invariants import InvariantError
-from dledger_node.raft.messages import PushResponse
+from dledger_node.raft.messages import JoinResponse, PushResponse
 from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason
-from dledger_node.raft.ready import Ready, WriteProposal
+from dledger_node.raft.ready import HardState, Ready, WriteProposal
 from dledger_sim.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
+    INCARNATION,
     CoreDriver,
     append,
     heartbeat,
@@ -53,6 +54,19 @@ def test_the_hard_state_comes_until_it_is_saved_and_then_no_more() -> None:
     driver.raft.step(vote_request(1))
 
     assert next_ready(driver.raft).hard_state is None
+
+
+def test_that_a_member_joins_stays_saved_while_its_term_rises() -> None:
+    driver = CoreDriver(joining=True)
+    for sender in ("n1", "n2"):
+        driver.raft.step(
+            JoinResponse(
+                sender=sender, receiver="n0", term=3, incarnation=INCARNATION,
+                ledger_end_index=5, leading=sender == "n1", joining=False, alone=False,
+            )
+        )  # fmt: skip
+
+    assert next_ready(driver.raft).hard_state == HardState(term=3, vote_for=None, joining=True)
 
 
 def test_advance_belongs_to_the_ready_that_is_out() -> None:

@@ -162,6 +162,22 @@ def test_a_preferred_member_that_comes_and_goes_is_not_handed_the_leadership() -
     assert driver.raft.role is Role.LEADER
 
 
+def test_a_preferred_member_whose_disk_stores_nothing_is_never_asked_to_lead() -> None:
+    """DLedger's asks it again and again, since it answers heartbeats (its issue 287)."""
+    driver = leader_with_followers(preferred_leader_ids=("n2",))
+    stored_index = driver.raft.ledger_end_index
+    driver.propose()
+    driver.flush()
+    for _ in range(3 * driver.raft.config.favour_ticks):
+        messages = driver.tick()
+        messages += driver.receive(driver.success_from("n1", stored_index + 1))
+        messages += driver.receive(driver.success_from("n2", stored_index))
+        assert not of_type(TakeLeadershipRequest, messages)
+
+    assert driver.raft.role is Role.LEADER
+    assert driver.raft.committed_index == stored_index + 1
+
+
 def test_the_preferred_leader_itself_hands_over_to_nobody() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n0", "n2"))
 

@@ -326,8 +326,13 @@ class Raft:
     @property
     def fittest_peer_id(self) -> str | None:
         """To whom this leader had best hand over; None on others, and when no peer could."""
+        return next(iter(self.fit_peer_ids), None)
+
+    @property
+    def fit_peer_ids(self) -> tuple[str, ...]:
+        """To whom this leader could hand over, the fittest first; none on others."""
         part = self._member.part
-        return transfer.fittest(self._member, part) if isinstance(part, Leader) else None
+        return transfer.fit_peers(self._member, part) if isinstance(part, Leader) else ()
 
     @property
     def committed_index(self) -> int:

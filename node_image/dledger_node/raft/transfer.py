@@ -49,20 +49,16 @@ def has_nearly_all(member: MemberState, leader: Leader, peer_id: str) -> bool:
     return not joins and lag_entries(member, leader, peer_id) <= lag_entries_max
 
 
-def fittest(member: MemberState, leader: Leader) -> str | None:
-    """The peer that could take over soonest: it lives, and holds most; the more wanted of equals.
-
-    None when no peer could.
-    """
+def fit_peers(member: MemberState, leader: Leader) -> tuple[str, ...]:
+    """The peers that live and could take over, first who holds most; the more wanted of equals."""
     fit = [peer_id for peer_id in leader.progress if is_fit(member, leader, peer_id)]
-    return min(
-        fit,
-        key=lambda peer_id: (
-            lag_entries(member, leader, peer_id),
-            member.config.preference(peer_id),
-        ),
-        default=None,
-    )
+    lag = {peer_id: lag_entries(member, leader, peer_id) for peer_id in fit}
+    return tuple(sorted(fit, key=lambda one: (lag[one], member.config.preference(one))))
+
+
+def fittest(member: MemberState, leader: Leader) -> str | None:
+    """The peer that could take over soonest; None when no peer could."""
+    return next(iter(fit_peers(member, leader)), None)
 
 
 def consider_favourite(member: MemberState, leader: Leader) -> None:

@@ -15,6 +15,8 @@ from dledger_sim.moments import Moment
 TICK_US = 10_000
 SHORT_REIGNS_RATE = 0.15
 LATE_READS_RATE = 0.2
+LATE_TERMS_RATE = 0.03
+"""A part of the late reads."""
 LOST_VOLUMES_RATE = 0.15
 CHANGES_RATE = 0.15
 OLDER_DISKS_RATE = 0.05
@@ -110,6 +112,8 @@ class Conditions:
         drawn = rng.random()
         if drawn < SHORT_REIGNS_RATE:
             conditions = cls._short_reigns(rng)
+        elif drawn < SHORT_REIGNS_RATE + LATE_TERMS_RATE:
+            conditions = cls._late_terms(rng)
         elif drawn < SHORT_REIGNS_RATE + LATE_READS_RATE:
             conditions = cls._late_reads(rng)
         elif drawn < SHORT_REIGNS_RATE + LATE_READS_RATE + LOST_VOLUMES_RATE:
@@ -219,6 +223,27 @@ class Conditions:
             ambush=rng.choice((0.2, 0.5, 0.9)),
             moments=(Moment.ELECTED.value, Moment.STANDS.value, Moment.HANDS_OVER.value),
             faults=("late_answers",) if rare_rounds else rng.choice(LATE_READS_FAULTS),
+        )
+
+    @classmethod
+    def _late_terms(cls, rng: random.Random) -> Self:
+        """Draw conditions under which a leader is read from by its lease, while one who gave it
+        learns of a newer term; nothing else goes wrong, or that would come too late.
+        """
+        election_ticks = rng.choice((8, 12, 16))
+        return dataclasses.replace(
+            cls._late_reads(rng),
+            member_count=3,
+            heartbeat_ticks=1,
+            election_ticks=election_ticks,
+            clock_drift=rng.choice((0, CLOCK_DRIFT_MAX)),
+            lease_ticks=election_ticks * 3 // 4 - 1,
+            transfers=0.0,
+            loss=0.0,
+            delay_us=300,
+            strike_interval_us=3 * election_ticks * TICK_US,
+            ambush=0.0,
+            faults=("late_term",),
         )
 
     @classmethod

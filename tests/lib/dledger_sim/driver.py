@@ -14,6 +14,7 @@ from dledger_node.raft.messages import (
     CompareRequest,
     HeartBeatRequest,
     HeartBeatResponse,
+    InstallSnapshotRequest,
     Message,
     PreVoteRequest,
     PreVoteResponse,
@@ -291,6 +292,17 @@ def append(
         previous_term=previous[1], first_index=previous[0] + 1, last_index=last_index,
         entries_term=term if entries_term is None else entries_term,
         committed_index=committed_index, entries="bytes",
+    )  # fmt: skip
+
+
+def install(
+    term: int, first_index: int, last_index: int, entries_term: int | None = None
+) -> InstallSnapshotRequest:
+    """A leader's own first entries, all committed, in the place of the receiver's log."""
+    return InstallSnapshotRequest(
+        sender="n1", receiver="n0", term=term, first_index=first_index, last_index=last_index,
+        entries_term=term if entries_term is None else entries_term, committed_index=last_index,
+        entries="bytes",
     )  # fmt: skip
 
 

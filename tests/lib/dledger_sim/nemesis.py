@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from dledger_sim.acts import Act
-from dledger_sim.cluster import SimCluster
+from dledger_sim.cluster import NOTICE_US, SimCluster
 from dledger_sim.conditions import TICK_US
 from dledger_sim.moments import Moment
 from dledger_sim.reshaping import likely_kinds
@@ -199,6 +199,47 @@ def _late_answers(cluster: SimCluster, target: str, rng: random.Random) -> Plann
     ]
 
 
+def _late_term(cluster: SimCluster, target: str, _: random.Random) -> Planned:
+    """A witness learns, from an answer that is late, of the term in which a candidate asks for its
+    vote; between its question and that answer it has heard the target, who leads on.
+
+    For that, the target's last round is answered late, and all others miss the target before it
+    misses them. A connection is reset where somebody shall ask again.
+    """
+    conditions, peers = cluster.conditions, _peers(cluster, target)
+    candidate, witness = peers[:2]  # of two with equal logs, the first by id goes first
+    link = (candidate, witness)
+    to_target = [(peer, target) for peer in peers]
+    from_target = [(target, peer) for peer in peers]
+    round_us, election_us = (
+        conditions.heartbeat_ticks * TICK_US,
+        conditions.election_ticks * TICK_US,
+    )
+    turn_us = NOTICE_US + 5 * conditions.delay_us
+    answered_us = election_us - 2 * round_us
+    stands_us = answered_us + election_us - TICK_US - 4 * turn_us
+    asks_us, hears_us, learns_us = (stands_us + turns * turn_us for turns in (1, 2, 3))
+    held_us = stands_us + NOTICE_US + 1
+    return [
+        (1, ("heal",)),
+        (1, ("cut", [link, (witness, candidate)])),
+        (1, ("clog", to_target, answered_us)),
+        (2 + round_us, ("cut", from_target)),
+        (answered_us, ("cut", to_target)),
+        (stands_us, ("heal",)),
+        (stands_us, ("cut", [*from_target, *to_target])),
+        (stands_us, ("reset", [link])),
+        (held_us, ("clog", [link], learns_us - held_us)),
+        (asks_us, ("reset", [link])),
+        (hears_us, ("heal",)),
+        (hears_us, ("cut", [(candidate, target), (target, candidate)])),
+        (hears_us, ("clog", [link], learns_us - hears_us)),
+        (hears_us, ("reset", [(target, witness)])),
+        (learns_us, ("cut", [*from_target, *to_target])),
+        (learns_us + TICK_US // 100, ("reset", [link])),
+    ]
+
+
 def _hide(cluster: SimCluster, target: str, _: random.Random) -> Planned:
     """Whoever else takes itself for the leader shall not hear of the target."""
     pairs: list[tuple[str, str]] = []
@@ -305,6 +346,7 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "pause": _pause,
     "fill_disk": _fill_disk,
     "older_disk": _older_disk,
+    "late_term": _late_term,
     "damage_snapshot": _damage_snapshot,
     "leave_behind": _leave_behind,
 }

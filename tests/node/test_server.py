@@ -1,4 +1,4 @@
-"""A leader that is deposed while appends wait: none of them may be called acknowledged."""
+"""A server in this process, whose peers and clients a test plays."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,15 @@ from dledger_node.config import raft_config
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Role
-from dledger_node.raft.messages import AppendRequest, PreVoteResponse, VoteResponse, VoteResult
+from dledger_node.raft.messages import (
+    AppendRequest,
+    HeartBeatResponse,
+    PreVoteResponse,
+    PushResponse,
+    PushResult,
+    VoteResponse,
+    VoteResult,
+)
 from dledger_node.raft.ready import HardState
 from dledger_node.remoting.connection import Connection
 from dledger_node.remoting.service import AppendCall
@@ -107,6 +115,7 @@ def push_of_another_leader(folder: Path, bodies: Sequence[bytes]) -> AppendReque
 async def test_an_append_whose_place_another_leader_took_is_not_acknowledged(
     tmp_path: Path,
 ) -> None:
+    """A leader that is deposed while appends wait calls none of them acknowledged."""
     server, core = make_server(tmp_path)
     elect(server, core)
     client = Client()
@@ -121,4 +130,46 @@ async def test_an_append_whose_place_another_leader_took_is_not_acknowledged(
     assert [answer.code for answer in client.answers] == [
         DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
     ]
+    await server.close()
+
+
+def confirmed(peer_id: str, match_index: int, *, probe: int | None = None) -> PushResponse:
+    return PushResponse(
+        sender=peer_id, receiver="n0", term=1, requested_term=1, result=PushResult.SUCCESS,
+        match_index=match_index, ledger_end_index=match_index, probe=probe,
+    )  # fmt: skip
+
+
+async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
+    """DLedger's leader hands out whatever it has stored."""
+    server, core = make_server(tmp_path)
+    elect(server, core)
+    answers: list[requests.GetEntriesResponse] = []
+    first, second, both = (
+        requests.GetEntriesRequest(group="g", remote_id="n0", begin_index=index, max_size=size)
+        for index, size in ((0, 0), (1, 0), (0, 1 << 20))
+    )
+    server.get(first, answers.append)
+    assert answers.pop().code is DLedgerResponseCode.NOT_LEADER, "it does not know yet"
+    server.peer_message(confirmed("n1", -1, probe=1))
+    for peer_id in ("n1", "n2"):
+        server.peer_message(confirmed(peer_id, 0))
+    assert core.master
+    server.append([AppendCall(Client(), 7, b"mine")])
+    await asyncio.sleep(0)
+
+    server.get(both, answers.append)
+    assert [entry.index for entry in answers.pop().entries] == [0]
+    server.get(second, answers.append)
+    assert not answers, "whether there is more is not known yet"
+    for round_ in range(1, 4):
+        server.peer_message(
+            HeartBeatResponse(sender="n1", receiver="n0", term=1, round=round_, joining=False)
+        )
+    assert answers.pop().code is DLedgerResponseCode.INDEX_OUT_OF_RANGE
+
+    for peer_id in ("n1", "n2"):
+        server.peer_message(confirmed(peer_id, 1))
+    server.get(both, answers.append)
+    assert [entry.body for entry in answers.pop().entries] == [b"", b"mine"]
     await server.close()
