@@ -83,9 +83,11 @@ def _damage_snapshot(cluster: SimCluster, member_id: str, down_us: int) -> None:
 
 
 def _rot_snapshot(cluster: SimCluster, member_id: str) -> None:
-    """Spoil a member's newest snapshot while it lives, if it can do without."""
+    """Spoil a member's newest snapshot while it lives, if it can do without: on a full disk it would
+    keep the newest alone.
+    """
     disk = cluster.members[member_id].disk
-    if leading_to_log(disk) > 1:
+    if leading_to_log(disk) > 1 and "fill_disk" not in cluster.conditions.faults:
         cluster.fault_count += 1
         spoil_newest(disk)
 
