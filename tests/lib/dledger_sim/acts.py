@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 from dledger_node.raft.membership import Membership
 from dledger_sim.cluster import SimCluster
 from dledger_sim.reshaping import may_lose_volume
-from dledger_sim.snapshots import leading_to_log, spoil_newest
 
 Act: TypeAlias = tuple[Any, ...]
 """A name of ACTS and its arguments."""
@@ -68,28 +67,16 @@ def _bring_back(cluster: SimCluster, member_id: str, down_us: int, *, log_alone:
         cluster.network.drop_what_travels(member_id)
 
 
-def _damage_snapshot(cluster: SimCluster, member_id: str, down_us: int) -> None:
-    """Kill a member and spoil its newest snapshot. A person empties the disk of one that cannot do
-    without; nothing is spoiled while another voter's disk is gone.
+def _rot_snapshot(cluster: SimCluster, member_id: str, down_us: int | None = None) -> None:
+    """Spoil a member's newest snapshot, while it lives or as it dies. One that cannot do without is
+    emptied by a person; so nothing is spoiled where that would be one disk too many.
     """
-    first, member = Membership(cluster.conditions.voter_ids), cluster.members[member_id]
-    if not may_lose_volume(cluster.members, first, member_id):
-        return
-    cluster.crash(member_id, down_us=down_us, told="dies, and its newest snapshot is damaged")
-    if member.raft is None:
-        spoil_newest(member.disk)
-        if member.disk.begin_index and not leading_to_log(member.disk):
-            member.lose_volume(None)
-
-
-def _rot_snapshot(cluster: SimCluster, member_id: str) -> None:
-    """Spoil a member's newest snapshot while it lives, if it can do without: on a full disk it would
-    keep the newest alone.
-    """
-    disk = cluster.members[member_id].disk
-    if leading_to_log(disk) > 1 and "fill_disk" not in cluster.conditions.faults:
+    first, disk = Membership(cluster.conditions.voter_ids), cluster.members[member_id].disk
+    if disk.snapshots and may_lose_volume(cluster.members, first, member_id):
+        if down_us is not None:
+            cluster.crash(member_id, down_us=down_us, told="dies, and its newest snapshot rots")
         cluster.fault_count += 1
-        spoil_newest(disk)
+        disk.rot_newest_snapshot()
 
 
 def _remove_front(cluster: SimCluster, member_id: str, rate: float) -> None:
@@ -148,7 +135,6 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "copy_volume": _copy_volume,
     "restore_volume": _restore_volume,
     "restore_log": _restore_log,
-    "damage_snapshot": _damage_snapshot,
     "rot_snapshot": _rot_snapshot,
     "remove_front": _remove_front,
     "power_cut": _power_cut,

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting.native import PeerMessage
@@ -228,7 +229,13 @@ class SimCluster(Events):
         member = self.members[member_id]
         if member.raft is not None:
             return
-        member.start()
+        try:
+            member.start()
+        except StoreDamagedError:
+            if member.disk.has_memory:
+                raise
+            member.lose_volume(None)  # as its error asks of people
+            member.start()
         self._note(member_id, "starts")
         self._notice_link(member_id, lost=False)
         first_tick_us = self.choices.number(
@@ -308,9 +315,15 @@ class SimCluster(Events):
         action: Callable[..., None],
         arguments: tuple[Any, ...],
     ) -> None:
-        if self._awake(member, life, self._thread_works, member, life, what, action, arguments):
+        if not self._awake(member, life, self._thread_works, member, life, what, action, arguments):
+            return
+        try:
             action(*arguments)
-            self._note(member.member_id, what)
+        except StoreDamagedError:
+            if member.disk.has_memory:  # then nothing has rotted
+                raise
+            self.crash(member.member_id, down_us=HARD_STATE_US)
+        self._note(member.member_id, what)
 
     def _free_disk(self, member_id: str) -> None:
         self._note(member_id, "has room again")

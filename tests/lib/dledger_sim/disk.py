@@ -18,6 +18,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from dledger_formats.checksum import crc32
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership, MembershipEntry
@@ -71,6 +72,11 @@ class KeptSnapshot(NamedTuple):
 
     meta: SnapshotMeta
     data: bytes
+
+    @property
+    def sound(self) -> bool:
+        """Whether the bytes are what was written."""
+        return (len(self.data), crc32(self.data)) == (self.meta.data_bytes, self.meta.data_crc32)
 
 
 class Copy(NamedTuple):
@@ -201,6 +207,18 @@ class SimDisk:
         self.begin_index = self.begin_index if self.durable else 0
         self.checkpoint = min(self.checkpoint, len(self.durable) - 1)
         self._read()
+
+    def rot_newest_snapshot(self) -> None:
+        """Let its bytes become others."""
+        index = max(self.snapshots)
+        meta, data = self.snapshots[index]
+        self.snapshots[index] = KeptSnapshot(meta, bytes(len(data)))
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether its member is no blank one, and will not be made one for want of a snapshot."""
+        snapshots = self.snapshots.values()
+        return not self.hard_state.joining and all(kept.sound for kept in snapshots)
 
     def copy(self) -> Copy:
         """What would be left if the power went now and took all that is not flushed."""

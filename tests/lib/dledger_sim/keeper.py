@@ -273,6 +273,7 @@ class SimKeeper:
     def _send_chunk(self, loan: Loan) -> None:
         loan.reading = False
         if loan.offset == 0 and not self.snapshots.is_sound(loan.meta):
+            self._save_if_due()
             return
         data = self.snapshots.chunk(loan.meta, loan.offset, self._conditions.chunk_bytes)
         if data is not None:

@@ -143,10 +143,10 @@ def _remove_front(_: SimCluster, target: str, rng: random.Random) -> Planned:
     return [(1, ("remove_front", target, max(rng.random(), rng.random())))]
 
 
-def _damage_snapshot(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+def _rot_snapshot(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     if rng.random() < 0.5:
         return [(1, ("rot_snapshot", target))]
-    return [(1, ("damage_snapshot", target, _some_time_us(cluster, rng)))]
+    return [(1, ("rot_snapshot", target, _some_time_us(cluster, rng)))]
 
 
 def _leave_behind(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
@@ -347,7 +347,7 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "fill_disk": _fill_disk,
     "older_disk": _older_disk,
     "late_term": _late_term,
-    "damage_snapshot": _damage_snapshot,
+    "rot_snapshot": _rot_snapshot,
     "leave_behind": _leave_behind,
 }
 ANYWHERE: Final = tuple(FAULTS)[: list(FAULTS).index("older_disk")]
@@ -360,7 +360,7 @@ AMBUSHES: Final = {
     Moment.ELECTED: (*AIMED_FAULTS, "hide", "reshape"),
     Moment.CHANGES: (*AIMED_FAULTS, "reshape"),
     Moment.STANDS: ("hold_up",),
-    Moment.FETCHES: (*AIMED_FAULTS, "remove_front", "damage_snapshot"),
+    Moment.FETCHES: (*AIMED_FAULTS, "remove_front", "rot_snapshot"),
     Moment.HANDS_OVER: ("isolate", "disconnect", "crash", "late_answers"),
 }
 """What a strike may be at a moment: these, or otherwise any that is aimed."""

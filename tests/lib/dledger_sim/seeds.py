@@ -11,7 +11,7 @@ from dledger_sim.nemesis import ANYWHERE
 STATES_RATE = 0.125
 BUSY_RATE = 0.6
 STATE_FAULTS = (
-    "crash", "isolate", "reset_link", "clog", "pause", "lose_volume", "damage_snapshot",
+    "crash", "isolate", "reset_link", "clog", "pause", "lose_volume", "rot_snapshot",
     "fill_disk",
 )  # fmt: skip
 

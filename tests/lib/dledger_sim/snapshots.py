@@ -76,7 +76,7 @@ class SimSnapshots:
         self.damaged: dict[int, str] = {}
         held = []
         for index, kept in sorted(self._kept.items()):
-            if _is_sound(kept):
+            if kept.sound:
                 held.append(kept.meta)
             else:
                 self.damaged[index] = "it is damaged"
@@ -104,14 +104,14 @@ class SimSnapshots:
     @staticmethod
     def verify(data: bytes, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
         """See `Snapshots`."""
-        if not _is_sound(KeptSnapshot(meta, data)):
+        if not KeptSnapshot(meta, data).sound:
             raise StoreDamagedError(f"{data!r} is not {meta}", Damage.BAD_SNAPSHOT)
         load(BytesIO(data))
 
     def is_sound(self, meta: SnapshotMeta) -> bool:
         """See `Snapshots`."""
         kept = self._kept.get(meta.last_included_index)
-        if kept is not None and kept.meta == meta and not _is_sound(kept):
+        if kept is not None and kept.meta == meta and not kept.sound:
             self.discard(meta.last_included_index)
             return False
         return kept is not None
@@ -164,23 +164,3 @@ def kept_snapshot(index: int, term: int, data: bytes) -> KeptSnapshot:
         data_crc32=crc32(data),
     )
     return KeptSnapshot(meta, data)
-
-
-def spoil_newest(disk: SimDisk) -> None:
-    """Let the newest snapshot rot, if there is one."""
-    if disk.snapshots:
-        index = max(disk.snapshots)
-        meta, data = disk.snapshots[index]
-        disk.snapshots[index] = KeptSnapshot(meta, bytes(len(data)))
-
-
-def leading_to_log(disk: SimDisk) -> int:
-    """How many sound snapshots there are from which the log goes on."""
-    return sum(
-        index >= disk.begin_index - 1 and _is_sound(kept) for index, kept in disk.snapshots.items()
-    )
-
-
-def _is_sound(kept: KeptSnapshot) -> bool:
-    """Whether the bytes are what was written."""
-    return (len(kept.data), crc32(kept.data)) == (kept.meta.data_bytes, kept.meta.data_crc32)
