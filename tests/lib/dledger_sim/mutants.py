@@ -55,6 +55,13 @@ class Mutant:
     new: str
     equivalent: str = ""
     """Why no run can show it, where that is proved."""
+    needs_state: bool = False
+    """Of the core, and too rare where members keep no state."""
+
+    @property
+    def shows_without_state(self) -> bool:
+        """Whether a life in which members keep no state may find it."""
+        return self.module.startswith(CORE) and not self.needs_state
 
     def applied(self, source: str) -> str:
         """The module's source with the bug; ValueError when the place is not exactly one."""
@@ -139,9 +146,7 @@ def _folder() -> Path:
 
 
 def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Found:
-    """Plant one bug in this process and run seeds until one finds it; those count that use the
-    module at all.
-    """
+    """Plant one bug in this process and run seeds until one finds it; those count that may."""
     (mutant,) = [mutant for mutant in load() if mutant.name == name]
     plant(mutant)
     from dledger_sim.seeds import keeps_state
@@ -151,7 +156,7 @@ def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Foun
     signal.signal(signal.SIGVTALRM, _never_ends)
     started_s = time.process_time()
     seeds: Iterator[int] = itertools.count()
-    if not mutant.module.startswith(CORE):
+    if not mutant.shows_without_state:
         seeds = filter(keeps_state, seeds)
     for seed in itertools.islice(seeds, seed_count):
         signal.setitimer(signal.ITIMER_VIRTUAL, SEED_CPU_S_MAX)
