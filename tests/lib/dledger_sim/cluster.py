@@ -232,7 +232,7 @@ class SimCluster(Events):
         try:
             member.start()
         except StoreDamagedError:
-            if member.disk.has_memory:
+            if not member.disk.rotted:
                 raise
             member.lose_volume(None)  # as its error asks of people
             member.start()
@@ -320,7 +320,7 @@ class SimCluster(Events):
         try:
             action(*arguments)
         except StoreDamagedError:
-            if member.disk.has_memory:  # then nothing has rotted
+            if not member.disk.rotted:
                 raise
             self.crash(member.member_id, down_us=HARD_STATE_US)
         self._note(member.member_id, what)

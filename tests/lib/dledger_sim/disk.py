@@ -117,6 +117,8 @@ class SimDisk:
     """Which of the cached entries are memberships."""
     snapshots: dict[int, KeptSnapshot] = field(default_factory=dict)
     """Those of the state, by last included index; all of them durable."""
+    rotted: bool = False
+    """The newest of them has, and none was taken since."""
     full: bool = False
     """No room for another entry; the member's shell refuses what would need some."""
 
@@ -197,7 +199,7 @@ class SimDisk:
         kept = int((kept_rate or 0) * len(self.durable))
         if kept_rate is None:
             self.hard_state = BLANK
-            self.snapshots = {}
+            self.snapshots, self.rotted = {}, False
         else:
             self.hard_state = replace(self.hard_state, joining=True, alone=False)
         if 0 < kept == len(self.durable):
@@ -210,15 +212,15 @@ class SimDisk:
 
     def rot_newest_snapshot(self) -> None:
         """Let its bytes become others."""
+        self.rotted = True
         index = max(self.snapshots)
         meta, data = self.snapshots[index]
         self.snapshots[index] = KeptSnapshot(meta, bytes(len(data)))
 
     @property
     def has_memory(self) -> bool:
-        """Whether its member is no blank one, and will not be made one for want of a snapshot."""
-        snapshots = self.snapshots.values()
-        return not self.hard_state.joining and all(kept.sound for kept in snapshots)
+        """Whether its member is no blank one, nor may become one for want of a snapshot."""
+        return not (self.hard_state.joining or self.rotted)
 
     def copy(self) -> Copy:
         """What would be left if the power went now and took all that is not flushed."""

@@ -139,6 +139,7 @@ class SimSnapshots:
         """See `Snapshots`."""
         index = kept.meta.last_included_index
         self._kept[index] = kept
+        self._disk.rotted = False
         self.damaged.pop(index, None)
         held = {found.last_included_index: found for found in (*self._held, kept.meta)}
         self._held = tuple(held[index] for index in sorted(held))
