@@ -82,6 +82,9 @@ class Appends:
         the place, so everything that waits is answered as unknown.
         """
         self.once.settle(committed_index)
+        if not self.pending.count:
+            self._drained.set()
+            return
         if not self._leads(self.pending.first_term):
             self.give_up()
             return
@@ -115,7 +118,7 @@ class Appends:
         self.once.give_up()
 
     def _leads(self, term: int | None) -> bool:
-        return self._core.leader_id == self._core.config.self_id and term in (None, self._core.term)
+        return self._core.leads and term in (None, self._core.term)
 
     async def drained(self) -> None:
         """Return once nothing waits for its quorum."""

@@ -80,7 +80,7 @@ class Leadership:
         leader_id = self._core.leader_id
         if leader_id == waiting.transferee_id:
             code = DLedgerResponseCode.SUCCESS
-        elif leader_id == self._core.config.self_id and self._core.transferee_id is not None:
+        elif self._core.leads and self._core.transferee_id is not None:
             return  # under way
         elif leader_id is None and self._loop.time() < waiting.deadline_s:
             return  # nobody leads for a moment
@@ -96,7 +96,7 @@ class Leadership:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while self._core.leader_id == self._core.config.self_id:
+                while self._core.leads:
                     self._changed.clear()
                     await self._changed.wait()
             logger.info("%s: handed the leadership over to %s", self._group, transferee_id)

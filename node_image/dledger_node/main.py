@@ -156,6 +156,8 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
     store, hard_state, state = opened
     folder = store_folder(settings)
     chance = random.SystemRandom()
+    # Drawn with every push that comes: too often to ask the kernel each time.
+    timeouts = random.Random(chance.getrandbits(128))
     config = raft_config(settings)
     core = Raft(
         config,
@@ -163,7 +165,7 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
         LogTerms(store.begin_index, store.term_runs(), store.end_index),
         committed_index=store.committed_index,
         incarnation=chance.getrandbits(63),
-        randint=chance.randint,
+        randint=timeouts.randint,
         memberships=LogMemberships(
             Membership(config.voters), store.memberships.entries, cut=store.memberships.base
         ),

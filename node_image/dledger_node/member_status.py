@@ -94,7 +94,7 @@ def not_ready_reason(core: Raft, store: StoreView) -> str:
         return f"will not obey: {core.contradiction}"
     if core.master:
         return ""
-    if core.leader_id == core.config.self_id:
+    if core.leads:
         return f"leads term {core.term}, whose first entry is not committed yet"
     if core.leader_id is None:
         return f"knows no leader in term {core.term}"
@@ -142,6 +142,6 @@ def member_ordinal(member_id: str) -> int:
 
 def _claimed_leader(core: Raft) -> str | None:
     """The leader, unless that is this member before its first entry of the term is committed."""
-    if core.leader_id == core.config.self_id and not core.master:
+    if core.leads and not core.master:
         return None
     return core.leader_id

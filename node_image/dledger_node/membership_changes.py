@@ -82,7 +82,7 @@ class MembershipChanges:
 
     def request(self, request: ChangeMembershipRequest, reply: Reply) -> None:
         """Begin what a client asks for; the answer comes when it is decided."""
-        if self._core.leader_id != self._core.config.self_id:
+        if not self._core.leads:
             reply(self._response(DLedgerResponseCode.NOT_LEADER))
             return
         if not self._has_room([BODY_BYTES_MAX]):
@@ -112,7 +112,7 @@ class MembershipChanges:
             self._answer(
                 DLedgerResponseCode.SUCCESS if kept else DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
             )
-        elif self._core.leader_id != self._core.config.self_id or self._core.term != waiting.term:
+        elif not self._core.leads or self._core.term != waiting.term:
             self.give_up()
 
     def expire(self) -> None:

@@ -114,7 +114,7 @@ class Once:
     def register(self, _: RegisterProducerRequest, reply: Reply) -> None:
         """Give a new producer its identity: the index of its registration, once committed."""
         core = self._core
-        if core.leader_id != core.config.self_id:
+        if not core.leads:
             reply(self._registration_answer(DLedgerResponseCode.NOT_LEADER))
         elif len(self._waiters) >= self._waiters_max:
             reply(self._registration_answer(DLedgerResponseCode.LEADER_PENDING_FULL))
@@ -130,7 +130,7 @@ class Once:
         if not self._waiters:
             return
         core = self._core
-        if core.leader_id != core.config.self_id or core.term != self._term:
+        if not core.leads or core.term != self._term:
             self.give_up()
         elif self._lowest_index <= committed_index:
             done = [waiter for waiter in self._waiters if waiter.index <= committed_index]

@@ -69,7 +69,9 @@ class Reads:
 
     def settle(self, committed_index: int) -> None:
         """Answer what is proved and committed; called after everything the core was given."""
-        leads = self._core.leader_id == self._core.config.self_id
+        if not self._proved:
+            return
+        leads = self._core.leads
         while self._proved:
             read = self._proved[0]
             if leads and read.index is not None and read.index > committed_index:
@@ -101,7 +103,7 @@ class Reads:
         group can commit whose volumes are full. What comes after, it does not know yet.
         """
         core = self._core
-        if core.leader_id != core.config.self_id:
+        if not core.leads:
             return DLedgerResponseCode.NOT_LEADER
         if 0 <= index < core.ledger_begin_index:
             return DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN

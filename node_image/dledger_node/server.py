@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from dledger_formats import requests
+from dledger_formats import frames, requests
 from dledger_formats.settings import NodeSettings
 from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
 from dledger_node import member_status, pushes, state_keeper, writes
@@ -26,9 +26,13 @@ from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
 from dledger_node.membership_changes import MembershipChanges
 from dledger_node.news import News
-from dledger_node.raft import messages
 from dledger_node.raft.core import Raft
-from dledger_node.raft.messages import AppendRequest, HeldByAllNotice, InstallSnapshotRequest
+from dledger_node.raft.messages import (
+    AppendRequest,
+    HeldByAllNotice,
+    InstallSnapshotRequest,
+    TakeLeadershipRequest,
+)
 from dledger_node.raft.ready import HardState, Ready
 from dledger_node.reads import Reads
 from dledger_node.remoting import native
@@ -75,7 +79,7 @@ class DLedgerServer:
         self.gate = Gate(Limits.of(settings), self._loop.time)
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         self._async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-        self._executor = ThreadPoolExecutor(3, thread_name_prefix="store")
+        self._executor = ThreadPoolExecutor(2, thread_name_prefix="store")
         self._group_commit = GroupCommit(
             store,
             self._executor,
@@ -174,8 +178,8 @@ class DLedgerServer:
             await asyncio.sleep(next_s - self._loop.time())
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
             self._watch_storage()
-            if self._watch.may_stand or self._core.leader_id == self.self_id:
-                self._drive(self._core.tick)
+            if self._watch.may_stand or self._core.leads:
+                self._drive(self._core.tick, at_tick=True)
             # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
             self._follows.expire()
@@ -201,16 +205,19 @@ class DLedgerServer:
 
     # -- the core's work -------------------------------------------------------------------------
 
-    def _drive(self, give: Callable[[], None] | None = None) -> None:
+    def _drive(self, give: Callable[[], None] | None = None, *, at_tick: bool = False) -> None:
         """Give the core an input, then do what it asks for until it asks no more.
 
-        Whatever breaks on the way ends this member: its core, its disk and what it has said could
-        contradict each other from then on.
+        If it asks for nothing, nothing has changed that anybody waits for, or they learn of it at
+        the next tick. Whatever breaks on the way ends this member: its core, its disk and what it
+        has said could contradict each other from then on.
         """
+        changed = at_tick
         try:
             if give is not None:
                 give()
             while (ready := self._core.ready()) is not None:
+                changed = True
                 self._do(ready)
                 self._core.advance(ready)
                 if self._async_flush and ready.writes:
@@ -218,16 +225,21 @@ class DLedgerServer:
         except Exception as error:
             self._fail(error)
             return
+        self._group_commit.start()
+        if changed:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Let everybody see what has come of it; those first whose clients wait."""
+        committed_index = self._core.committed_index
+        self._appends.settle(committed_index)
+        self._store.producers.table.settle(min(committed_index, self._store.durable_index))
         self._links.arrange()
-        settled_index = min(self._core.committed_index, self._store.durable_index)
-        self._store.producers.table.settle(settled_index)
-        self._appends.settle(self._core.committed_index)
-        self._state.settle(self._core.committed_index)
-        self._reads.settle(self._core.committed_index)
+        self._state.settle(committed_index)
+        self._reads.settle(committed_index)
         self._leadership.settle()
         self._membership_changes.settle()
         self._follows.settle()
-        self._group_commit.start()
         self._news.settle()
 
     def _do(self, ready: Ready) -> None:
@@ -285,33 +297,37 @@ class DLedgerServer:
         """Pass a message on, once the bytes that it carries are judged and have room."""
         if self._watch.stalled:
             return  # whatever it leads to would wait for the disk, and nobody answers meanwhile
-        if isinstance(message, HeldByAllNotice):
-            self._upkeep.heard(message)
-            return
-        if isinstance(message, SnapshotChunkRequest | SnapshotChunk):
-            self._state.heard(message)
-            return
-        if isinstance(message, InstallSnapshotRequest) and self._state.lacks(message):
-            return  # the leader tries again
-        if isinstance(message, messages.TakeLeadershipRequest) and not self._watch.may_stand:
-            return  # as at a tick
-        if isinstance(message, AppendRequest | InstallSnapshotRequest):
-            judged = pushes.judged(message, self._store, self._watch)
-            if judged is None:
+        match message:
+            case HeldByAllNotice():
+                self._upkeep.heard(message)
+                return
+            case SnapshotChunkRequest() | SnapshotChunk():
+                self._state.heard(message)
+                return
+            case InstallSnapshotRequest() if self._state.lacks(message):
                 return  # the leader tries again
-            message = judged
+            case TakeLeadershipRequest() if not self._watch.may_stand:
+                return  # as at a tick
+            case AppendRequest() | InstallSnapshotRequest():
+                judged = pushes.judged(message, self._store, self._watch)
+                if judged is None:
+                    return  # the leader tries again
+                message = judged
         self._drive(lambda: self._core.step(message))
 
     def read_entries(
         self, push: pushes.Push, bytes_max: int
-    ) -> tuple[Sequence[bytes | memoryview], int] | None:
+    ) -> tuple[Sequence[frames.Buffer], int] | None:
         """Stored bytes of a push, unless it is out of date: this member leads that term no more, or
         has removed the entries.
         """
-        if self._core.leader_id != self.self_id or self._core.term != push.term:
+        if not self._core.leads or self._core.term != push.term:
             return None
         if push.first_index < self._store.begin_index:
             return None
+        tail = self._store.tail(push.first_index, push.last_index)
+        if tail is not None and len(tail) <= bytes_max:
+            return (tail,), push.last_index
         return self._store.read_range(push.first_index, push.last_index, bytes_max)
 
     def link_restored(self, peer_id: str) -> None:

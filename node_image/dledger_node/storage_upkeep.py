@@ -121,7 +121,7 @@ class StorageUpkeep:
         )
 
     def _tell_what_all_hold(self) -> None:
-        if self._policy.keeps_everything or self._core.leader_id != self._core.config.self_id:
+        if self._policy.keeps_everything or not self._core.leads:
             return
         match_indexes = self._core.match_indexes()
         index = held_by_all(match_indexes, self._core.durable_index)

@@ -2,7 +2,7 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,7 +30,7 @@ async def becomes_true(look: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def group_commit(store: MmapStore) -> Iterator[GroupCommit]:
+async def group_commit(store: MmapStore) -> AsyncIterator[GroupCommit]:
     with ThreadPoolExecutor(2) as executor:
         yield GroupCommit(store, executor, on_durable=lambda _: None, on_failed=lambda _: None)
 

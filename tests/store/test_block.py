@@ -173,7 +173,7 @@ def test_a_push_to_a_log_without_the_previous_entry_is_judged_by_itself(
     block = check(follower, pushed(leader, 20, 39), previous_index=19, previous_term=3)
     follower.reserve_block(block)
 
-    assert not block.linked
+    assert block.link is None
     assert not list(follower._folder.glob("*.spare"))
 
 
@@ -189,6 +189,20 @@ def test_what_does_not_follow_the_log_is_never_written(
     with pytest.raises(StoreDamagedError, match="the logs differ before it"):
         follower.append_block(block, first_index=20, last_index=39)
     assert follower.end_index == 19
+
+
+def test_a_log_whose_end_was_replaced_since_a_block_was_judged_is_not_followed_by_it(
+    leader: MmapStore, follower: MmapStore
+) -> None:
+    push(leader, follower, 0, 19)
+    block = check(follower, pushed(leader, 20, 39), previous_index=19, previous_term=3)
+    follower.truncate(19)
+    follower.append_bodies([bytes(len(BODIES[19]))], term=3)
+    assert block.link is not None
+    assert block.link.end_pos == follower._log.end_pos
+
+    with pytest.raises(StoreDamagedError, match="the logs differ before it"):
+        follower.append_block(block, first_index=20, last_index=39)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -144,6 +144,59 @@ def test_a_range_gives_at_least_one_entry(open_store: OpenStore) -> None:
     assert (last_index, len(views), len(views[0])) == (1, 1, 3048)
 
 
+def test_the_tail_is_what_was_appended_last_as_it_is_stored(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies(BODIES[:3], term=1)
+    store.append_bodies(BODIES[3:6], term=1)
+
+    tail = store.tail(3, 5)
+
+    assert tail is not None
+    assert [bytes(tail)] == store.read_range(3, 5, 1 << 20)[0]
+    assert [store.tail(*other) for other in ((0, 2), (2, 5), (3, 4), (4, 5), (3, 6))] == [None] * 5
+
+
+def test_the_tail_of_a_batch_that_crossed_a_segment_is_what_lies_in_the_last(
+    open_store: OpenStore,
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    first_index = next(k for k in range(40) if store.tail(k, 39) is not None)
+
+    tail = store.tail(first_index, 39)
+
+    assert first_index > 0
+    assert tail is not None
+    assert [bytes(tail)] == store.read_range(first_index, 39, 1 << 20)[0]
+
+
+def test_what_was_cut_is_no_tail(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies(BODIES[:4], term=1)
+    store.truncate(2)
+
+    assert store.tail(0, 3) is None
+    assert store.positions(0, 1) == [store.position(index).pos for index in (0, 1)]
+
+
+def test_a_long_batch_does_not_stay_in_memory(open_store: OpenStore) -> None:
+    store = open_store(segment=4 << 20)
+    store.append_bodies([bytes(1 << 19)] * 2, term=1)
+
+    assert store.tail(0, 1) is None
+
+
+def test_positions_are_the_same_in_the_tail_and_before_it(open_store: OpenStore) -> None:
+    store = open_store()
+    for start in range(0, 40, 4):
+        store.append_bodies(BODIES[start : start + 4], term=1)
+
+    for first_index, last_index in ((36, 39), (37, 38), (39, 39), (35, 39), (0, 39), (3, 3)):
+        assert store.positions(first_index, last_index) == [
+            store.position(index).pos for index in range(first_index, last_index + 1)
+        ]
+
+
 def test_an_append_is_durable_after_a_flush_that_began_later(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies(BODIES[:20], term=1)

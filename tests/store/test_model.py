@@ -102,6 +102,8 @@ class StoreAgainstList(RuleBasedStateMachine):
         while end < len(self.entries) and self.entries[end][1] == term:
             end += 1
         views, last_index = self.leader.read_range(first_index, end - 1, bytes_max)
+        tail = self.leader.tail(first_index, last_index)
+        assert tail is None or bytes(tail) == b"".join(views)
         if last_index < following:
             return
         block = self.follower.check_block(

@@ -289,6 +289,11 @@ class Raft:
         return self._member.leader_id
 
     @property
+    def leads(self) -> bool:
+        """Whether this member leads `term`, as far as it knows."""
+        return isinstance(self._member.part, Leader)
+
+    @property
     def joining(self) -> str:
         """What this member waits for before it may vote, for people; empty on a voter."""
         member = self._member

@@ -38,7 +38,6 @@ def take_answer(member: MemberState, leader: Leader, response: PushResponse) -> 
         return
     progress = leader.progress[response.sender]
     progress.contact_tick = member.now_ticks
-    leader.push_due = True
     if response.probe is not None and not progress.awaits(response.probe):
         return
     match response.result:
@@ -51,6 +50,8 @@ def take_answer(member: MemberState, leader: Leader, response: PushResponse) -> 
             _denied(member, progress, response)
         case PushResult.EXPIRED_TERM:
             pass  # its newer term would have deposed this leader already
+    if progress.state is PushState.COMPARE or progress.next_index <= member.log.end_index:
+        leader.push_due = True
 
 
 def advance_commit(member: MemberState, leader: Leader) -> None:

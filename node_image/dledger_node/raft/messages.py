@@ -218,7 +218,9 @@ class AppendRequest:
             _check_within(self.memberships, self.first_index, self.last_index)
 
     def until(self, last_index: int) -> Self:
-        """The first part of this push."""
+        """The first part of this push, or all of it."""
+        if last_index == self.last_index:
+            return self
         return replace(
             self, last_index=last_index, memberships=_until(self.memberships, last_index)
         )

@@ -15,7 +15,8 @@ is not.
 """
 
 import struct
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -155,25 +156,58 @@ _RESULTS: Final[dict[type[PeerMessage], tuple[Any, ...]]] = {
     PreVoteResponse: tuple(VoteResult),
     PushResponse: tuple(PushResult),
 }
+_NUMBERS_OF_RESULTS: Final = {
+    result: number for results in _RESULTS.values() for number, result in enumerate(results)
+}
 
 
-def encode(
-    message: PeerMessage, entries: Sequence[bytes | memoryview] = ()
-) -> list[bytes | memoryview]:
+def _meaning(message: type[PeerMessage], field: str) -> Callable[[int], Any] | None:
+    """What a field's number stands for, if for something else than itself."""
+    if field == "result":
+        return _RESULTS[message].__getitem__
+    if field in _FLAG_FIELDS:
+        return _FLAGS.__getitem__
+    return _probe if field == "probe" else None
+
+
+def _probe(number: int) -> int | None:
+    return None if number == NO_PROBE else number
+
+
+def _values_of(fields: tuple[str, ...]) -> Callable[[PeerMessage], tuple[object, ...]]:
+    get = attrgetter(*fields)
+    return get if len(fields) > 1 else lambda message: (get(message),)
+
+
+# What depends on a message's kind alone is found once, since every append passes here.
+_VALUES: Final = {number: _values_of(kind.fields) for number, kind in KINDS.items()}
+_MEANINGS: Final = {
+    number: tuple(
+        (field, meaning)
+        for field in kind.fields
+        if (meaning := _meaning(kind.message, field)) is not None
+    )
+    for number, kind in KINDS.items()
+}
+
+
+def encode(message: PeerMessage, entries: Sequence[frames.Buffer] = ()) -> list[frames.Buffer]:
     """Return the buffers of one frame, the entries' bytes among them as they are."""
     number, memberships = _KIND_OF[type(message)], b""
-    if isinstance(message, SnapshotChunk):
-        entries = (message.data,)
-    elif isinstance(message, AppendRequest | InstallSnapshotRequest | JoinResponse):
-        memberships = told_memberships.encode(message)
-        number = WITH_MEMBERSHIPS[number] if memberships else number
-        if isinstance(message, JoinResponse) and message.mark is not None:
-            number, memberships = MARKED_ANSWER, _MARK.pack(*message.mark) + memberships
-    elif isinstance(message, HeartBeatResponse) and message.joining:
-        number = JOINING_HEARTBEAT
-    kind = KINDS[number]
-    values = [_to_number(message, field) for field in kind.fields]
-    head = bytes((number,)) + kind.numbers.pack(*values) + memberships
+    match message:
+        case AppendRequest() | InstallSnapshotRequest() | JoinResponse():
+            memberships = told_memberships.encode(message)
+            number = WITH_MEMBERSHIPS[number] if memberships else number
+            if isinstance(message, JoinResponse) and message.mark is not None:
+                number, memberships = MARKED_ANSWER, _MARK.pack(*message.mark) + memberships
+        case SnapshotChunk():
+            entries = (message.data,)
+        case HeartBeatResponse(joining=True):
+            number = JOINING_HEARTBEAT
+    values = [
+        value if type(value) is int else _to_number(value) for value in _VALUES[number](message)
+    ]
+    head = bytes((number,)) + KINDS[number].numbers.pack(*values) + memberships
     body_bytes = len(head) + sum(map(len, entries))
     length = frames.LENGTH_WORD_BYTES + len(_HEADER) + body_bytes
     return [_PREFIX.pack(length, len(_HEADER)) + _HEADER + head, *entries]
@@ -195,22 +229,17 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> PeerMessage:
     named = dict(zip(kind.fields, values, strict=True))
     rest = memoryview(body)[1 + kind.numbers.size :]
     try:
-        told, rest = _decode_rest(body[0], rest)
-        named |= told
-        if body[0] == JOINING_HEARTBEAT:
-            named["joining"] = True
+        if body[0] in _SPECIAL:
+            told, rest = _decode_rest(body[0], rest)
+            named |= told
         if kind.message in (AppendRequest, InstallSnapshotRequest):
             named["entries"] = rest
         elif kind.message is SnapshotChunk:
             named["data"] = rest
         elif rest:
             raise RemoteProtocolError(f"{sender} sent {len(rest)} bytes behind a message")
-        if "result" in named:
-            named["result"] = _RESULTS[kind.message][named["result"]]
-        for field in _FLAG_FIELDS & named.keys():
-            named[field] = _FLAGS[named[field]]
-        if named.get("probe") == NO_PROBE:
-            named["probe"] = None
+        for field, meaning in _MEANINGS[body[0]]:
+            named[field] = meaning(named[field])
         return kind.message(sender=sender, receiver=receiver, **named)
     except (IndexError, ValueError, struct.error, msgspec.MsgspecError) as error:
         raise RemoteProtocolError(
@@ -219,7 +248,9 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> PeerMessage:
 
 
 def _decode_rest(number: int, rest: memoryview) -> tuple[dict[str, Any], memoryview]:
-    """Read the mark and the memberships behind a message's numbers, if its kind has them."""
+    """Read what a special kind says besides its numbers: mark and memberships lie behind them."""
+    if number == JOINING_HEARTBEAT:
+        return {"joining": True}, rest
     mark: dict[str, Any] = {}
     if number == MARKED_ANSWER:
         mark, rest = {"mark": Mark(*_MARK.unpack_from(rest))}, rest[_MARK.size :]
@@ -229,14 +260,10 @@ def _decode_rest(number: int, rest: memoryview) -> tuple[dict[str, Any], memoryv
     return mark, rest
 
 
-def _to_number(message: PeerMessage, field: str) -> int:
-    value = getattr(message, field)
+def _to_number(value: object) -> int:
     if value is None:
         return NO_PROBE
-    if field == "result":
-        return _RESULTS[type(message)].index(value)
-    assert isinstance(value, int)
-    return value
+    return int(value) if isinstance(value, bool) else _NUMBERS_OF_RESULTS[value]
 
 
 def encode_hello(hello: Hello, opaque: int) -> bytes:

@@ -42,7 +42,7 @@ class Owner(Protocol):
 
     def read_entries(
         self, push: AppendRequest | InstallSnapshotRequest, bytes_max: int
-    ) -> tuple[Sequence[bytes | memoryview], int] | None:
+    ) -> tuple[Sequence[frames.Buffer], int] | None:
         """Stored bytes of the push's first entries and the last index they hold.
 
         None when the push is out of date: its leader has been deposed meanwhile.

@@ -23,8 +23,8 @@ class Block:
     first_index: int
     last_index: int
     term: int
-    linked: bool
-    """Whether the log held the entry before when this was judged."""
+    link: Link | None
+    """The end of the log before them when this was judged; None when it did not hold that entry."""
     runs: tuple[EntryRun, ...]
     memberships: tuple[MembershipEntry, ...] = ()
     """What those of the entries say that change the membership; nearly always there is none."""
@@ -65,7 +65,7 @@ def check_block(
         first_index=first_index,
         last_index=last_index,
         term=term,
-        linked=link is not None,
+        link=link,
         runs=runs,
         memberships=memberships,
     )

@@ -13,7 +13,6 @@ from dledger_formats import disk
 from dledger_formats.channels import ChannelEntry
 from dledger_formats.disk import (
     ENTRY_HEADER_SIZE,
-    INDEX_UNIT,
     INDEX_UNIT_SIZE,
     EntryHeader,
     EntryScan,
@@ -42,10 +41,6 @@ class LogFiles:
         if not self.index.start <= start < end:
             return b""
         return self.index.read(start, end)
-
-    def positions(self, first_index: int, last_index: int) -> list[int]:
-        """Where these entries begin in the data files."""
-        return [pos for _, pos, *_ in INDEX_UNIT.iter_unpack(self.units(first_index, last_index))]
 
     def pos(self, index: int) -> int:
         """Where an entry begins in the data files."""

@@ -5,15 +5,19 @@ What is durable, and when, is `MmapStore`'s business.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from dledger_formats import disk
-from dledger_formats.disk import INDEX_UNIT_SIZE, Buffer
+from dledger_formats.disk import INDEX_UNIT, INDEX_UNIT_SIZE, Buffer
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.block import Block
 from dledger_node.store.entry_runs import EntryRun, Link, Place, pack_runs, place_bodies
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.recovery import Examined
 from dledger_node.store.zero_ahead import ZeroAhead
+
+TAIL_BYTES_MAX: Final = 1 << 20
+"""Of the entries that stay in memory once they are written."""
 
 
 class LogWriter:
@@ -31,6 +35,9 @@ class LogWriter:
         self.zero_ahead = ZeroAhead(files.data, self.end_pos)
         self._files = files
         self._segment_size = files.data.file_size
+        # The last run and its first index, unless it is long: it is pushed and answered next, and
+        # to read it again would cost more than to write it.
+        self._tail: tuple[int, EntryRun] | None = None
 
     @property
     def end_term(self) -> int:
@@ -52,7 +59,7 @@ class LogWriter:
 
     def reserve_block(self, block: Block) -> None:
         """Make room for a block, if it may come to be written here. StoreFullError."""
-        if block.linked:
+        if block.link is not None:
             self._reserve(block.runs[-1].end_pos, block.last_index)
 
     def append(
@@ -83,7 +90,8 @@ class LogWriter:
         """
         runs = list(block.runs_from(self.end_index + 1))
         link = Link(self.end_pos, self.chain_crc)
-        if not runs[0].follows(self.end_index, link, self._segment_size):
+        is_judged = block.first_index == self.end_index + 1 and block.link == link
+        if not (is_judged or runs[0].follows(self.end_index, link, self._segment_size)):
             raise StoreDamagedError(
                 f"{self._files.data.folder}: the leader's entry {self.end_index + 1} does not "
                 f"follow this log, which ends at position {self.end_pos}: the logs differ before "
@@ -94,6 +102,23 @@ class LogWriter:
         self._reserve(runs[-1].end_pos, block.last_index)
         for run in runs:
             self._write(run, block.term)
+
+    def tail(self, first_index: int, last_index: int) -> Buffer | None:
+        """Stored bytes of these entries, if they are just what was written last."""
+        if self._tail is None:
+            return None
+        first_of_tail, run = self._tail
+        found = first_index == first_of_tail and last_index == first_of_tail + run.entry_count - 1
+        return run.data if found else None
+
+    def positions(self, first_index: int, last_index: int) -> list[int]:
+        """Where entries of the log begin in the data files."""
+        if self._tail is not None and first_index >= self._tail[0]:
+            start, end = first_index - self._tail[0], last_index - self._tail[0] + 1
+            units = self._tail[1].units[start * INDEX_UNIT_SIZE : end * INDEX_UNIT_SIZE]
+        else:
+            units = self._files.units(first_index, last_index)
+        return [pos for _, pos, *_ in INDEX_UNIT.iter_unpack(units)]
 
     def link(self, index: int, term: int) -> Link | None:
         """The end of the log as far as this entry; None when it holds none of that term there."""
@@ -110,6 +135,7 @@ class LogWriter:
 
     def forget_from(self, first_index: int) -> None:
         """Move the end before an entry; the files are still as they were."""
+        self._tail = None
         last_index = first_index - 1
         if last_index >= self.begin_index:
             self.end_pos = self._files.end_pos(last_index)
@@ -129,6 +155,7 @@ class LogWriter:
 
     def restart(self, block: Block) -> None:
         """Begin with a block, in folders that are empty."""
+        self._tail = None
         self.begin_index = block.first_index  # first: from now on, readers find nothing
         self.end_index = block.first_index - 1
         self.end_pos, self.chain_crc = block.runs[0].pos, 0
@@ -159,6 +186,7 @@ class LogWriter:
         self._files.index.write(self.index_pos, run.units)
         if term != end_term:
             self.term_runs.append((self.end_index + 1, term))
+        self._tail = (self.end_index + 1, run) if len(run.data) <= TAIL_BYTES_MAX else None
         self.chain_crc = run.chain_crc
         self.end_pos = end_pos
         self.end_index += run.entry_count

@@ -153,7 +153,7 @@ class MmapStore:
     def positions(self, first_index: int, last_index: int) -> list[int]:
         """Where entries begin in the data files. IndexError outside of the log."""
         self._check_range(first_index, last_index)
-        return self._files.positions(first_index, last_index)
+        return self._log.positions(first_index, last_index)
 
     def entry(self, index: int) -> tuple[EntryHeader, bytes]:
         """Read one entry with all its checksums. IndexError; StoreDamagedError."""
@@ -163,6 +163,10 @@ class MmapStore:
         except StoreDamagedError as error:
             self.damage = error
             raise
+
+    def tail(self, first_index: int, last_index: int) -> Buffer | None:
+        """What `read_range` would read, if that was just appended; for the thread that writes."""
+        return self._log.tail(first_index, last_index)
 
     def read_range(
         self, first_index: int, last_index: int, bytes_max: int
