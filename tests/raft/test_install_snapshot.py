@@ -76,9 +76,8 @@ def test_once_the_peer_has_it_the_rest_is_pushed() -> None:
 
 
 def test_a_log_whose_first_entry_is_not_committed_is_sent_to_nobody() -> None:
-    """A later leader may replace that entry, and a log cannot lose its first one."""
-    driver = CoreDriver(terms=[1] * 10, committed_index=8)
-    driver.raft.remove_before(9)
+    """As far as it knows, which just has started: the checkpoint was of a moment before."""
+    driver = CoreDriver(terms=[1] * 10, begin_index=9, committed_index=8)
     driver.become_leader()
 
     assert not of_type(InstallSnapshotRequest, deny_until_sent(driver))
