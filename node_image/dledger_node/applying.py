@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from dledger_formats import disk
 from dledger_formats.disk import DamagedRecordError, EntryHeader
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.restoring import Applied, agrees, restore
+from dledger_node.restoring import Applied, next_to_apply
 from dledger_node.state_machine.machine import CommittedEntry, StateMachine
 from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store.snapshots import Snapshots
@@ -140,28 +140,16 @@ class Applying:
     def _apply_some(self, committed_index: int) -> None:
         """Apply a batch; where the log has lost what comes next, it goes on from a snapshot."""
         with self.reading:
-            if self._applied.index + 1 < self._store.begin_index:
-                self._applied = restore(self._name, self._snapshots, self._store)
-            applied = self._applied
-            last_index = min(committed_index, self._store.end_index)
-            if applied.index <= last_index:
-                self._check(applied)
+            applied, last_index = next_to_apply(
+                self._name, self._applied, committed_index, self._snapshots, self._store
+            )
+            self._applied = applied
             if applied.index >= last_index:
                 return
             runs, last_index = self._read(applied.index + 1, last_index)
         entries, term = _entries(runs, applied.index + 1)
         applied.machine.apply(entries)
         self._applied = Applied(machine=applied.machine, index=last_index, term=term)
-
-    def _check(self, applied: Applied) -> None:
-        """Only what is committed was applied; unless the group lost it, as AsyncFlush may."""
-        if not agrees(applied.index, applied.term, self._store):
-            raise StoreDamagedError(
-                f"entry {applied.index} of term {applied.term} was applied to the {self._name}, "
-                "and the log has another in its place, which is committed. The state is made anew",
-                Damage.DIVERGED,
-                applied.index,
-            )
 
     def _read(self, first_index: int, last_index: int) -> tuple[list[bytes], int]:
         last_index = min(last_index, first_index + BATCH_ENTRIES_MAX - 1)

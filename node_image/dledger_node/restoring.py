@@ -1,21 +1,21 @@
-"""From a member's snapshots and its log to the state with which it begins.
+"""From a member's snapshots and its log to the state with which it begins, and what follows.
 
 A snapshot is believed where the log bears it out: the log holds its last entry in its term, or
 begins right behind it. One that ends behind the log counts only where nothing else would do: it
 came from another member, for a log that was about to be replaced.
+
+What is decided here needs little of a log and of snapshots, so that a simulated disk will do.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import BinaryIO, Final, Protocol
 
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.machine import StateMachine
-from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store.snapshot_meta import SnapshotMeta
-from dledger_node.store.snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +23,55 @@ _WHAT_TO_DO: Final = (
     ". Empty this member's folder, so that it gets both from its leader; or, if this group never "
     "had a {name}, do without it"
 )
+
+
+class Position(Protocol):
+    """What is known of an entry without reading it."""
+
+    @property
+    def term(self) -> int:
+        """In which it was written."""
+
+
+class Log(Protocol):
+    """A member's log, as `MmapStore` keeps it."""
+
+    @property
+    def begin_index(self) -> int:
+        """The first entry that is here."""
+
+    @property
+    def end_index(self) -> int:
+        """The last one; -1 of an empty log."""
+
+    def position(self, index: int) -> Position:
+        """Of an entry that is here."""
+
+
+class HeldSnapshots(Protocol):
+    """A member's snapshots, as `Snapshots` keeps them."""
+
+    @property
+    def newest_first(self) -> tuple[SnapshotMeta, ...]:
+        """All that are sound."""
+
+    @property
+    def newest_index(self) -> int:
+        """Last index that the newest includes; -1 when there is none."""
+
+    @property
+    def oldest_index(self) -> int:
+        """Last index that the oldest includes; -1 when there is none."""
+
+    @property
+    def damaged(self) -> Mapping[int, str]:
+        """By last included index: why it cannot be trusted."""
+
+    def read(self, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
+        """Have one loaded. StoreDamagedError."""
+
+    def discard(self, index: int) -> None:
+        """Remove one that nobody can use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +83,12 @@ class Applied:
     term: int = -1
 
 
-def restore(name: str, snapshots: Snapshots, store: MmapStore) -> Applied:
+def restore(
+    name: str,
+    snapshots: HeldSnapshots,
+    store: Log,
+    make: Callable[[str], StateMachine] = machines.make,
+) -> Applied:
     """The state of this name from which the log goes on; blocks.
 
     Snapshots that are of no use are discarded once there is a state without them.
@@ -43,10 +97,10 @@ def restore(name: str, snapshots: Snapshots, store: MmapStore) -> Applied:
     useless = dict(snapshots.damaged)
     applied: Applied | None = None
     for meta in _candidates(snapshots, store):
+        machine = make(name)
         if meta is None:
-            applied = Applied(machine=machines.make(name))
+            applied = Applied(machine=machine)
             break
-        machine = machines.make(name)
         try:
             snapshots.read(meta, machine.load)
         except StoreDamagedError as error:
@@ -66,14 +120,55 @@ def restore(name: str, snapshots: Snapshots, store: MmapStore) -> Applied:
     return applied
 
 
-def agrees(index: int, term: int, store: MmapStore) -> bool:
+def next_to_apply(
+    name: str,
+    applied: Applied,
+    committed_index: int,
+    snapshots: HeldSnapshots,
+    store: Log,
+    make: Callable[[str], StateMachine] = machines.make,
+) -> tuple[Applied, int]:
+    """The state from which to go on, and the last entry that may be applied to it; blocks.
+
+    Where the log has lost what comes next, that is the state of a snapshot. StoreDamagedError as
+    `restore`; and when what was applied is not what is committed, which `AsyncFlush` may lead to.
+    """
+    if applied.index + 1 < store.begin_index:
+        applied = restore(name, snapshots, store, make)
+    last_index = min(committed_index, store.end_index)
+    if applied.index <= last_index and not agrees(applied.index, applied.term, store):
+        raise StoreDamagedError(
+            f"entry {applied.index} of term {applied.term} was applied to the {name}, "
+            "and the log has another in its place, which is committed. The state is made anew",
+            Damage.DIVERGED,
+            applied.index,
+        )
+    return applied, last_index
+
+
+def covered_index(applied_index: int, snapshots: HeldSnapshots) -> int:
+    """Up to here the state needs no entry of the log, not even with its oldest snapshot."""
+    return min(snapshots.oldest_index, applied_index)
+
+
+def save_is_due(applied_index: int, threshold: int, snapshots: HeldSnapshots, store: Log) -> bool:
+    """Whether a snapshot should be taken: so many entries were applied since the last; or none is
+    left from which the log could go on, since one has rotted.
+    """
+    newest_index = snapshots.newest_index
+    if newest_index < store.begin_index - 1 <= applied_index:
+        return True
+    return applied_index - newest_index >= threshold
+
+
+def agrees(index: int, term: int, store: Log) -> bool:
     """Whether the log does not say otherwise: its entry there, if it is here, has this term."""
     if not store.begin_index <= index <= store.end_index:
         return True
     return store.position(index).term == term
 
 
-def _candidates(snapshots: Snapshots, store: MmapStore) -> Iterator[SnapshotMeta | None]:
+def _candidates(snapshots: HeldSnapshots, store: Log) -> Iterator[SnapshotMeta | None]:
     """The best first; None stands for the log from its first entry."""
     reaching = [
         meta
@@ -88,7 +183,7 @@ def _candidates(snapshots: Snapshots, store: MmapStore) -> Iterator[SnapshotMeta
 
 
 def _nothing_is_left(
-    name: str, snapshots: Snapshots, useless: dict[int, str], store: MmapStore
+    name: str, snapshots: HeldSnapshots, useless: dict[int, str], store: Log
 ) -> StoreDamagedError:
     """What was is not known. A member that has, or had, a snapshot had a state, and so its leader
     has one; where there is no trace of any, a state may have been asked for too late.

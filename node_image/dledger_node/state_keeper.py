@@ -17,7 +17,7 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.native import PeerMessage
 from dledger_node.remoting.service import Reply
-from dledger_node.restoring import Applied, restore
+from dledger_node.restoring import Applied, covered_index, restore, save_is_due
 from dledger_node.state_machine.register import Register
 from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store.snapshots import Snapshots
@@ -95,6 +95,7 @@ class StateKeeper:
         self._group = settings.group
         self._threshold = settings.snapshot_threshold
         self._snapshots = opened.snapshots
+        self._store = store
         self._prove = prove
         self._applying = Applying(name, opened.applied, opened.snapshots, store, fail=fail)
         self._installs = Installs(
@@ -124,7 +125,7 @@ class StateKeeper:
     @property
     def covered_index(self) -> int:
         """Up to here the state needs no entry of the log, not even with its oldest snapshot."""
-        return min(self._snapshots.oldest_index, self._applying.index)
+        return covered_index(self._applying.index, self._snapshots)
 
     @property
     def awaited(self) -> str:
@@ -151,11 +152,12 @@ class StateKeeper:
         self._prove(proved)
 
     async def save_if_due(self) -> None:
-        """Take a snapshot, if so many entries were applied since the last.
+        """Take a snapshot, if it is time.
 
         StoreError; StoreFullError, after which the last one stands.
         """
-        if self._applying.index - self._snapshots.newest_index < self._threshold:
+        index = self._applying.index
+        if not save_is_due(index, self._threshold, self._snapshots, self._store):
             return
         applied = await self._applying.copy()
         await asyncio.to_thread(

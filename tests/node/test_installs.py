@@ -262,6 +262,43 @@ async def test_a_leader_without_a_snapshot_that_reaches_is_asked_again(network: 
     await network.push_until(has_it(network))
 
 
+def rot(snapshots: Snapshots) -> None:
+    """Change a byte of the newest, as a disk may."""
+    path = snapshots.folder_of(snapshots.newest_first[0]) / "data"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+async def test_one_that_has_rotted_gives_way_to_the_one_before(network: Network) -> None:
+    n0 = network.members["n0"]
+    for index in (150, 160):
+        n0.snapshots.save(index, 2, register().dump())
+    rot(n0.snapshots)
+
+    await network.push_until(has_it(network))
+
+    assert network.members["n1"].snapshots.newest_index == 150
+    assert network.members["n1"].data() == DATA
+    assert n0.snapshots.newest_index == 150, "it is discarded"
+
+
+async def test_one_that_rots_on_its_way_gives_way_too(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    n0 = network.members["n0"]
+    for index in (150, 160):
+        n0.snapshots.save(index, 2, register().dump())
+    network.fate = lambda message: [message] if len(network.sent) < 6 else []
+    network.push()
+    await network.rest()
+    rot(n0.snapshots)
+    network.fate = lambda message: [message]
+
+    await network.push_until(has_it(network))
+
+    assert "what n0 sent is no snapshot" in caplog.text
+    assert network.members["n1"].snapshots.newest_index == 150
+
+
 async def test_a_snapshot_of_its_own_must_reach_right_before_the_log(network: Network) -> None:
     n1 = network.members["n1"]
     n1.snapshots.save(FIRST_INDEX - 2, 2, register().dump())

@@ -8,7 +8,7 @@ import pytest
 
 from dledger_formats.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.restoring import agrees, restore
+from dledger_node.restoring import agrees, restore, save_is_due
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
 from dledger_node.store.mmap_store import MmapStore
@@ -191,3 +191,26 @@ def test_the_log_agrees_with_what_it_does_not_hold(store: MmapStore) -> None:
     assert not agrees(100, 1, store)
     assert agrees(200, 1, store)
     assert agrees(-1, -1, store)
+
+
+def test_a_snapshot_is_due_once_so_many_entries_were_applied_since_the_last(
+    snapshots: Snapshots, store: MmapStore
+) -> None:
+    assert not save_is_due(8, 10, snapshots, store)
+    assert save_is_due(9, 10, snapshots, store)
+    save(snapshots, 50, 1)
+    assert not save_is_due(59, 10, snapshots, store)
+    assert save_is_due(60, 10, snapshots, store)
+
+
+def test_a_snapshot_is_due_at_once_when_none_leads_to_the_log(
+    snapshots: Snapshots, store: MmapStore
+) -> None:
+    begin_index = remove_front(store)
+    save(snapshots, begin_index - 1, 1)
+    assert not save_is_due(begin_index, 1000, snapshots, store)
+
+    snapshots.discard(begin_index - 1)  # it has rotted
+
+    assert save_is_due(begin_index, 1000, snapshots, store)
+    assert not save_is_due(begin_index - 2, 1000, snapshots, store), "that would not help"

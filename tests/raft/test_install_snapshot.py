@@ -76,9 +76,8 @@ def test_once_the_peer_has_it_the_rest_is_pushed() -> None:
 
 
 def test_a_log_whose_first_entry_is_not_committed_is_sent_to_nobody() -> None:
-    """A later leader may replace that entry, and a log cannot lose its first one."""
-    driver = CoreDriver(terms=[1] * 10, committed_index=8)
-    driver.raft.remove_before(9)
+    """As far as it knows, which just has started: the checkpoint was of a moment before."""
+    driver = CoreDriver(terms=[1] * 10, begin_index=9, committed_index=8)
     driver.become_leader()
 
     assert not of_type(InstallSnapshotRequest, deny_until_sent(driver))
@@ -180,6 +179,18 @@ def test_what_was_removed_here_meanwhile_is_no_contradiction() -> None:
     assert not driver.raft.contradiction
 
 
+@pytest.mark.parametrize("index", [-1, 5, 7])
+def test_a_question_about_what_was_removed_is_answered_by_what_is_here(index: int) -> None:
+    """It was committed. A leader that was told less than this member has would go back to its own
+    first entry, and ask about that for ever.
+    """
+    driver = CoreDriver(terms=[1] * 10, committed_index=9)
+    driver.raft.remove_before(8)
+    answer = only(PushResponse, driver.receive(compare(2, index, 1 if index >= 0 else -1)))
+
+    assert (answer.result, answer.match_index) == (PushResult.SUCCESS, 9)
+
+
 def test_a_deposed_leader_replaces_nothing() -> None:
     driver = CoreDriver(term=5)
 
@@ -198,7 +209,7 @@ def test_its_questions_are_answered_as_before() -> None:
     driver.receive(install(3, 8, 9))
     driver.flush()
     held = only(PushResponse, driver.receive(compare(3, 9, 3)))
-    lacking = only(PushResponse, driver.receive(compare(3, 7, 2)))
+    lacking = only(PushResponse, driver.receive(compare(3, 10, 3)))
 
     assert (held.result, lacking.result) == (PushResult.SUCCESS, PushResult.INCONSISTENT_STATE)
     assert not of_type(PushResponse, driver.receive(heartbeat(3, committed_index=9)))

@@ -14,6 +14,8 @@ from dledger_sim.violation import ViolationError
 
 TAPES = sorted((Path(__file__).parent / "tapes").glob("*.json"))
 EVENT_COUNT = 600
+WITH_STATE = 7
+"""A seed in which members keep a state."""
 
 
 @pytest.mark.parametrize("path", TAPES, ids=lambda path: path.stem)
@@ -29,7 +31,7 @@ def test_a_tape_finds_its_planted_bug(path: Path) -> None:
     assert mutants.finds_again(path)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, 2, WITH_STATE])
 def test_a_tape_holds_all_that_decides_a_run(seed: int) -> None:
     tape, violation = record(seed, EVENT_COUNT)
     assert violation is None
@@ -41,6 +43,8 @@ def test_a_tape_holds_all_that_decides_a_run(seed: int) -> None:
     assert replayed.committed_count == drawn.committed_count
     assert replayed.acknowledged_count == drawn.acknowledged_count
     assert replayed.leader_count == drawn.leader_count
+    assert replayed.state_counts == drawn.state_counts
+    assert bool(drawn.state_counts) == (seed == WITH_STATE)
 
 
 def test_a_tape_is_shrunk_to_what_makes_it_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,14 @@ def test_nothing_that_is_not_committed_goes_even_by_force(used_percent: int) -> 
 
 
 @pytest.mark.parametrize("used_percent", [50, 99])
+def test_a_log_begins_with_a_committed_entry(used_percent: int) -> None:
+    segments = sealed(100, 100)
+
+    assert removed(segments, used_percent=used_percent, committed_index=9) == (0, False)
+    assert removed(segments, used_percent=used_percent, committed_index=10) == (1, False)
+
+
+@pytest.mark.parametrize("used_percent", [50, 99])
 def test_nothing_that_a_state_needs_goes_even_by_force(used_percent: int) -> None:
     assert removed(sealed(100, 100), used_percent=used_percent, covered_index=8) == (0, False)
     assert removed(sealed(100, 100), used_percent=used_percent, covered_index=9) == (1, False)

@@ -166,6 +166,39 @@ def test_data_that_changes_while_it_is_held_is_not_loaded(
         read(snapshots, snapshots.newest_first[0])
 
 
+def test_one_that_rots_while_it_is_held_is_found_and_discarded_by_a_look(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
+    saved(snapshots, 100, 200)
+    newest, older = snapshots.newest_first
+    assert snapshots.is_sound(newest)
+    (snapshots.folder_of(newest) / "data").write_bytes(b"rotten!!!")
+
+    assert not snapshots.is_sound(newest)
+    assert indexes(snapshots) == [100]
+    assert not snapshots.folder_of(newest).exists()
+    assert snapshots.is_sound(older)
+
+
+def test_one_that_is_gone_is_not_sound_and_nothing_comes_of_a_look(snapshots: Snapshots) -> None:
+    saved(snapshots, 100, 200)
+    newest, older = snapshots.newest_first
+    snapshots.discard(200)
+
+    assert not snapshots.is_sound(newest)
+    assert snapshots.newest_first == (older,)
+
+
+def test_a_look_at_one_that_rots_changes_nothing_once_they_are_closed(snapshots: Snapshots) -> None:
+    saved(snapshots, 100)
+    (meta,) = snapshots.newest_first
+    (snapshots.folder_of(meta) / "data").write_bytes(b"rotten!!!")
+    snapshots.close()
+
+    assert not snapshots.is_sound(meta)
+    assert snapshots.folder_of(meta).exists()
+
+
 def test_a_damaged_one_is_replaced_and_discarded(tmp_path: Path, snapshots: Snapshots) -> None:
     saved(snapshots, 5, 6)
     for index in (5, 6):

@@ -172,9 +172,10 @@ class Raft:
     def remove_before(self, first_index: int) -> None:
         """Forget the entries before `first_index`, which the shell removes from its store.
 
-        InvariantError unless `first_index` is here, and all before it is committed.
+        InvariantError unless `first_index` is here and committed: this member answers by it for
+        all that it has removed (`entry_handler.handle_compare`).
         """
-        if first_index > self._member.committed_index + 1:
+        if first_index > self._member.committed_index:
             raise InvariantError(
                 f"entries before {first_index} cannot be removed: those up to "
                 f"{self._member.committed_index} are committed"

@@ -31,11 +31,17 @@ def handle_heartbeat(member: MemberState, follower: Follower, request: HeartBeat
 
 
 def handle_compare(member: MemberState, follower: Follower, request: CompareRequest) -> None:
-    """Say whether the entry is here; then all before it is the leader's too."""
-    if not member.log.holds(request.index, request.index_term):
+    """Say whether the entry is here; then all before it is the leader's too.
+
+    What was removed from the front is committed, and the entry behind it too: the leader has both.
+    """
+    agreed_index = request.index
+    if request.index < member.log.begin_index and member.log.begin_index > 0:
+        agreed_index = member.log.begin_index
+    elif not member.log.holds(request.index, request.index_term):
         reject(member, request, request.index)
         return
-    follower.verified_index = max(follower.verified_index, request.index)
+    follower.verified_index = max(follower.verified_index, agreed_index)
     commit_verified(member, follower, request.committed_index)
     acknowledge(member, follower, probe=request.probe)
 

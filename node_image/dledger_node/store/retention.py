@@ -81,7 +81,8 @@ def decide(policy: Policy, situation: Situation, sealed: Sequence[SealedSegment]
     forcing = situation.used_percent > policy.force_clean_percent
     total_bytes, count, forced, reason = situation.total_bytes, 0, False, ""
     for segment in sealed[:SEGMENTS_OF_A_ROUND]:
-        if segment.last_index > min(situation.committed_index, situation.covered_index):
+        # The entry behind a segment that goes is committed too: the core's logs begin with such.
+        if segment.last_index > min(situation.committed_index - 1, situation.covered_index):
             break
         why = _why_due(policy, situation, segment, total_bytes, forcing=forcing)
         needed = segment.last_index > situation.held_by_all_index

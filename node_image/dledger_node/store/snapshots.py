@@ -12,6 +12,7 @@ What a crash leaves of these is removed at the next start.
 """
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -25,6 +26,8 @@ from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFull
 from dledger_node.store import snapshot_meta
 from dledger_node.store.mmap_file import NO_ROOM, sync_folder
 from dledger_node.store.snapshot_meta import SnapshotMeta
+
+logger = logging.getLogger(__name__)
 
 FOLDER_NAME: Final = "snapshot"
 DATA_NAME: Final = "data"
@@ -112,6 +115,25 @@ class Snapshots:
             return None
         return data if len(data) == min(size, meta.data_bytes - offset) else None
 
+    def is_sound(self, meta: SnapshotMeta) -> bool:
+        """Whether a snapshot is here, and what was written; blocks, for every byte is read.
+
+        One that has rotted is discarded. StoreError.
+        """
+        try:
+            with (self.folder_of(meta) / DATA_NAME).open("rb") as file:
+                _check_data(file, meta)
+        except OSError:
+            return False  # it was removed meanwhile, or cannot be read now
+        except ValueError as error:
+            with self._lock, disk_errors(self._folder):
+                if meta in self._held and not self._closed:
+                    index = meta.last_included_index
+                    logger.warning("the snapshot up to entry %d is discarded: %s", index, error)
+                    self._discard(index)
+            return False
+        return True
+
     @staticmethod
     def verify(path: Path, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
         """Have data loaded that is as its meta says; blocks. StoreDamagedError when it is not."""
@@ -133,9 +155,7 @@ class Snapshots:
     def discard(self, index: int) -> None:
         """Remove a snapshot that nobody can use; blocks."""
         with self._lock, disk_errors(self._folder):
-            self.damaged.pop(index, None)
-            self._held = tuple(meta for meta in self._held if meta.last_included_index != index)
-            self._retire(index)
+            self._discard(index)
 
     def close(self) -> None:
         """Change nothing any more; blocks until a change that is under way is done."""
@@ -184,6 +204,11 @@ class Snapshots:
         self.damaged.pop(meta.last_included_index, None)
         held = {found.last_included_index: found for found in (*self._held, meta)}
         self._held = tuple(held[index] for index in sorted(held))
+
+    def _discard(self, index: int) -> None:
+        self.damaged.pop(index, None)
+        self._held = tuple(meta for meta in self._held if meta.last_included_index != index)
+        self._retire(index)
 
     def _prune(self, reserved: int, keep: Collection[int]) -> None:
         for meta in self._held[:-reserved]:

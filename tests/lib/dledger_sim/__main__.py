@@ -4,6 +4,7 @@ make sim SEEDS=1000 FIRST_SEED=0      make sim SEED=7      make sim TAPE=tests/s
 """
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ LEDGER = Path("docs/simulation-ledger.jsonl")
 
 def main() -> int:
     """Return 1 when a rule was broken."""
+    logging.disable(logging.WARNING)  # what members warn of, here is meant to happen
     arguments = _arguments()
     if arguments.report:
         print(ledger.report(LEDGER))
@@ -47,6 +49,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lines", type=int, default=400, help="last lines of a transcript")
     parser.add_argument("--processes", type=int, default=0, help="0 for one a core")
     parser.add_argument("--coverage", action="store_true", help="print which situations were met")
+    parser.add_argument("--states", action="store_true", help="only seeds that keep a state")
     parser.add_argument("--ledger", action="store_true", help=f"add the run to {LEDGER}")
     parser.add_argument("--tapes", type=Path, default=TAPES, help="where failures are kept")
     return parser.parse_args()
@@ -72,6 +75,7 @@ def _run(seeds: range, arguments: argparse.Namespace) -> int:
         arguments.events,
         process_count=arguments.processes,
         covered=arguments.coverage,
+        states_only=arguments.states,
     )
     for part in parts:
         totals.add(part)

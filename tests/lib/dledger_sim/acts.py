@@ -6,7 +6,9 @@ An act is its name and arguments that JSON can hold, so that it can be kept and 
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from dledger_node.raft.membership import Membership
 from dledger_sim.cluster import SimCluster
+from dledger_sim.reshaping import may_lose_volume
 
 Act: TypeAlias = tuple[Any, ...]
 """A name of ACTS and its arguments."""
@@ -65,6 +67,18 @@ def _bring_back(cluster: SimCluster, member_id: str, down_us: int, *, log_alone:
         cluster.network.drop_what_travels(member_id)
 
 
+def _rot_snapshot(cluster: SimCluster, member_id: str, down_us: int | None = None) -> None:
+    """Spoil a member's newest snapshot, while it lives or as it dies. One that cannot do without is
+    emptied by a person; so nothing is spoiled where that would be one disk too many.
+    """
+    first, disk = Membership(cluster.conditions.voter_ids), cluster.members[member_id].disk
+    if disk.snapshots and may_lose_volume(cluster.members, first, member_id):
+        if down_us is not None:
+            cluster.crash(member_id, down_us=down_us, told="dies, and its newest snapshot rots")
+        cluster.fault_count += 1
+        disk.rot_newest_snapshot()
+
+
 def _remove_front(cluster: SimCluster, member_id: str, rate: float) -> None:
     cluster.remove_front(member_id, rate)
 
@@ -121,6 +135,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "copy_volume": _copy_volume,
     "restore_volume": _restore_volume,
     "restore_log": _restore_log,
+    "rot_snapshot": _rot_snapshot,
     "remove_front": _remove_front,
     "power_cut": _power_cut,
     "split": _split,

@@ -4,11 +4,13 @@ import gc
 import multiprocessing
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dledger_sim.coverage import Coverage
+from dledger_sim.seeds import keeps_state
 from dledger_sim.shrink import Shrinker
 from dledger_sim.simulation import record, simulate
 from dledger_sim.tape import Tape
@@ -44,6 +46,8 @@ class Totals:
     cpu_s: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
+    state_counts: Counter[str] = field(default_factory=Counter)
+    """What was done for the members' states."""
 
     def add(self, other: "Totals") -> None:
         """Count another part."""
@@ -57,15 +61,17 @@ class Totals:
         self.cpu_s += other.cpu_s
         self.failures += other.failures
         self.coverage.counts.update(other.coverage.counts)
+        self.state_counts.update(other.state_counts)
 
     def told(self) -> str:
         """The one line that ends a campaign."""
+        states = [f" {name}={count}" for name, count in sorted(self.state_counts.items())]
         return (
             f"seeds={self.seed_count} events={self.event_count} faults={self.fault_count} "
             f"violations={len(self.failures)} virtual_s={self.virtual_s:.0f} "
             f"leaders={self.leader_count} committed={self.committed_count} "
             f"acknowledged={self.acknowledged_count} "
-            f"events_per_cpu_s={self.event_count / max(self.cpu_s, 1e-9):.0f}"
+            f"events_per_cpu_s={self.event_count / max(self.cpu_s, 1e-9):.0f}" + "".join(states)
         )
 
 
@@ -76,6 +82,8 @@ class Task:
     seeds: range
     event_count: int
     covered: bool
+    states_only: bool = False
+    """Those seeds alone in which members keep a state."""
 
 
 def run_task(task: Task) -> Totals:
@@ -86,6 +94,8 @@ def run_task(task: Task) -> Totals:
     gc.set_threshold(GC_THRESHOLD)
     started_s = time.process_time()
     for seed in task.seeds:
+        if task.states_only and not keeps_state(seed):
+            continue
         coverage = totals.coverage if task.covered else None
         totals.seed_count += 1
         try:
@@ -101,13 +111,19 @@ def run_task(task: Task) -> Totals:
         totals.leader_count += summary.leader_count
         totals.committed_count += summary.committed_count
         totals.acknowledged_count += summary.acknowledged_count
+        totals.state_counts.update(summary.state_counts)
     totals.cpu_s = time.process_time() - started_s
     gc.set_threshold(*thresholds)
     return totals
 
 
 def run(
-    seeds: range, event_count: int, *, process_count: int = 0, covered: bool = False
+    seeds: range,
+    event_count: int,
+    *,
+    process_count: int = 0,
+    covered: bool = False,
+    states_only: bool = False,
 ) -> Iterator[Totals]:
     """Run seeds and yield what each part of them came to, in order.
 
@@ -115,7 +131,12 @@ def run(
     """
     process_count = min(process_count or os.cpu_count() or 1, PROCESSES_MAX)
     tasks = [
-        Task(seeds=seeds[at : at + SEEDS_PER_TASK], event_count=event_count, covered=covered)
+        Task(
+            seeds=seeds[at : at + SEEDS_PER_TASK],
+            event_count=event_count,
+            covered=covered,
+            states_only=states_only,
+        )
         for at in range(0, len(seeds), SEEDS_PER_TASK)
     ]
     if process_count == 1 or len(tasks) == 1:

@@ -23,6 +23,7 @@ from dledger_sim.conditions import Conditions
 from dledger_sim.disk import Entry, SimDisk
 from dledger_sim.kinds import described
 from dledger_sim.membership_rules import MembershipRules
+from dledger_sim.state_rules import StateRules
 from dledger_sim.violation import ViolationError
 
 
@@ -43,6 +44,7 @@ class Checker:
         self._ranges_sent: dict[str, int] = {}
         self.committed: list[Entry] = []
         """The one true log, as far as anybody has called it committed."""
+        self.states = StateRules(disks, self.committed)
         self._committed_in: list[int] = []
         """For each of its entries, the term of whoever first called it so."""
         self.acknowledged_count = 0
@@ -152,8 +154,10 @@ class Checker:
 
     def replacing(self, member_id: str, first_index: int) -> list[Entry]:
         """Rule 17: a log is replaced only by one that begins with committed entries, and never what
-        the member knows as committed. Returns what comes before that log.
+        the member knows as committed. And 28. Returns what comes before that log.
         """
+        if self._conditions.snapshot_entries:
+            self.states.replaces_log(member_id, first_index)
         if not self._committed_indexes[member_id] < first_index < len(self.committed):
             raise ViolationError(
                 "only what cannot be led on is replaced", f"{member_id} begins at {first_index}"

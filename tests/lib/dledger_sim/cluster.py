@@ -9,20 +9,23 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.membership import Membership
-from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, Message
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
+from dledger_node.remoting.native import PeerMessage
 from dledger_sim.checker import Checker
 from dledger_sim.choices import Choices, DrawnChoices
-from dledger_sim.conditions import Conditions, Moment
+from dledger_sim.clients import Clients
+from dledger_sim.conditions import Conditions
 from dledger_sim.coverage import Coverage
 from dledger_sim.disk import SimDisk
 from dledger_sim.events import Events
-from dledger_sim.history import Answer, Asked, Operation
 from dledger_sim.kinds import described
 from dledger_sim.member import DiedError, SimMember
+from dledger_sim.moments import Moment
 from dledger_sim.network import SimLink, SimNetwork
 from dledger_sim.older_disks import OlderDisks
-from dledger_sim.reshaping import agree, change_of, leaves_enough, may_lose_volume
+from dledger_sim.reshaping import agree, may_lose_volume
 from dledger_sim.transcript import Transcript, state_of
 from dledger_sim.violation import ViolationError
 from dledger_sim.wire import Wire
@@ -51,21 +54,26 @@ class SimCluster(Events):
         """How often a member heard that a link was lost or restored."""
         self.transcript = transcript
         self.choices: Choices = choices or DrawnChoices(rng)
-        self.history: list[Operation] = []
         self.on_moment: Callable[[Moment, str], None] | None = None
         self._disks = {member_id: SimDisk() for member_id in conditions.member_ids}
         self.checker = Checker(conditions, self._disks)
         self.network = SimNetwork(conditions, self.choices)
         self._coverage = coverage
         self._wire = Wire() if conditions.real_bytes else None
-        self._proposed_count = 0
         self.members = {
             member_id: SimMember(member_id, conditions, disk, self)
             for member_id, disk in self._disks.items()
         }
+        self._hear_clients()
         self.older_disks = OlderDisks(conditions, self.members, self._disks, self.checker)
         for member_id in conditions.member_ids:
             self._start(member_id)
+
+    def _hear_clients(self) -> None:
+        clients = Clients(self, self.members, self._work, told=self.transcript is not None)
+        self.history = clients.history
+        self.propose, self.read, self.read_index = clients.propose, clients.read, clients.read_index
+        self.transfer, self.change = clients.transfer, clients.change
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -160,40 +168,7 @@ class SimCluster(Events):
         for member_id in self.members:
             self._notice_link(member_id, lost=False)
 
-    # -- clients ---------------------------------------------------------------------------------
-
-    def propose(self, member_id: str, count: int, client: int = 0) -> Operation:
-        """Let a client append to a member, whether it leads or not."""
-        bodies = tuple(range(self._proposed_count + 1, self._proposed_count + count + 1))
-        self._proposed_count += count
-        operation = Operation(client, Asked.APPEND, self.now_us, bodies)
-        return self._ask(member_id, operation, SimMember.propose)
-
-    def read(self, member_id: str, index: int, client: int = 0) -> Operation:
-        """Let a client read the entry `index` from a member."""
-        operation = Operation(client, Asked.READ, self.now_us, index=index)
-        return self._ask(member_id, operation, SimMember.read)
-
-    def read_index(self, member_id: str, client: int = 0) -> Operation:
-        """Let a client read linearizably."""
-        operation = Operation(client, Asked.READ_INDEX, self.now_us)
-        return self._ask(member_id, operation, SimMember.read_index)
-
-    def transfer(self, member_id: str, transferee_id: str) -> None:
-        """Ask a member to hand its leadership over."""
-        member = self.members[member_id]
-        if member.raft is not None and self.now_us >= member.paused_until_us:
-            member.raft.transfer_leadership(transferee_id)
-            self._work(member, f"is asked to hand over to {transferee_id}")
-
-    def change(self, member_id: str, kind: str, target: str) -> None:
-        """Ask a member to change who belongs to the group."""
-        member, change = self.members[member_id], change_of(kind, target)
-        if member.raft is None or self.now_us < member.paused_until_us or member.disk.full:
-            return
-        if leaves_enough(self.members, member, change):
-            member.raft.change_membership(change)
-            self._work(member, f"is asked to {kind} {target}")
+    # -- what it has come to ----------------------------------------------------------------------
 
     def leader(self) -> SimMember | None:
         """The master of the highest term, if there is one."""
@@ -218,18 +193,30 @@ class SimCluster(Events):
 
     # -- what members ask for --------------------------------------------------------------------
 
-    def send(self, message: Message) -> None:
+    def send(self, message: PeerMessage) -> None:
         """Let a message travel."""
         if self._coverage is not None:
             self._coverage.sent(message)
         link = self.network.links[message.sender][message.receiver]
-        sent: Message | bytes = message
+        sent: PeerMessage | bytes = message
         if self._wire is not None:
             sent = self._wire.encode(message, self._disks[message.sender])
         for arrival_us in self.network.arrivals_us(self.now_us, link):
             self._planned_count = number = self._planned_count + 1
             arguments = (message.sender, message.receiver, link, link.resets, sent)
             heapq.heappush(self._planned, (arrival_us, number, self._deliver, arguments))
+
+    def later(
+        self,
+        member_id: str,
+        delay_us: int,
+        what: str,
+        action: Callable[..., None],
+        *arguments: Any,
+    ) -> None:
+        """Let a thread of a member do something, unless the member dies before."""
+        member = self.members[member_id]
+        self.after(delay_us, self._thread_works, member, member.life, what, action, arguments)
 
     def moment(self, moment: Moment, member_id: str) -> None:
         """Tell the nemesis that its chance has come."""
@@ -242,7 +229,13 @@ class SimCluster(Events):
         member = self.members[member_id]
         if member.raft is not None:
             return
-        member.start()
+        try:
+            member.start()
+        except StoreDamagedError:
+            if not member.disk.rotted:
+                raise
+            member.lose_volume(None)  # as its error asks of people
+            member.start()
         self._note(member_id, "starts")
         self._notice_link(member_id, lost=False)
         first_tick_us = self.choices.number(
@@ -264,7 +257,7 @@ class SimCluster(Events):
         self._work(member, "tick")
 
     def _deliver(
-        self, sender: str, receiver: str, link: SimLink, resets: int, sent: Message | bytes
+        self, sender: str, receiver: str, link: SimLink, resets: int, sent: PeerMessage | bytes
     ) -> None:
         member = self.members[receiver]
         raft = member.raft
@@ -278,6 +271,9 @@ class SimCluster(Events):
         if isinstance(message, bytes):
             assert self._wire is not None
             message = self._wire.decode(message, sender, receiver, member.disk)
+        if member.keeper is not None and member.keeper.takes(message):
+            self._note(receiver, described(message) if self.transcript else "")
+            return
         if member.disk.full and isinstance(message, AppendRequest | InstallSnapshotRequest):
             return  # no answer is given; the leader tries again
         if self._coverage is not None:
@@ -310,6 +306,24 @@ class SimCluster(Events):
         if not self._awake(member, life, self._hard_state_saved, member, life):
             return
         self._work(member, "has saved its hard state", first=member.hard_state_saved)
+
+    def _thread_works(
+        self,
+        member: SimMember,
+        life: int,
+        what: str,
+        action: Callable[..., None],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        if not self._awake(member, life, self._thread_works, member, life, what, action, arguments):
+            return
+        try:
+            action(*arguments)
+        except StoreDamagedError:
+            if not member.disk.rotted:
+                raise
+            self.crash(member.member_id, down_us=HARD_STATE_US)
+        self._note(member.member_id, what)
 
     def _free_disk(self, member_id: str) -> None:
         self._note(member_id, "has room again")
@@ -344,21 +358,6 @@ class SimCluster(Events):
             self.after(member.paused_until_us - self.now_us, again, *arguments)
             return False
         return True
-
-    def _ask(
-        self, member_id: str, operation: Operation, ask: Callable[[SimMember, Operation], None]
-    ) -> Operation:
-        """Let a client's request reach a member, if that can take one now."""
-        self.history.append(operation)
-        member = self.members[member_id]
-        if member.raft is None:
-            operation.answer(Answer.REFUSED, self.now_us)
-        elif self.now_us < member.paused_until_us:
-            operation.answer(Answer.UNKNOWN, self.now_us)
-        else:
-            ask(member, operation)
-            self._work(member, f"is asked to {operation.told()}" if self.transcript else "")
-        return operation
 
     def _work(self, member: SimMember, what: str, first: Callable[[], None] | None = None) -> None:
         """Let a member do what its core asks for, and begin a flush if there is something."""

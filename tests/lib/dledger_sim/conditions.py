@@ -5,12 +5,12 @@ no progress worth checking.
 """
 
 import dataclasses
-import enum
 import random
 from dataclasses import dataclass
 from typing import Any, Self
 
 from dledger_sim.disk import Keep
+from dledger_sim.moments import Moment
 
 TICK_US = 10_000
 SHORT_REIGNS_RATE = 0.15
@@ -24,6 +24,8 @@ RECALL_FOREVER_TICKS = 1_000_000
 CLOCK_DRIFT_MAX = 100
 """Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
 VOLUME_FAULTS = ("remove_front", "crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
+ANY_MOMENT = tuple(moment for moment in Moment if moment is not Moment.FETCHES)
+"""Those of every group."""
 OLDER_DISKS_FAULTS = ("crash", "isolate", "reset_link", "cut_one_way", "pause", "clog")
 LATE_READS_FAULTS = (
     ("late_answers",),
@@ -84,6 +86,14 @@ class Conditions:
     """How often a member dies in the middle of a Ready."""
     flush_failure: float = 0.0
     """How often a flush fails."""
+    # A state, and its snapshots.
+    snapshot_entries: int = 0
+    """A snapshot is due once so many entries were applied since the last; 0 for no state at all."""
+    snapshots_reserved: int = 1
+    chunk_bytes: int = 64
+    """A snapshot is sent in pieces of this size."""
+    state_us: int = 300
+    """How long a batch takes to be applied, or a chunk or a snapshot to be written."""
     # Nemesis.
     strike_interval_us: int = 0
     """Mean time between strikes; 0 for none."""
@@ -98,7 +108,7 @@ class Conditions:
 
     @classmethod
     def drawn(cls, rng: random.Random, faults: tuple[str, ...]) -> Self:
-        """Draw a seed's conditions."""
+        """Draw conditions without a state."""
         drawn = rng.random()
         if drawn < SHORT_REIGNS_RATE:
             conditions = cls._short_reigns(rng)
@@ -151,7 +161,7 @@ class Conditions:
             strike_interval_us=int(rng.choice((0, 0.3, 0.7, 1, 3)) * election_ticks * TICK_US),
             leader_bias=rng.choice((0.0, 0.5, 0.95, 1.0)),
             ambush=rng.choice((0.0, 0.0, 0.05, 0.5, 0.9)),
-            moments=tuple(moment.value for moment in Moment if rng.random() < 0.5),
+            moments=tuple(moment.value for moment in ANY_MOMENT if rng.random() < 0.5),
             faults=tuple(fault for fault in faults if rng.random() < 0.4),
         )
 
@@ -378,18 +388,3 @@ class Conditions:
         for name in ("moments", "faults"):
             values[name] = tuple(values.get(name, ()))
         return cls(**values)
-
-
-class Moment(enum.Enum):
-    """When a fault does the most harm."""
-
-    ELECTED = "elected"
-    APPEND_SENT = "append_sent"
-    FLUSH_BEGUN = "flush_begun"
-    TRUNCATED = "truncated"
-    STANDS = "stands"
-    """A member asks whether it would be elected."""
-    CHANGES = "changes"
-    """A leader writes a change of the membership."""
-    HANDS_OVER = "hands_over"
-    """A leader asks another member to stand."""

@@ -18,10 +18,12 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from dledger_formats.checksum import crc32
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.ready import HardState
+from dledger_node.store.snapshot_meta import SnapshotMeta
 from dledger_sim.membership_bodies import HIGHEST, membership_of
 
 
@@ -65,6 +67,18 @@ class Flush:
     """What it may report as durable; a truncation meanwhile lowers it."""
 
 
+class KeptSnapshot(NamedTuple):
+    """A snapshot of a state, as it lies on a disk."""
+
+    meta: SnapshotMeta
+    data: bytes
+
+    @property
+    def sound(self) -> bool:
+        """Whether the bytes are what was written."""
+        return (len(self.data), crc32(self.data)) == (self.meta.data_bytes, self.meta.data_crc32)
+
+
 class Copy(NamedTuple):
     """What a disk held at some instant, as a backup keeps it."""
 
@@ -72,6 +86,7 @@ class Copy(NamedTuple):
     begin_index: int
     checkpoint: int
     durable: list[Entry]
+    snapshots: dict[int, KeptSnapshot]
 
 
 BLANK = HardState(term=0, vote_for=None, joining=True)
@@ -100,6 +115,10 @@ class SimDisk:
     """
     membership_indexes: list[int] = field(default_factory=list)
     """Which of the cached entries are memberships."""
+    snapshots: dict[int, KeptSnapshot] = field(default_factory=dict)
+    """Those of the state, by last included index; all of them durable."""
+    rotted: bool = False
+    """The newest of them has, and none was taken since."""
     full: bool = False
     """No room for another entry; the member's shell refuses what would need some."""
 
@@ -180,6 +199,7 @@ class SimDisk:
         kept = int((kept_rate or 0) * len(self.durable))
         if kept_rate is None:
             self.hard_state = BLANK
+            self.snapshots, self.rotted = {}, False
         else:
             self.hard_state = replace(self.hard_state, joining=True, alone=False)
         if 0 < kept == len(self.durable):
@@ -190,16 +210,29 @@ class SimDisk:
         self.checkpoint = min(self.checkpoint, len(self.durable) - 1)
         self._read()
 
+    def rot_newest_snapshot(self) -> None:
+        """Let its bytes become others."""
+        self.rotted = True
+        index = max(self.snapshots)
+        meta, data = self.snapshots[index]
+        self.snapshots[index] = KeptSnapshot(meta, bytes(len(data)))
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether its member is no blank one, nor may become one for want of a snapshot."""
+        return not (self.hard_state.joining or self.rotted)
+
     def copy(self) -> Copy:
         """What would be left if the power went now and took all that is not flushed."""
-        return Copy(self.hard_state, self.begin_index, self.checkpoint, list(self.durable))
+        durable, snapshots = list(self.durable), dict(self.snapshots)
+        return Copy(self.hard_state, self.begin_index, self.checkpoint, durable, snapshots)
 
     def restore(self, copy: Copy, confirmed_count: int, *, log_alone: bool) -> None:
         """Go back to what it was; or only the log does."""
         self.forgotten = self.durable[:confirmed_count]
-        hard_state, self.begin_index, self.checkpoint, durable = copy
+        hard_state, self.begin_index, self.checkpoint, durable, snapshots = copy
         self.hard_state = self.hard_state if log_alone else hard_state
-        self.durable = list(durable)
+        self.durable, self.snapshots = list(durable), dict(snapshots)
         self._read()
 
     def log_memberships(self, first: Membership) -> LogMemberships:

@@ -44,6 +44,7 @@ class CoreDriver:
         self,
         *,
         terms: Sequence[int] = (),
+        begin_index: int = 0,
         term: int | None = None,
         vote_for: str | None = None,
         joining: bool = False,
@@ -72,6 +73,9 @@ class CoreDriver:
             joining=joining,
         )
         voters = tuple(f"n{number}" for number in range(voter_count))
+        log = log_of(terms)
+        if begin_index:
+            log.remove_before(begin_index)
         self.raft = Raft(
             RaftConfig(
                 self_id=self_id,
@@ -89,7 +93,7 @@ class CoreDriver:
                 preferred_leader_ids=preferred_leader_ids,
             ),
             self.hard_state,
-            log_of(terms),
+            log,
             committed_index=committed_index,
             incarnation=INCARNATION,
             randint=randint,

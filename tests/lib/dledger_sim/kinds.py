@@ -13,7 +13,6 @@ from dledger_node.raft.messages import (
     CompareRequest,
     HeartBeatRequest,
     HeartBeatResponse,
-    Message,
     PreVoteRequest,
     PreVoteResponse,
     PushResponse,
@@ -21,6 +20,8 @@ from dledger_node.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 
 
 class Place(NamedTuple):
@@ -65,7 +66,7 @@ def _told_push_response(message: PushResponse) -> str:
     return told if message.probe is None else f"#{message.probe} {told}"
 
 
-KINDS: dict[type[Message], Kind] = {
+KINDS: dict[type[PeerMessage], Kind] = {
     PreVoteRequest: Kind(_told_candidate, _end_of_candidate),
     PreVoteResponse: Kind(_told_vote),
     VoteRequest: Kind(_told_candidate, _end_of_candidate),
@@ -83,10 +84,17 @@ KINDS: dict[type[Message], Kind] = {
         _told_append, lambda message: Place(message.previous_index, message.previous_term)
     ),
     PushResponse: Kind(_told_push_response),
+    SnapshotChunkRequest: Kind(lambda message: f"of {message.index} from byte {message.offset} on"),
+    SnapshotChunk: Kind(
+        lambda message: (
+            f"of {message.last_included_index}/t{message.last_included_term} from byte "
+            f"{message.offset} on, {len(message.data)} of {message.data_bytes}"
+        )
+    ),
 }
 
 
-def _told_fields(message: Message) -> str:
+def _told_fields(message: PeerMessage) -> str:
     fields = [
         field.name
         for field in dataclasses.fields(message)
@@ -99,12 +107,14 @@ def _told_fields(message: Message) -> str:
 OTHER_KIND = Kind(_told_fields)
 
 
-def kind_of(message: Message) -> Kind:
+def kind_of(message: PeerMessage) -> Kind:
     """What is known of a message's kind."""
     return KINDS.get(type(message), OTHER_KIND)
 
 
-def described(message: Message) -> str:
+def described(message: PeerMessage) -> str:
     """A message in a few words."""
-    names = f"{type(message).__name__} {message.sender}>{message.receiver} t{message.term}"
+    names = f"{type(message).__name__} {message.sender}>{message.receiver}"
+    if not isinstance(message, SnapshotChunkRequest | SnapshotChunk):
+        names += f" t{message.term}"
     return f"{names} {kind_of(message).told(message)}".rstrip()

@@ -5,7 +5,7 @@ only while it still leads the proposal's term.
 """
 
 from collections import deque
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
@@ -30,13 +30,14 @@ from dledger_node.raft.ready import (
     WritePushed,
     WriteSnapshot,
 )
-from dledger_sim.checker import Checker
-from dledger_sim.choices import Choices
-from dledger_sim.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions, Moment
+from dledger_sim.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions
 from dledger_sim.disk import SimDisk, chained
 from dledger_sim.history import Answer, Operation
+from dledger_sim.keeper import SimKeeper
 from dledger_sim.membership_bodies import body_of
+from dledger_sim.moments import Moment
 from dledger_sim.pushed import PushedEntries
+from dledger_sim.world import World
 
 PROPOSALS_WAITING_MAX = 50
 """More are refused, as any shell does that wants to live."""
@@ -50,20 +51,6 @@ SENDING_MOMENTS: Final[dict[type[Message], Moment]] = {
 
 class DiedError(Exception):
     """The member died in the middle of a Ready."""
-
-
-class World(Protocol):
-    """What a member needs of the group around it."""
-
-    now_us: int
-    choices: Choices
-    checker: Checker
-
-    def send(self, message: Message) -> None:
-        """Let a message travel."""
-
-    def moment(self, moment: Moment, member_id: str) -> None:
-        """Tell the nemesis that its chance has come."""
 
 
 Push = TypeVar("Push", AppendRequest, InstallSnapshotRequest)
@@ -91,6 +78,8 @@ class SimMember:
         self.saving: Ready | None = None
         """A Ready whose hard state is on its way to the disk."""
         self.conditions = conditions
+        self.keeper: SimKeeper | None = None
+        """What keeps a state, in a life in which there is one to keep."""
         self._world = world
         self._waiting: deque[Waiting] = deque()
         self._reads: dict[int, Operation] = {}
@@ -146,6 +135,9 @@ class SimMember:
             randint=self._randint,
             memberships=self.disk.log_memberships(Membership(conditions.voter_ids)),
         )
+        if conditions.snapshot_entries:
+            self.keeper = SimKeeper(self.member_id, conditions, self.disk, self._world)
+            self.keeper.settle(self.committed_index)
 
     def die(self) -> None:
         """End this life; the disk keeps what the conditions let it keep."""
@@ -154,6 +146,9 @@ class SimMember:
             if choices.chance(self._site_saves, 0.5):
                 self._save(self.saving)
             self.saving = None
+        if self.keeper is not None:
+            self.keeper.die()
+            self.keeper = None
         self.raft = None
         self.life += 1
         self.hang_up()
@@ -172,6 +167,8 @@ class SimMember:
             return False
         last_index = min(self.committed_index, self.raft.durable_index)
         first_index = disk.begin_index + int(rate * (last_index - disk.begin_index))
+        if self.keeper is not None:
+            first_index = self.keeper.may_begin_at(first_index, last_index)
         if first_index <= disk.begin_index:
             return False
         disk.checkpoint = max(disk.checkpoint, last_index)
@@ -390,6 +387,8 @@ class SimMember:
         world = self._world
         world.checker.told(self.member_id, committed_index)
         self.committed_index = committed_index
+        if self.keeper is not None:
+            self.keeper.settle(committed_index)
         while self._waiting and self._waiting[0].proposal.last_index <= committed_index:
             proposal, operation = self._waiting.popleft()
             operation.index = proposal.first_index

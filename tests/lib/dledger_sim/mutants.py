@@ -12,6 +12,7 @@ import argparse
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
@@ -30,7 +31,8 @@ from typing import Any
 TAPES = Path("tests/sim/tapes")
 PAGE = Path("docs/simulator.md")
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
-PACKAGE = "dledger_node.raft"
+PACKAGE = "dledger_node"
+CORE = f"{PACKAGE}.raft"
 SEED_COUNT = 2000
 EQUIVALENT_SEED_COUNT = 60
 """Of what is proved to be equivalent, so that the proof meets the facts."""
@@ -46,13 +48,20 @@ class Mutant:
 
     name: str
     module: str
-    """The module of the core that is patched."""
+    """The module that is patched: of the core, or of the rules of a shell that keeps a state."""
     rule: str
     """Which rule it breaks, or where it is known from."""
     old: str
     new: str
     equivalent: str = ""
     """Why no run can show it, where that is proved."""
+    needs_state: bool = False
+    """Of the core, and too rare where members keep no state."""
+
+    @property
+    def shows_without_state(self) -> bool:
+        """Whether a life in which members keep no state may find it."""
+        return self.module.startswith(CORE) and not self.needs_state
 
     def applied(self, source: str) -> str:
         """The module's source with the bug; ValueError when the place is not exactly one."""
@@ -78,17 +87,17 @@ class Found:
 
 
 def load(folder: Path | None = None) -> list[Mutant]:
-    """All of them; each file holds those of one module."""
+    """All of them; each file holds those of one module, of the core where it names none."""
     mutants = []
     for path in sorted((folder or _folder()).glob("*.toml")):
-        module = f"{PACKAGE}.{path.stem}"
-        planted = tomllib.loads(path.read_text())["mutant"]
-        mutants += [Mutant(module=module, **fields) for fields in planted]
+        read = tomllib.loads(path.read_text())
+        module = read.get("module", f"{CORE}.{path.stem}")
+        mutants += [Mutant(module=module, **fields) for fields in read["mutant"]]
     return mutants
 
 
 def source_of(module: str) -> str:
-    """The text of a module of the core, which is not imported for it."""
+    """The text of a module, which is not imported for it."""
     return Path(_spec(module).origin or "").read_text()
 
 
@@ -137,15 +146,19 @@ def _folder() -> Path:
 
 
 def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Found:
-    """Plant one bug in this process and run seeds until one finds it."""
+    """Plant one bug in this process and run seeds until one finds it; those count that may."""
     (mutant,) = [mutant for mutant in load() if mutant.name == name]
     plant(mutant)
+    from dledger_sim.seeds import keeps_state
     from dledger_sim.simulation import simulate
     from dledger_sim.violation import ViolationError
 
     signal.signal(signal.SIGVTALRM, _never_ends)
     started_s = time.process_time()
-    for seed in range(seed_count):
+    seeds: Iterator[int] = itertools.count()
+    if not mutant.shows_without_state:
+        seeds = filter(keeps_state, seeds)
+    for seed in itertools.islice(seeds, seed_count):
         signal.setitimer(signal.ITIMER_VIRTUAL, SEED_CPU_S_MAX)
         try:
             simulate(seed, event_count)
@@ -228,7 +241,7 @@ def table(mutants: Sequence[Mutant], found: Mapping[str, Found], before: str = "
             lines += [rows[first]] if first in rows else []
             continue
         one = found[mutant.name]
-        module = mutant.module.removeprefix(f"{PACKAGE}.")
+        module = mutant.module.removeprefix(f"{PACKAGE}.").removeprefix("raft.")
         needed = str(one.seeds_tried)
         told = one.rule
         if one.seed is None:

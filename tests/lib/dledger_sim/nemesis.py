@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from dledger_sim.acts import Act
 from dledger_sim.cluster import NOTICE_US, SimCluster
-from dledger_sim.conditions import TICK_US, Moment
+from dledger_sim.conditions import TICK_US
+from dledger_sim.moments import Moment
 from dledger_sim.reshaping import likely_kinds
 
 Planned: TypeAlias = list[tuple[int, Act]]
@@ -140,6 +141,29 @@ def _older_disk(cluster: SimCluster, target: str, rng: random.Random) -> Planned
 
 def _remove_front(_: SimCluster, target: str, rng: random.Random) -> Planned:
     return [(1, ("remove_front", target, max(rng.random(), rng.random())))]
+
+
+def _rot_snapshot(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    if rng.random() < 0.5:
+        return [(1, ("rot_snapshot", target))]
+    return [(1, ("rot_snapshot", target, _some_time_us(cluster, rng)))]
+
+
+def _leave_behind(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """Cut a member off until the others have removed what it lacks; or let it remove all that it
+    can, while what it has just confirmed is lost on its way.
+    """
+    peers = _peers(cluster, target)
+    if rng.random() < 0.3:
+        pairs = [(target, peer_id) for peer_id in peers]
+        return [(1, ("reset", pairs)), (2, ("remove_front", target, 1.0))]
+    later_us = 3 + _some_time_us(cluster, rng)
+    return [
+        (1, ("heal",)),
+        (2, ("split", [target])),
+        *((later_us, ("remove_front", peer_id, 1.0)) for peer_id in peers),
+        (later_us + 1, ("heal",)),
+    ]
 
 
 def _power_cut(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
@@ -323,6 +347,8 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "fill_disk": _fill_disk,
     "older_disk": _older_disk,
     "late_term": _late_term,
+    "rot_snapshot": _rot_snapshot,
+    "leave_behind": _leave_behind,
 }
 ANYWHERE: Final = tuple(FAULTS)[: list(FAULTS).index("older_disk")]
 """Those that need no conditions of their own."""
@@ -334,6 +360,7 @@ AMBUSHES: Final = {
     Moment.ELECTED: (*AIMED_FAULTS, "hide", "reshape"),
     Moment.CHANGES: (*AIMED_FAULTS, "reshape"),
     Moment.STANDS: ("hold_up",),
+    Moment.FETCHES: (*AIMED_FAULTS, "remove_front", "rot_snapshot"),
     Moment.HANDS_OVER: ("isolate", "disconnect", "crash", "late_answers"),
 }
 """What a strike may be at a moment: these, or otherwise any that is aimed."""

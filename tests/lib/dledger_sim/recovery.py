@@ -24,6 +24,7 @@ def settle(cluster: SimCluster) -> None:
     calm = dataclasses.replace(
         cluster.conditions, loss=0.0, duplicate=0.0, delay_us=300, notice_link=1.0, flush_us=1_000,
         slow_hard_state=0.0, crash_in_ready=0.0, flush_failure=0.0, strike_interval_us=0,
+        state_us=100,
     )  # fmt: skip
     longest_log = max(len(member.disk.cached) for member in cluster.members.values())
     timeout_us = SETTLE_ELECTION_TIMEOUTS * 2 * calm.election_ticks * TICK_US
@@ -46,12 +47,30 @@ def settle(cluster: SimCluster) -> None:
 
     cluster.run_until(appended, timeout_us)
     cluster.run_until(answered, timeout_us, rule="every request is answered")
+    if calm.snapshot_entries:
+        rule = "members of a healed group have equal states"
+        cluster.run_until(lambda: _equal_states(cluster), timeout_us, rule=rule)
     # What a pause has held back comes when it would have ended.
     cluster.run_until(lambda: cluster.now_us > late_until_us, timeout_us)
     if calm.reshapes:
         _nobody_is_deposed(cluster, timeout_us)
     if calm.stall_ticks >= STALL_TICKS_MIN:
         _push_without_waste(cluster, timeout_us)
+
+
+def _equal_states(cluster: SimCluster) -> bool:
+    """Rule 30: whether all members of the leader's group have applied all that it has."""
+    leader = cluster.leader()
+    if leader is None or leader.raft is None:
+        return False
+    keepers = [cluster.members[one].keeper for one in leader.raft.membership.members]
+    states = {
+        (keeper.applied.index, b"".join(keeper.applied.machine.dump())) if keeper else None
+        for keeper in keepers
+    }
+    return len(states) == 1 and {index for index, _ in filter(None, states)} == {
+        leader.committed_index
+    }
 
 
 def _nobody_is_deposed(cluster: SimCluster, timeout_us: int) -> None:

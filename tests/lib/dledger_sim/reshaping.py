@@ -65,7 +65,7 @@ def leaves_enough(members: Mapping[str, SimMember], leader: SimMember, change: C
         voters = changed(leader.raft.membership, change).voters
     except ValueError:
         return True  # it will be refused
-    with_memory = sum(not members[one].disk.hard_state.joining for one in voters)
+    with_memory = sum(members[one].disk.has_memory for one in voters)
     return 2 * with_memory > len(voters)
 
 
@@ -79,7 +79,7 @@ def may_lose_volume(members: Mapping[str, SimMember], first: Membership, member_
         last_two = [membership_of(one.disk.cached[at].body) for at in indexes[-2:]]
         for membership in last_two if len(indexes) > 1 else [first, *last_two]:
             others = [voter for voter in membership.voters if voter != member_id]
-            joining = any(members[voter].disk.hard_state.joining for voter in others)
-            if len(others) < len(membership.voters) and (joining or len(others) < VOLUME_PEERS_MIN):
+            blank = any(not members[voter].disk.has_memory for voter in others)
+            if len(others) < len(membership.voters) and (blank or len(others) < VOLUME_PEERS_MIN):
                 return False
     return True

@@ -3,6 +3,7 @@ in which all must be well again.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from dledger_sim.cluster import SimCluster
 from dledger_sim.conditions import TICK_US, Conditions
 from dledger_sim.coverage import Coverage
 from dledger_sim.history import check_history
-from dledger_sim.nemesis import ANYWHERE
+from dledger_sim.seeds import conditions_of
 from dledger_sim.stress import Stress
 from dledger_sim.tape import Tape
 from dledger_sim.transcript import Transcript
@@ -33,6 +34,8 @@ class Summary:
     leader_count: int
     committed_count: int
     acknowledged_count: int
+    state_counts: Counter[str]
+    """What was done for the members' states; empty where they keep none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +64,7 @@ def simulate(
     ViolationError says what went wrong, when, and how to see it again.
     """
     rng = random.Random(seed)
-    conditions = conditions or Conditions.drawn(rng, ANYWHERE)
+    conditions = conditions or conditions_of(seed, rng)
     watch = Watch(transcript=transcript, coverage=coverage)
     name = f"seed {seed}"
     return _live(name, conditions, rng, DrawnChoices(rng), watch, event_count, settle=settle)
@@ -72,7 +75,7 @@ def record(
 ) -> tuple[Tape, ViolationError | None]:
     """Run a seed once more with a tape running; returns the tape, and what went wrong."""
     rng = random.Random(seed)
-    conditions = conditions or Conditions.drawn(rng, ANYWHERE)
+    conditions = conditions or conditions_of(seed, rng)
     choices = RecordedChoices(rng)
     watch = Watch()
     violation = None
@@ -170,4 +173,5 @@ def _summary(cluster: SimCluster) -> Summary:
         leader_count=cluster.checker.leader_count,
         committed_count=len(cluster.checker.committed),
         acknowledged_count=cluster.checker.acknowledged_count,
+        state_counts=cluster.checker.states.counts,
     )

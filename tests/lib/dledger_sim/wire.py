@@ -9,8 +9,9 @@ import dataclasses
 
 from dledger_formats import disk as formats
 from dledger_formats.frames import FrameDecoder
-from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, Message
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
+from dledger_node.remoting.native import PeerMessage
 from dledger_node.store.block import check_block
 from dledger_node.store.entry_runs import Link
 from dledger_sim.disk import Entry, SimDisk, chained
@@ -29,7 +30,7 @@ class Wire:
         self._chain_crcs = {0: 0}
         """The chain checksum that a store has where a simulated log has this digest."""
 
-    def encode(self, message: Message, sender: SimDisk) -> bytes:
+    def encode(self, message: PeerMessage, sender: SimDisk) -> bytes:
         """One frame, with the entries of a push as its sender's store would hold them."""
         entries = []
         if isinstance(message, AppendRequest | InstallSnapshotRequest):
@@ -38,7 +39,7 @@ class Wire:
             entries = [self._packed(log, index) for index in range(message.first_index, len(log))]
         return b"".join(native.encode(message, entries))
 
-    def decode(self, frame: bytes, sender: str, receiver: str, disk: SimDisk) -> Message:
+    def decode(self, frame: bytes, sender: str, receiver: str, disk: SimDisk) -> PeerMessage:
         """The message, its entries judged against the receiver's log."""
         decoder = FrameDecoder()
         middle = len(frame) // 2
