@@ -13,7 +13,12 @@ from dledger_store_faults import block_faults, grid
 from dledger_store_faults.bad_blocks import Block, Fault
 from dledger_store_faults.grid import LONG_BYTES, Cell, Moment, Role, Template
 
-pytestmark = pytest.mark.storefaults
+pytestmark = [
+    pytest.mark.storefaults,
+    # A connection that came in just as its member stopped is closed when it is collected.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 PARTS = 2
 
