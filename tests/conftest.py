@@ -55,3 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=5_000,
         help="how often a store's bytes change by themselves, in all (-m storefaults)",
     )
+    parser.addoption(
+        "--block-faults",
+        type=int,
+        default=200,
+        help="how many cells of the grid of one-block faults are judged (-m storefaults); 0: all",
+    )

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from dledger_formats import disk
+from dledger_formats.disk import DamagedRecordError, EntryHeader
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.restoring import Applied, next_to_apply
 from dledger_node.state_machine.machine import CommittedEntry, StateMachine
 from dledger_node.store.mmap_store import MmapStore
@@ -145,7 +147,7 @@ class Applying:
             if applied.index >= last_index:
                 return
             runs, last_index = self._read(applied.index + 1, last_index)
-        entries, term = _entries(runs)
+        entries, term = _entries(runs, applied.index + 1)
         applied.machine.apply(entries)
         self._applied = Applied(machine=applied.machine, index=last_index, term=term)
 
@@ -154,16 +156,32 @@ class Applying:
         return self._store.read_range(first_index, last_index, BATCH_BYTES_MAX)
 
 
-def _entries(runs: list[bytes]) -> tuple[list[CommittedEntry], int]:
-    """The entries that clients have appended, and the term of the last of all."""
-    term = -1
+def _entries(runs: list[bytes], first_index: int) -> tuple[list[CommittedEntry], int]:
+    """The entries that clients have appended, and the term of the last of all.
+
+    StoreDamagedError: what was written may have been lost since, by a flush that failed, say, and
+    this thread reads on until the member is out of service.
+    """
+    index, term = first_index, -1
     entries: list[CommittedEntry] = []
     for run in runs:
         at = 0
         while at < len(run):
-            header = disk.unpack_header(run, at)
+            header = _checked(run, at, index)
             end = at + header.size
             if header.magic == disk.NORMAL:
                 entries.append(CommittedEntry(header.index, run[at + disk.ENTRY_HEADER_SIZE : end]))
-            at, term = end, header.term
+            at, index, term = end, index + 1, header.term
     return entries, term
+
+
+def _checked(run: bytes, at: int, index: int) -> EntryHeader:
+    try:
+        header = disk.check_entry(run, at, len(run))
+        if header.index != index:
+            raise DamagedRecordError("bad_index", f"entry {header.index}")
+    except DamagedRecordError as error:
+        raise StoreDamagedError(
+            f"entry {index} is committed, and cannot be applied: {error}", Damage.BAD_ENTRY, index
+        ) from None
+    return header

@@ -44,6 +44,8 @@ class Damage(enum.StrEnum):
     """Term and vote cannot be read, or are older than the log."""
     BAD_SNAPSHOT = "BadSnapshot"
     """No snapshot can be read, and the entries that would make its state anew were removed."""
+    NO_SNAPSHOT = "NoSnapshot"
+    """The same, and nothing shows that there ever was one: the group may have had no state."""
     MEMBERSHIPS = "Memberships"
     """The file that says who belongs to the group was lost, or cannot be read."""
     DIVERGED = "Diverged"

@@ -12,6 +12,7 @@ from typing import Final
 from dledger_formats import requests
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_node.entries import read_entries
+from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import ReadState
 from dledger_node.store.mmap_store import MmapStore
@@ -93,7 +94,13 @@ class Reads:
         if code is not None:
             return self._refused(code)
         last_index = self._core.committed_index
-        entries = read_entries(self._store, request.begin_index, last_index, request.max_size)
+        try:
+            entries = read_entries(self._store, request.begin_index, last_index, request.max_size)
+        except StoreDamagedError:
+            # The store keeps what it found, and with the next tick this member is out of service.
+            return requests.GetEntriesResponse(
+                code=DLedgerResponseCode.NOT_LEADER, group=self._group
+            )
         return requests.GetEntriesResponse(group=self._group, entries=entries)
 
     def _refuse(self, index: int) -> DLedgerResponseCode | None:

@@ -4,7 +4,9 @@ A damaged log may have lost what its member confirmed, and a damaged `currterm` 
 A member that came up with an empty disk is in the same case, and `raft.joining` argues why it may
 take part again: it asks all others, takes the leader's log, and votes once it has what the leader
 had then. Nothing of that argument needs the disk to be empty. So a damaged member keeps what of its
-log is sound, and its term and vote if it has them, and joins. Nothing is mended in place: it would
+log is sound, and its term and vote if it has them, and joins. So does one whose snapshots are all
+damaged and whose log begins behind them: it keeps its promises of votes and nothing else, is given
+the leader's snapshot, and takes the log behind that. Nothing is mended in place: it would
 vote all the while, on the word of checksums that an entry of Java's may not even have.
 
 To join is safe at any time; when to begin is decided here, for while it joins there is one voter
@@ -25,8 +27,10 @@ from dledger_node.raft.ready import HardState
 SET_ASIDE_MAX: Final = 4
 """So often a log is set aside before its member is whole again; then its disk is to be replaced."""
 
-FRONT_IS_LOST: Final = frozenset({Damage.MEMBERSHIPS})
-"""What lay before the log's first entry is not known: then nothing of the log is of use."""
+FRONT_IS_LOST: Final = frozenset({Damage.BAD_SNAPSHOT, Damage.MEMBERSHIPS})
+"""What lay before the log's first entry is not known: then nothing of the log is of use. As long as
+it were kept, its leader had no reason to send what is missing.
+"""
 
 CURABLE: Final = frozenset(
     {
@@ -39,8 +43,9 @@ CURABLE: Final = frozenset(
     }
 )
 """Not the other verdicts: files of an unknown format or size may be sound to another version or
-with another setting; of two logs that differ, nobody knows which is the right one; and a wrong
-index is made anew without anybody's help.
+with another setting; where there is no trace of a snapshot, a state may have been asked for of a
+group that never had one, and then its leader has none to send; of two logs that differ, nobody
+knows which is the right one; and a wrong index is made anew without anybody's help.
 """
 
 

@@ -10,7 +10,7 @@ What is decided here needs little of a log and of snapshots, so that a simulated
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.state_machine import machines
@@ -18,6 +18,11 @@ from dledger_node.state_machine.machine import StateMachine
 from dledger_node.store.snapshot_meta import SnapshotMeta
 
 logger = logging.getLogger(__name__)
+
+_WHAT_TO_DO: Final = (
+    ". Empty this member's folder, so that it gets both from its leader; or, if this group never "
+    "had a {name}, do without it"
+)
 
 
 class Position(Protocol):
@@ -105,7 +110,7 @@ def restore(
         applied = Applied(machine=machine, index=index, term=term)
         break
     if applied is None:
-        raise _nothing_is_left(name, useless, store)
+        raise _nothing_is_left(name, snapshots, useless, store)
     for meta in snapshots.newest_first:
         if not agrees(meta.last_included_index, meta.last_included_term, store):
             useless[meta.last_included_index] = "the log holds another entry there"
@@ -177,12 +182,18 @@ def _candidates(snapshots: HeldSnapshots, store: Log) -> Iterator[SnapshotMeta |
     yield from (meta for meta in reaching if meta.last_included_index > store.end_index)
 
 
-def _nothing_is_left(name: str, useless: dict[int, str], store: Log) -> StoreDamagedError:
+def _nothing_is_left(
+    name: str, snapshots: HeldSnapshots, useless: dict[int, str], store: Log
+) -> StoreDamagedError:
+    """What was is not known. A member that has, or had, a snapshot had a state, and so its leader
+    has one; where there is no trace of any, a state may have been asked for too late.
+    """
+    had_one = bool(useless or snapshots.newest_first)
     reasons = "; ".join(f"up to {index}: {reason}" for index, reason in sorted(useless.items()))
     return StoreDamagedError(
         f"the log begins with entry {store.begin_index}, and no snapshot of the {name} includes "
-        f"those before ({reasons or 'there is none'}). Empty this member's folder, so that it gets "
-        f"both from its leader; or, if this group never had one, do without the {name}",
-        Damage.BAD_SNAPSHOT,
+        f"those before ({reasons or 'there is none'})"
+        + ("" if had_one else _WHAT_TO_DO.format(name=name)),
+        Damage.BAD_SNAPSHOT if had_one else Damage.NO_SNAPSHOT,
         store.begin_index,
     )

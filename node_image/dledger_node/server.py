@@ -18,7 +18,7 @@ from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStat
 from dledger_node import member_status, pushes, state_keeper, writes
 from dledger_node.appends import Appends
 from dledger_node.config import TICK_MS
-from dledger_node.errors import StoreFullError
+from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.follows import Follows
 from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
@@ -256,9 +256,13 @@ class DLedgerServer:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
-        return not self._watch.nearly_full and self._watch.try_reserve(
-            lambda: self._store.reserve(body_sizes)
-        )
+        try:
+            return not self._watch.nearly_full and self._watch.try_reserve(
+                lambda: self._store.reserve(body_sizes)
+            )
+        except StoreError as error:
+            self._fail(error)
+            return False
 
     # -- clients' requests -------------------------------------------------------------------------
 
@@ -309,7 +313,11 @@ class DLedgerServer:
             case TakeLeadershipRequest() if not self._watch.may_stand:
                 return  # as at a tick
             case AppendRequest() | InstallSnapshotRequest():
-                judged = pushes.judged(message, self._store, self._watch)
+                try:
+                    judged = pushes.judged(message, self._store, self._watch)
+                except StoreError as error:
+                    self._fail(error)
+                    return
                 if judged is None:
                     return  # the leader tries again
                 message = judged

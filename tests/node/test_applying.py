@@ -86,6 +86,21 @@ async def test_any_pace_and_any_batches_give_one_state(
     assert stage.applying.index == ENTRIES - 1
 
 
+@pytest.mark.parametrize("content", [bytes(512), bytes([7]) * 512])
+async def test_what_was_lost_since_it_was_written_is_not_applied(
+    stage: Stage, content: bytes
+) -> None:
+    """As after a flush that failed; the thread read zeros for ever, and the member never ended."""
+    stage.store._files.data.files[1].write(512, content)
+
+    stage.applying.settle(ENTRIES - 1)
+
+    error = await asyncio.wait_for(stage.failed.get(), 30)
+    assert isinstance(error, StoreDamagedError)
+    assert error.damage is Damage.BAD_ENTRY
+    assert stage.machine.indexes == list(range(1, len(stage.machine.indexes) + 1))
+
+
 async def test_nothing_is_applied_that_is_not_committed(stage: Stage) -> None:
     await stage.reach(50)
 

@@ -265,6 +265,56 @@ async def test_a_member_whose_log_is_healed_keeps_a_state_that_fits_to_it(tmp_pa
         assert await read_all(group, list(values)) == values
 
 
+async def test_a_member_whose_snapshots_are_all_damaged_heals_and_can_lead(
+    tmp_path: Path,
+) -> None:
+    """Its log is sound and begins behind them, so it must be given both."""
+    values = {key: key * 5 for key in range(20_000)}
+    with register_group(tmp_path) as group:
+        await set_all(group, values)
+        hurt = min(set(group.peers) - {group.master()})
+        for member in group.peers:
+            group.wait_for_status(member, lambda view: view.ledger_begin_index > 0, "removed some")
+        group.kill(hurt)
+        for path in (group.store_folder(hurt) / "snapshot").glob("snapshot_*/data"):
+            path.write_bytes(path.read_bytes()[:-1])
+        group.start(hurt)
+        group.wait_for_status(hurt, lambda view: view.ready and not view.joining, "is whole again")
+        wait_for_metric(group, hurt, "applied_index", 20_000)
+        assert metric(group, hurt, "snapshots_installed_total") == 1
+        wait_for(
+            lambda: not list(group.store_folder(hurt).glob("damaged-*")), "what was set aside goes"
+        )
+
+        await let_lead(group, hurt)
+        assert group.master() == hurt
+        assert await read_all(group, list(values)) == values
+
+
+async def test_where_two_members_lost_their_snapshots_both_keep_their_logs(tmp_path: Path) -> None:
+    """One of them must not join: the entries may be on these two alone."""
+    values = {key: key for key in range(20_000)}
+    with register_group(tmp_path) as group:
+        await set_all(group, values)
+        for member in group.peers:
+            group.wait_for_status(member, lambda view: view.ledger_begin_index > 0, "removed some")
+        hurt = ["n0", "n1"]
+        for member in group.peers:
+            group.kill(member)
+        logs = {member: list((group.store_folder(member) / "data").iterdir()) for member in hurt}
+        for member in hurt:
+            for path in (group.store_folder(member) / "snapshot").glob("snapshot_*/data"):
+                path.write_bytes(b"rot")
+        for member in group.peers:
+            group.start(member)
+        for member in hurt:
+            group.wait_for_status(member, lambda view: "not healed" in view.reason, "says why")
+
+        for member in hurt:
+            assert not list(group.store_folder(member).glob("damaged-*"))
+            assert sorted(logs[member]) == sorted((group.store_folder(member) / "data").iterdir())
+
+
 def pos_of(group: NodeGroup, member: str, index: int) -> int:
     """Where an entry of a member that does not run lies in its data files."""
     files = sorted((group.store_folder(member) / "index").iterdir())

@@ -173,6 +173,18 @@ def test_entries_that_are_gone_and_that_no_snapshot_has_are_missed(
     assert snapshots.newest_index == last_index, "nothing was changed"
 
 
+def test_where_no_snapshot_ever_was_the_verdict_is_another(
+    snapshots: Snapshots, store: MmapStore
+) -> None:
+    """The group may have had no state until now: then nobody could give this member one."""
+    remove_front(store)
+
+    with pytest.raises(StoreDamagedError, match="never had a register, do without it") as found:
+        restore("register", snapshots, store)
+
+    assert found.value.damage is Damage.NO_SNAPSHOT
+
+
 def test_the_log_agrees_with_what_it_does_not_hold(store: MmapStore) -> None:
     assert agrees(99, 1, store)
     assert agrees(100, 2, store)

@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from dledger_formats import frames, requests
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.config import raft_config
+from dledger_node.errors import StoreError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Role
@@ -172,4 +175,25 @@ async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
         server.peer_message(confirmed(peer_id, 1))
     server.get(both, answers.append)
     assert [entry.body for entry in answers.pop().entries] == [b"", b"mine"]
+    await server.close()
+
+
+async def test_a_disk_that_cannot_make_a_segment_stops_the_member_and_refuses_the_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error went to the loop alone, and who appended waited for ever."""
+    server, core = make_server(tmp_path)
+    elect(server, core)
+    client = Client()
+
+    def broken(*_: object) -> None:
+        raise StoreError("a segment could not be allocated: Input/output error")
+
+    monkeypatch.setattr(server._store, "reserve", broken)
+    server.append([AppendCall(client, 7, b"mine")])
+    with pytest.raises(StoreError, match="could not be allocated"):
+        await asyncio.wait_for(server.fatal, 10)
+
+    assert [answer.code for answer in client.answers] == [DLedgerResponseCode.DISK_FULL]
+    monkeypatch.undo()
     await server.close()

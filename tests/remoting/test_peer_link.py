@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import pytest
 
 from dledger_formats import frames, requests
 from dledger_node.raft.messages import AppendRequest, HeartBeatRequest
-from dledger_node.remoting import native
+from dledger_node.remoting import native, peer_link
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.peer_link import (
     PUSH_BYTES_MAX,
@@ -199,3 +200,18 @@ async def test_a_peer_that_does_not_read_holds_a_bounded_number_of_bytes() -> No
     server.close()
     deaf.transport.abort()
     await server.wait_closed()
+
+
+async def test_a_connection_that_is_lost_before_anybody_waits_for_it_leaves_no_error_behind() -> (
+    None
+):
+    """Its link may have been cancelled just when it was made."""
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    connection = peer_link._Connection(Owner(), "n0")
+
+    connection.connection_lost(None)
+    del connection
+    gc.collect()
+
+    assert not told

@@ -1,4 +1,6 @@
 import contextlib
+import errno
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,3 +67,47 @@ def test_the_reserve_is_made_again_once_there_is_room(small_volume: Path) -> Non
     assert not ballast.make(small_volume)
     (small_volume / "filler").unlink()
     assert ballast.make(small_volume)
+
+
+def test_a_reserve_that_is_there_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or each member would sync its disk once a second, whatever happens."""
+    assert ballast.make(tmp_path)
+    real, synced = os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), real(fd)))
+
+    assert ballast.make_again(tmp_path)
+    assert not synced
+    assert ballast.give_up(tmp_path)
+    synced.clear()
+    assert ballast.make_again(tmp_path)
+    assert synced
+    (tmp_path / ballast.FILE_NAME).write_bytes(bytes(10))  # what a full volume left of it
+    synced.clear()
+    assert ballast.make_again(tmp_path)
+    assert synced
+
+
+@pytest.mark.parametrize("bad_files", [1, 2])
+def test_a_reserve_on_a_bad_block_is_made_elsewhere_unless_the_whole_disk_is_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_files: int
+) -> None:
+    """The kernel must read a page before it can write a part of it."""
+    assert ballast.make(tmp_path)
+    real, tried = os.pwrite, list[int]()
+
+    def pwrite(fd: int, data: bytes, at: int) -> int:
+        tried.append(fd)
+        if len(tried) <= bad_files:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+
+    if bad_files == 1:
+        assert ballast.make(tmp_path)
+        assert (tmp_path / ballast.FILE_NAME).stat().st_size == ballast.SIZE_BYTES
+    else:
+        with pytest.raises(StoreError, match="Input/output error"):
+            ballast.make(tmp_path)

@@ -7,9 +7,10 @@ import pytest
 
 from dledger_formats import disk
 from dledger_node.errors import StoreDamagedError
+from dledger_node.store import recovery
 from dledger_node.store.mmap_store import MmapStore
 from dledger_store_files.contents import bodies_of, entry_or_none, files_under, flush
-from dledger_store_files.damage import flip
+from dledger_store_files.damage import flip, poke
 
 OpenStore = Callable[..., MmapStore]
 Crashed = Callable[[MmapStore], Path]
@@ -57,6 +58,24 @@ def test_index_files_are_made_anew_from_the_data(
     assert again.recovery.rebuilt_units > 0
     for name, data in files_under(at).items():
         assert name == "checkpoint" or data == whole[name]
+
+
+@pytest.mark.parametrize("number", range(3, 36, 5))
+def test_terms_are_known_where_units_that_are_not_verified_were_lost(
+    open_store: OpenStore, crashed: Crashed, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Where to begin may be found, and then the terms of what lies before are not."""
+    monkeypatch.setattr(recovery, "MARGIN_BYTES", 2000)
+    store = open_store()
+    for term in range(1, 9):
+        store.append_bodies(BODIES[term * 5 - 5 : term * 5], term)
+    flush(store)
+    store.save_checkpoint(39)
+    runs = store.term_runs()
+    at = crashed(store)
+    poke(at / "index", number * 32, bytes(2 * 32), segment_bytes=320)
+
+    assert open_store(at).term_runs() == runs
 
 
 @pytest.mark.parametrize("index", range(0, 40, 3))

@@ -230,6 +230,7 @@ class _Connection(asyncio.Protocol):
         self._queue.clear()
         if not self._answer.done():
             self._answer.set_exception(ConnectionResetError("closed before HELLO was answered"))
+            self._answer.exception()  # heard, also where nobody waits for it any more
         with contextlib.suppress(asyncio.InvalidStateError):
             self.lost.set_result(None)
 

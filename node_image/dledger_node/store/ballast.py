@@ -20,21 +20,41 @@ SIZE_BYTES: Final = 64 * 1024
 def make(folder: Path) -> bool:
     """Have the reserve in place, durably; False when there is no room for it.
 
-    StoreError when the disk takes nothing: it is written whenever a store is opened.
+    StoreError when the disk takes nothing: it is written whenever a store is opened. Where one of
+    its own blocks is bad, another file takes its place.
     """
-    with final_errors(folder / FILE_NAME):
-        fd = os.open(folder / FILE_NAME, os.O_RDWR | os.O_CREAT, 0o640)
+    path = folder / FILE_NAME
+    with final_errors(path):
         try:
-            os.posix_fallocate(fd, 0, SIZE_BYTES)
-            os.pwrite(fd, bytes(512), 0)
-            os.fsync(fd)
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                return False
-            raise
-        finally:
-            os.close(fd)
+            return _write(path)
+        except OSError:
+            path.unlink(missing_ok=True)
+            return _write(path)
+
+
+def _write(path: Path) -> bool:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+    try:
+        os.posix_fallocate(fd, 0, SIZE_BYTES)
+        os.pwrite(fd, bytes(512), 0)
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            return False
+        raise
+    finally:
+        os.close(fd)
     return True
+
+
+def make_again(folder: Path) -> bool:
+    """The same where the reserve was given up; otherwise nothing is written, so that a member to
+    which nothing happens leaves its disk alone. Opening has made what is there durable.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if (folder / FILE_NAME).stat().st_blocks * 512 >= SIZE_BYTES:
+            return True
+    return make(folder)
 
 
 def give_up(folder: Path) -> bool:

@@ -362,7 +362,7 @@ class MmapStore:
         Without it they are made when they are needed, on the loop's thread.
         """
         with self._preallocation_lock:
-            ballast.make(self._folder)
+            ballast.make_again(self._folder)
             self._files.data.preallocate(self._log.end_pos)
             self._files.index.preallocate(self._log.index_pos)
 

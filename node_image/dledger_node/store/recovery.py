@@ -91,15 +91,13 @@ def examine(
     `verify_all` reads every entry, as is due once damage was found.
     """
     beginning = before_first(files, checkpoint)
-    start: Cursor | None = None
-    runs: list[tuple[int, int]] = []
+    start, runs = beginning, list[tuple[int, int]]()
     if not verify_all:
         # When the index or a sealed segment is wrong, everything is read.
         with contextlib.suppress(StoreDamagedError, IndexError):
-            start = _checkpointed_start(files, checkpoint, beginning)
-            runs = list(files.term_runs(beginning.index, start.index - 1))
-    if start is None:
-        start, runs = beginning, []
+            later = _checkpointed_start(files, checkpoint, beginning)
+            runs = list(files.term_runs(beginning.index, later.index - 1))
+            start = later
     files.data.forget_cache(start.pos)
     walk = Walk(files, start, runs)
     bad_units = 0

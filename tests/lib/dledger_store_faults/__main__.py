@@ -5,20 +5,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dledger_store_faults import corrupt, crash, kills, power
+from dledger_store_faults import block_faults, corrupt, crash, kills, power
 from dledger_store_faults.contents import SCRATCH
 from dledger_store_faults.tally import Tally
 
-KINDS = ["power-cuts", "kills", "boundary-kills", "crash-states", "corruptions"]
+KINDS = ["power-cuts", "kills", "boundary-kills", "crash-states", "corruptions", "block-faults"]
 
 
 def main() -> int:
     """Run one kind of fault and print its tally."""
     parser = argparse.ArgumentParser(prog="dledger_store_faults", description=__doc__)
-    parser.add_argument(
-        "kind", choices=["power-cuts", "kills", "boundary-kills", "crash-states", "corruptions"]
-    )
-    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--count", type=int, default=100, help="0 for all block faults")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--file-system", choices=list(power.MKFS), default="ext4")
     parser.add_argument("--journal-flushed", action="store_true", help="for power cuts")
@@ -26,6 +24,7 @@ def main() -> int:
     parser.add_argument(
         "--deaf-to", choices=["files", "folders"], default="", help="the control of crash states"
     )
+    parser.add_argument("--only", default="", help="a pattern of block faults")
     options = parser.parse_args()
     tally = _run(options)
     print(tally.to_json())
@@ -41,6 +40,10 @@ def _run(options: argparse.Namespace) -> Tally:
     with tempfile.TemporaryDirectory(prefix="faults-", dir=SCRATCH) as name:
         if options.kind == "corruptions":
             return corrupt.judge_corruptions(Path(name), options.count, options.seed)
+        if options.kind == "block-faults":
+            return block_faults.judge_block_faults(
+                Path(name), options.count, options.seed, only=options.only
+            )
         if options.kind == "crash-states":
             return crash.judge_states(Path(name), options.count, options.seed, options.deaf_to)
         kill = kills.kill_at_random if options.kind == "kills" else kills.kill_at_boundaries

@@ -1,0 +1,59 @@
+"""The grid of one-block faults under one of three members; see `dledger_store_faults.grid`.
+
+For all of it: `python -m dledger_store_faults block-faults --count 0`, with PYTHONPATH=tests/lib.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dledger_formats import disk
+from dledger_store_faults import block_faults, grid
+from dledger_store_faults.bad_blocks import Block, Fault
+from dledger_store_faults.grid import LONG_BYTES, Cell, Moment, Role, Template
+
+pytestmark = pytest.mark.storefaults
+
+PARTS = 2
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_one_bad_block_misleads_nobody_and_stops_no_group(
+    request: pytest.FixtureRequest, memory_path: Path, part: int
+) -> None:
+    count = request.config.getoption("--block-faults")
+
+    tally = block_faults.judge_block_faults(memory_path, count, seed=1, parts=PARTS, part=part)
+
+    assert not tally.violations
+    assert tally.faults == tally.details["cells chosen"]
+    met = sum(number for name, number in tally.details.items() if name.endswith(": met"))
+    assert met > tally.faults // 4, "errors are given to nobody"
+
+
+def a_body(template: Template, _: Path) -> Iterator[Cell]:
+    """A cell that only checksums can tell: bytes in the midst of a body."""
+    path = sorted((template.struck / disk.DATA_FOLDER).iterdir())[1]
+    raw, at = path.read_bytes(), 0
+    while (size := disk.unpack_header(raw, at).size) < LONG_BYTES // 2:
+        at += size
+    block = Block(f"{disk.DATA_FOLDER}/{path.name}", "none", at + size // 2, at + size // 2 + 9)
+    yield Cell("body", block, Fault.FLIP, Role.LEADER, Moment.SERVING)
+
+
+@pytest.mark.parametrize("checksums", ["believed", "verified"])
+def test_members_that_trust_their_disks_are_found_out(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch, checksums: str
+) -> None:
+    """The control."""
+    monkeypatch.setattr(grid, "cells", a_body)
+    if checksums == "believed":
+        monkeypatch.setattr("dledger_formats.disk.crc32", lambda *_: 0)
+
+    tally = block_faults.judge_block_faults(memory_path, 1, seed=1)
+
+    found = any("is served as" in violation for violation in tally.violations)
+    assert found == (checksums == "believed")
+    assert bool(tally.violations) == found
