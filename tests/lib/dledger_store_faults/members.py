@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from random import SystemRandom
 from typing import Any, Final, Self
 from unittest import mock
 
@@ -27,6 +28,8 @@ WAIT_S: Final = 120.0
 """On a machine that is busy with other things too."""
 TICK_MS: Final = 30
 POLL_S: Final = 0.05
+HOST: Final = ".".join(["127", *(str(SystemRandom().randint(1, 254)) for _ in range(3))])
+"""Of this process alone: a port that a member leaves to start again, nobody else takes."""
 _new_ports = free_ports()
 _used_ports: list[int] = []
 """Of groups that have ended: thousands of them would need more than there are."""
@@ -132,7 +135,7 @@ class LocalMembers:
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self._ports = [_used_ports.pop() if _used_ports else next(_new_ports) for _ in range(7)]
         ports = iter(self._ports)
-        addresses = {f"n{number}": f"127.0.0.1:{next(ports)}" for number in range(4)}
+        addresses = {f"n{number}": f"{HOST}:{next(ports)}" for number in range(4)}
         addable = {"n3": addresses.pop("n3")}
         self.addresses = addresses
         self.members = {
@@ -144,7 +147,7 @@ class LocalMembers:
                     addable_peers=addable,
                     initial_group_state=GroupState.NEW,
                     store_base_dir=str(folder),
-                    listen_host="127.0.0.1",
+                    listen_host=HOST,
                     http_port=next(ports),
                     heartbeat_interval_ms=60,
                     election_timeout_ms=300,
