@@ -132,6 +132,7 @@ def test_a_full_volume_is_named_and_nothing_acknowledged_is_lost(
         local.add_disk(node, "72Mi", name=f"{storage_class}-{node}", storage_class=storage_class)
     group = make_group(storage={"size": "48Mi", "storageClassName": storage_class})
     group.start_client()
+    group.wait_until_ready()  # the client gives up what it does not reach within a second, below
     group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
     before = uids(group)
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class Load:
         self._process: subprocess.Popen[bytes] | None = None
         self._threads: list[threading.Thread] = []
         self.acknowledged: list[Acknowledgement] = []
+        self._given = 0
         self._told = 0
         self.unknown = 0
         self.refused = 0
@@ -81,6 +83,13 @@ class Load:
     ) -> None:
         """Stop feeding, and wait until the outcome of everything is known."""
         assert self._process is not None
+        if error is not None:
+            print(
+                f"the load: {self._given} appends given, {len(self.acknowledged)} acknowledged, "
+                f"{self.unknown} unknown, {self.refused} refused; kubectl's exit code is "
+                f"{self._process.poll()}",
+                file=sys.stderr,
+            )
         self._stopping.set()
         try:
             self._process.wait(timeout=60)
@@ -117,6 +126,7 @@ class Load:
                 number = max(number, due)
                 stream.write("".join(lines).encode())
                 stream.flush()
+                self._given = number
                 self._stopping.wait(0.005)
 
     def _read(self) -> None:
