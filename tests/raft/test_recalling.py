@@ -219,6 +219,25 @@ def test_a_later_term_is_found_out_after_other_answers_have_raised_the_term() ->
     assert driver.raft.joining
 
 
+def test_a_term_that_it_is_told_is_not_saved_before_all_have_answered() -> None:
+    """It may die before; its disk must say then what it says now, or marks are compared wrongly."""
+    driver = starting()
+
+    driver.receive(answer("n1", term=9))
+
+    assert (driver.raft.term, driver.hard_state.term) == (2, 2)
+
+
+def test_an_older_disk_takes_over_the_highest_term_that_it_was_told() -> None:
+    driver = starting()
+
+    driver.receive(answer("n1", term=9))
+    driver.receive(answer("n2", mark=Mark(2, 7, 2)))
+
+    assert driver.raft.joining
+    assert driver.hard_state.term == 9
+
+
 def test_where_flushes_are_not_waited_for_a_shorter_log_is_no_sign() -> None:
     driver = starting(sync_flush=False)
     driver.receive(answer("n1", mark=Mark(2, 9, 2)))

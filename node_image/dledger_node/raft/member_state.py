@@ -144,11 +144,13 @@ class Recalling:
 
     incarnation: int
     """The complement of this start's number, in every question."""
-    disk_term: int | None
-    """The term that the disk says, while nothing was promised since this start; then None."""
     asked: set[str]
     """Who may remember something. Sorted before it is iterated over."""
     answered: set[str] = field(default_factory=set)
+    waits: bool = True
+    """Nothing was promised since this start, and nothing saved: the term is the disk's."""
+    told_term: int = -1
+    """The highest term of an answer."""
     ask_due: int = 0
     """The tick at which those who are silent are asked again."""
 
@@ -177,7 +179,7 @@ class MemberState:
     joining: Joining | None = None
     """None on a voter. Invariant: while it is there, the part is Follower."""
     recalling: Recalling | None = None
-    """None once all peers have answered. Invariant: while its disk_term is there, the part is
+    """None once all peers have answered. Invariant: while it waits, the part is
     Follower without a leader.
     """
     unsure_term: int = -1
@@ -211,7 +213,7 @@ class MemberState:
     @property
     def recalls(self) -> bool:
         """Whether this member promises nothing yet: it asks whether its disk is the newest."""
-        return self.recalling is not None and self.recalling.disk_term is not None
+        return self.recalling is not None and self.recalling.waits
 
     @property
     def role(self) -> Role:

@@ -11,12 +11,13 @@ promise, and nothing that this member said before its start arrives after a peer
 shell sees to). Let the disk be in term D. What it lacks was promised in terms from D on:
 
 - Votes: whoever got one in a term had saved that term before it asked, and has answered since. This
-  member takes over the highest term that was told, and votes in later ones only.
+  member takes over the highest term that was told, and votes in later ones only. It does so last:
+  if it dies while it asks, its disk must be in term D still.
 - Confirmed entries: the leader of term T who counts them remembers them, or a later promise in a
   term above T. If that term is above D, it was never on this disk. If it is D, the disk holds the
   last entry that was confirmed, and with it all before, or it is older: within a term, no log loses
   what its member has confirmed.
-- Leaders below a term that it knew: it takes over the terms that are told before it heeds anybody.
+- Leaders below a term that it knew: it takes over the term that was told before it heeds anybody.
 - A leader's own copy, which it counts and confirms to nobody: it calls committed only what its disk
   holds durably, and its followers remember that. What it committed and has told none of them yet is
   the one promise without a witness.
@@ -76,21 +77,19 @@ def take_answer(member: MemberState, recalling: Recalling, response: JoinRespons
     for membership in response.memberships:
         recalling.asked.update(membership.members)
     recalling.asked.discard(member.self_id)
-    if response.mark is not None and _is_older(member, recalling, response.mark):
+    recalling.told_term = max(recalling.told_term, response.term)
+    if response.mark is not None and _is_older(member, response.mark):
         _join(member, recalling, response.sender, response.mark)
         return
-    if recalling.disk_term is not None and response.term > member.term:
-        leader_elector.become_follower(member, response.term, None)
     if recalling.asked <= recalling.answered:
         _promise_again(member, recalling)
         member.recalling = None
 
 
-def _is_older(member: MemberState, recalling: Recalling, mark: Mark) -> bool:
+def _is_older(member: MemberState, mark: Mark) -> bool:
     """Tell whether this disk lacks what a peer remembers."""
-    term = member.term if recalling.disk_term is None else recalling.disk_term
-    if mark.term != term:
-        return mark.term > term
+    if mark.term != member.term:
+        return mark.term > member.term
     if not member.config.sync_flush or mark.index < member.log.begin_index:
         return False
     if mark.index > member.log.end_index:
@@ -104,7 +103,7 @@ def _join(member: MemberState, recalling: Recalling, peer_id: str, mark: Mark) -
         f"the disk is older than what {peer_id} remembers: promises in term {mark.term}, and "
         f"entries up to {mark.index}; it ends at {member.log.end_index}"
     )
-    leader_elector.become_follower(member, member.term, None)
+    leader_elector.become_follower(member, max(member.term, recalling.told_term), None)
     member.recalling = None
     member.alone = False
     member.joining = Joining(incarnation=~recalling.incarnation, reason=reason)
@@ -112,7 +111,9 @@ def _join(member: MemberState, recalling: Recalling, peer_id: str, mark: Mark) -
 
 def _promise_again(member: MemberState, recalling: Recalling) -> None:
     """Vote and follow from now on; in this term a vote may have been given and forgotten."""
-    if recalling.disk_term is not None:
-        recalling.disk_term = None
+    if recalling.waits:
+        recalling.waits = False
+        if recalling.told_term > member.term:
+            leader_elector.become_follower(member, recalling.told_term, None)
         member.unsure_term = member.term
         leader_elector.restart_election_timer(member)
