@@ -1,5 +1,6 @@
 """One DLedgerGroup on the cluster, as a user handles it."""
 
+import subprocess
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,11 +131,14 @@ class Group:
         )
 
     def node_status(self, pod: str) -> NodeStatus | None:
-        """What a member says of itself, through the API server; None while it cannot be asked."""
+        """What a member says of itself, through the API server; None while it cannot be asked.
+
+        The API server may ask on a connection to the pod as it was before its node was lost.
+        """
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:40912/proxy/status"
         try:
-            raw = self.deployment.kubernetes.kubectl("get", "--raw", path, timeout_s=20)
-        except CommandError:
+            raw = self.deployment.kubernetes.kubectl("get", "--raw", path, timeout_s=10)
+        except (CommandError, subprocess.TimeoutExpired):
             return None
         return NodeStatus.from_json(raw.encode())
 
