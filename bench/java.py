@@ -4,10 +4,12 @@
     python bench/java.py --rounds 3 --seconds 4 --body-bytes 1024 --in-flight 1 64 1000
 
 Every group has three members, and has the machine to itself: idle members, of Java above all, take
-processor time from whoever is measured. In each round every group is started, warmed up until its
-code is compiled, put under every load, and ended, in turn, so that what else the machine does hits
-all alike. The figures are medians over the rounds. An append that is not acknowledged ends the run:
-Java answers 502 when it is slow.
+processor time from whoever is measured. In each round every group is started, warmed up, put under
+every load, and ended, in turn, so that what else the machine does hits all alike. All are warmed up
+by as many appends: enough for Java to compile its code, and no more bytes in one group's log than
+in another's, since memory that a virtual machine touches for the first time can be dear. The
+figures are medians over the rounds. An append that is not acknowledged ends the run: Java answers
+502 when it is slow.
 
 Java acknowledges what a majority has in memory, so it is compared with AsyncFlush, which does the
 same, and with SyncFlush, the default, which also waits for an fdatasync.
@@ -54,7 +56,7 @@ JAVA_OPTIONS = {
 
 
 Latencies: TypeAlias = list[float]
-"""In seconds, sorted."""
+"""In seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="how long each load runs")
-    parser.add_argument("--warm-up", type=float, default=15.0, help="seconds, after each start")
+    parser.add_argument(
+        "--warm-up", type=int, default=200_000, help="how many appends at least, after each start"
+    )
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--in-flight", type=int, nargs="+", default=[1, 64, 1000])
     parser.add_argument("--folder", help="where the members keep their logs (a temporary folder)")
@@ -83,16 +87,19 @@ def main() -> None:
         flush=True,
     )
     body_bytes = arguments.body_bytes
-    warm_up = Load(in_flight=WARM_UP_IN_FLIGHT, body_bytes=body_bytes, seconds=arguments.warm_up)
     loads = [
         Load(in_flight=in_flight, body_bytes=body_bytes, seconds=arguments.seconds)
         for in_flight in arguments.in_flight
     ]
     rounds: dict[Load, dict[str, list[Latencies]]] = {load: defaultdict(list) for load in loads}
     for contender in contenders() * arguments.rounds:
-        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-            for load, latencies in measured(contender, Path(folder), warm_up, loads).items():
-                rounds[load][contender.name].append(latencies)
+        with (
+            tempfile.TemporaryDirectory(dir=arguments.folder) as folder,
+            contender.group_in(Path(folder)) as group,
+        ):
+            warm_up(group, arguments.warm_up, body_bytes)
+            for load in loads:
+                rounds[load][contender.name].append(sorted(under(group, load)))
     for load in loads:
         print_table(load, rounds[load])
 
@@ -112,17 +119,18 @@ def contenders() -> list[Contender]:
     ]
 
 
-def measured(
-    contender: Contender, folder: Path, warm_up: Load, loads: list[Load]
-) -> dict[Load, Latencies]:
-    """Start a group, put its leader under every load, and end it."""
-    with contender.group_in(folder) as group:
-        leader_id = group.master() if isinstance(group, NodeGroup) else group.leader()
-        address = group.peers[leader_id]
-        uvloop.run(bare_load(address, "g", leader_id, warm_up))
-        return {
-            load: sorted(uvloop.run(bare_load(address, "g", leader_id, load))) for load in loads
-        }
+def warm_up(group: NodeGroup | JavaGroup, appends: int, body_bytes: int) -> None:
+    """Put a group's leader under a load until it has acknowledged so many."""
+    second = Load(in_flight=WARM_UP_IN_FLIGHT, body_bytes=body_bytes, seconds=1.0)
+    acknowledged = 0
+    while acknowledged < appends:
+        acknowledged += len(under(group, second))
+
+
+def under(group: NodeGroup | JavaGroup, load: Load) -> Latencies:
+    """Put a group's leader under a load; the latencies, as they came."""
+    leader_id = group.master() if isinstance(group, NodeGroup) else group.leader()
+    return uvloop.run(bare_load(group.peers[leader_id], "g", leader_id, load))
 
 
 def print_table(load: Load, rounds: dict[str, list[Latencies]]) -> None:
@@ -146,7 +154,7 @@ def print_table(load: Load, rounds: dict[str, list[Latencies]]) -> None:
 
 
 def percentile_ms(latencies_s: Latencies, share: float) -> float:
-    """A latency that this share of the appends did not exceed; NaN when there were none."""
+    """Of sorted latencies, one that this share did not exceed; NaN when there were none."""
     return latencies_s[int(len(latencies_s) * share)] * 1000 if latencies_s else math.nan
 
 

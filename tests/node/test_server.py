@@ -9,6 +9,7 @@ import pytest
 from dledger_formats import frames, requests
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
+from dledger_node.appends import GATHERED_BYTES_MAX, GATHERED_MAX
 from dledger_node.config import raft_config
 from dledger_node.errors import StoreError
 from dledger_node.raft.core import Raft
@@ -29,7 +30,7 @@ from dledger_node.remoting.service import AppendCall
 from dledger_node.server import DLedgerServer
 from dledger_node.store.mmap_store import MmapStore
 
-SEGMENT_BYTES = 1 << 16
+SEGMENT_BYTES = 1 << 18
 
 
 class Client(Connection):
@@ -113,6 +114,27 @@ def push_of_another_leader(folder: Path, bodies: Sequence[bytes]) -> AppendReque
         committed_index=last_index,
         entries=entries,
     )
+
+
+@pytest.mark.parametrize(("count", "body_bytes"), [(GATHERED_MAX, 1), (4, GATHERED_BYTES_MAX // 4)])
+async def test_many_appends_are_proposed_before_the_rest_is_read(
+    tmp_path: Path, count: int, body_bytes: int
+) -> None:
+    server, core = make_server(tmp_path)
+    elect(server, core)
+    body = bytes(body_bytes)
+    calls = [AppendCall(Client(), number, body) for number in range(count)]
+
+    server.append(calls[:-1])
+    assert core.ledger_end_index == 0, "they wait for others"
+    server.append(calls[-1:])
+    assert core.ledger_end_index == count
+    server.append([AppendCall(Client(), 0, b"more")])
+    assert core.ledger_end_index == count
+    await asyncio.sleep(0)
+
+    assert core.ledger_end_index == count + 1
+    await server.close()
 
 
 async def test_an_append_whose_place_another_leader_took_is_not_acknowledged(
