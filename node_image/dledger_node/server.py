@@ -10,7 +10,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from dledger_formats import frames, requests
 from dledger_formats.settings import NodeSettings
@@ -22,7 +23,6 @@ from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.follows import Follows
 from dledger_node.group_commit import GroupCommit
 from dledger_node.http.metrics import Counters
-from dledger_node.http.pages import Folder
 from dledger_node.leadership import Leadership
 from dledger_node.membership_changes import MembershipChanges
 from dledger_node.news import News
@@ -47,6 +47,8 @@ from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.mmap_store import MmapStore
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SWEEP_INTERVAL_S: Final = 1.0
 ASYNC_FLUSH_INTERVAL_S: Final = 0.01  # flushFileInterval of Java, whose flush is of this kind
@@ -125,16 +127,18 @@ class DLedgerServer:
         self._name_requests()
 
     def _name_requests(self) -> None:
-        """What connections and HTTP ask for, each part answers itself."""
+        """What connections, HTTP and who stops it ask for, each part answers itself."""
         self.get = self._reads.get
         self.append = self._appends.gather
         self.append_once = self._appends.gather_once
         self.register_producer = self._appends.once.register
         self.transfer_leadership = self._leadership.request
+        self.hand_over = self._leadership.hand_over
         self.read_register = self._state.read
         self.change_membership = self._membership_changes.request
         self.follow = self._follows.take
         self.leader_changed = self._news.leader_changed
+        self.read_file = self._store.segments.read
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -150,8 +154,7 @@ class DLedgerServer:
         """Answer what waits, flush, and leave the store in order."""
         self._appends.give_up()
         self._membership_changes.give_up()
-        for connection in self.gate.everyone():
-            connection.close()
+        self.gate.close()
         await self._state.close()
         await self._group_commit.drain()
         self._executor.shutdown()
@@ -160,10 +163,6 @@ class DLedgerServer:
                 self._store.save_checkpoint(self._core.committed_index)
         finally:
             self._store.close()
-
-    async def hand_over(self, timeout_s: float) -> None:
-        """Let another member lead before this one stops, so that nobody has to notice it."""
-        await self._leadership.hand_over(timeout_s)
 
     async def drain(self, timeout_s: float) -> None:
         """Give the appends that wait for their quorum a last chance."""
@@ -198,7 +197,7 @@ class DLedgerServer:
             self._drive(lambda: hand_over(self._core, turn))
 
     def _fail(self, error: BaseException) -> None:
-        """Stop: what this member believes and what is on its disk may differ now."""
+        """Stop, and hear nobody till then: what is believed and what is on disk may differ."""
         if not self.fatal.done():
             logger.critical("%s %s must stop", self.group, self.self_id, exc_info=error)
             self.fatal.set_exception(error)
@@ -212,6 +211,8 @@ class DLedgerServer:
         the next tick. Whatever breaks on the way ends this member: its core, its disk and what it
         has said could contradict each other from then on.
         """
+        if self.fatal.done():
+            return
         changed = at_tick
         try:
             if give is not None:
@@ -256,13 +257,18 @@ class DLedgerServer:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
+        if self._watch.nearly_full:
+            return False
+        reserve = partial(self._store.reserve, body_sizes)
+        return bool(self._attempt(partial(self._watch.try_reserve, reserve)))
+
+    def _attempt(self, work: Callable[[], T]) -> T | None:
+        """What the store gives; None when it breaks, which ends this member."""
         try:
-            return not self._watch.nearly_full and self._watch.try_reserve(
-                lambda: self._store.reserve(body_sizes)
-            )
+            return work()
         except StoreError as error:
             self._fail(error)
-            return False
+            return None
 
     # -- clients' requests -------------------------------------------------------------------------
 
@@ -299,8 +305,8 @@ class DLedgerServer:
 
     def peer_message(self, message: native.PeerMessage) -> None:
         """Pass a message on, once the bytes that it carries are judged and have room."""
-        if self._watch.stalled:
-            return  # whatever it leads to would wait for the disk, and nobody answers meanwhile
+        if self._watch.stalled or self.fatal.done():
+            return  # what it leads to would wait for the disk, or contradict it
         match message:
             case HeldByAllNotice():
                 self._upkeep.heard(message)
@@ -313,11 +319,8 @@ class DLedgerServer:
             case TakeLeadershipRequest() if not self._watch.may_stand:
                 return  # as at a tick
             case AppendRequest() | InstallSnapshotRequest():
-                try:
-                    judged = pushes.judged(message, self._store, self._watch)
-                except StoreError as error:
-                    self._fail(error)
-                    return
+                judge = partial(pushes.judged, message, self._store, self._watch)
+                judged = self._attempt(judge)
                 if judged is None:
                     return  # the leader tries again
                 message = judged
@@ -367,10 +370,6 @@ class DLedgerServer:
             data=self._store.segments.data(committed_index),
             index=self._store.segments.index(committed_index),
         )
-
-    def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
-        """Bytes of one file; safe in any thread."""
-        return self._store.segments.read(folder, name, start, end)
 
     def counters(self) -> Counters:
         """What was counted since the start."""

@@ -1,7 +1,7 @@
 """A server in this process, whose peers and clients a test plays."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import (
     AppendRequest,
+    HeartBeatRequest,
     HeartBeatResponse,
     PreVoteResponse,
     PushResponse,
@@ -50,7 +51,9 @@ def open_store(folder: Path) -> MmapStore:
     )
 
 
-def make_server(folder: Path) -> tuple[DLedgerServer, Raft]:
+def make_server(
+    folder: Path, save_hard_state: Callable[[HardState], None] = lambda _: None
+) -> tuple[DLedgerServer, Raft]:
     peers = dict.fromkeys(("n0", "n1", "n2"), "127.0.0.1:1")
     settings = NodeSettings(
         group="g",
@@ -72,7 +75,7 @@ def make_server(folder: Path) -> tuple[DLedgerServer, Raft]:
         settings,
         core,
         open_store(folder / "n0"),
-        save_hard_state=lambda _: None,
+        save_hard_state=save_hard_state,
         version="test",
         uniform=lambda low, _: low,
     )
@@ -218,4 +221,26 @@ async def test_a_disk_that_cannot_make_a_segment_stops_the_member_and_refuses_th
 
     assert [answer.code for answer in client.answers] == [DLedgerResponseCode.DISK_FULL]
     monkeypatch.undo()
+    await server.close()
+
+
+async def test_a_member_that_must_stop_believes_and_promises_nothing_more(tmp_path: Path) -> None:
+    saved: list[int] = []
+
+    def save(hard_state: HardState) -> None:
+        saved.append(hard_state.term)
+        if hard_state.term > 1:
+            raise StoreError("the term could not be saved: Input/output error")
+
+    server, core = make_server(tmp_path, save)
+    elect(server, core)
+    for term in (7, 8):
+        server.peer_message(
+            HeartBeatRequest(sender="n1", receiver="n0", term=term, committed_index=-1, round=1)
+        )
+        assert server.fatal.done()
+
+    assert (saved, core.term) == ([1, 7], 7)
+    with pytest.raises(StoreError, match="could not be saved"):
+        await server.fatal
     await server.close()

@@ -101,6 +101,39 @@ async def test_a_member_that_was_held_up_blames_nobody_for_it() -> None:
         assert not listener.closed
 
 
+# The end.
+
+
+async def test_nobody_comes_in_once_the_member_stops() -> None:
+    """A connection that was accepted just before would be heard by a member that is no more."""
+    async with listening() as listener:
+        early = await listener.connect()
+        assert await early.is_served()
+
+        listener.gate.close()
+        late = await listener.connect()
+
+        assert await early.is_cut()
+        assert await late.is_cut()
+        assert not listener.closed, "they did nothing wrong"
+
+
+async def test_what_waits_to_be_answered_is_forgotten_once_the_member_stops() -> None:
+    async with listening(unsent_bytes_high=KIB) as listener:
+        listener.entry_bytes = 512 * KIB
+        caller = await listener.connect()
+        await caller.say(b"".join(get_request(number) for number in range(100)))
+        await until(lambda: listener.gate.unsent_bytes > KIB)
+        gets = listener.gets
+        assert gets < 100
+
+        listener.gate.close()
+        while await caller.reader.read(1 << 20):
+            pass
+
+        assert listener.gets == gets
+
+
 # Memory.
 
 

@@ -15,7 +15,8 @@ from dledger_store_faults.grid import LONG_BYTES, Cell, Moment, Role, Template
 
 pytestmark = [
     pytest.mark.storefaults,
-    # A connection that came in just as its member stopped is closed when it is collected.
+    # Asyncio's loop, not the node: a connection that it accepts just as its listener is closed gets
+    # half a transport (`Server._attach` fails), and is closed when that is collected.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]

@@ -91,7 +91,8 @@ class Connection(asyncio.Protocol):
             self.cut(Reason.UNREAD, f"{self._unsent_bytes} bytes of answers wait for it")
 
     def close(self) -> None:
-        """Close once what was written is sent."""
+        """Close once what was written is sent; what was read and not answered is forgotten."""
+        self._backlog = ()
         if self._transport is not None:
             self._transport.close()
 

@@ -58,6 +58,7 @@ class Gate:
         """Of unfinished frames, of all connections."""
         self.unsent_bytes = 0
         """Of answers that the kernel has not taken, of all connections."""
+        self._closed = False
         self._guests: dict[Guest, None] = {}
         self._by_address: Counter[str] = Counter()
         # In the order of their coming, as a dict keeps it.
@@ -79,6 +80,9 @@ class Gate:
     def enter(self, guest: Guest) -> None:
         """Take in a new connection; in a full house it may only say HELLO."""
         self.entered += 1
+        if self._closed:
+            guest.close()
+            return
         full = self._why_full(guest.address)
         if full is None:
             self._guests[guest] = None
@@ -89,6 +93,14 @@ class Gate:
             oldest, reason = next(iter(self._only_hello.items()))
             del self._only_hello[oldest]
             oldest.cut(reason, f"no place is left for {oldest.address}")
+
+    def close(self) -> None:
+        """Let all connections go, and take in no other: one that was accepted just before would be
+        heard by a member that is no more.
+        """
+        self._closed = True
+        for guest in self.everyone():
+            guest.close()
 
     def may_ask(self, guest: Guest) -> Reason | None:
         """Say why a connection may say nothing but HELLO; None when it may."""
