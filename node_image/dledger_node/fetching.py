@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.snapshot_messages import NEWEST, SnapshotChunk, SnapshotChunkRequest
-from dledger_node.restoring import HeldSnapshots, Log, agrees
+from dledger_node.restoring import Log, agrees
+from dledger_node.store.held_snapshots import HeldSnapshots
 from dledger_node.store.snapshot_meta import SnapshotMeta
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
-from dledger_node.restoring import HeldSnapshots, Log, agrees
+from dledger_node.restoring import Log, agrees
+from dledger_node.store.held_snapshots import HeldSnapshots
 from dledger_node.store.snapshot_meta import SnapshotMeta
 
 LENT_S: Final = 60.0

@@ -8,13 +8,14 @@ What is decided here needs little of a log and of snapshots, so that a simulated
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Final, Protocol
+from typing import Final, Protocol
 
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.machine import StateMachine
+from dledger_node.store.held_snapshots import HeldSnapshots
 from dledger_node.store.snapshot_meta import SnapshotMeta
 
 logger = logging.getLogger(__name__)
@@ -46,32 +47,6 @@ class Log(Protocol):
 
     def position(self, index: int) -> Position:
         """Of an entry that is here."""
-
-
-class HeldSnapshots(Protocol):
-    """A member's snapshots, as `Snapshots` keeps them."""
-
-    @property
-    def newest_first(self) -> tuple[SnapshotMeta, ...]:
-        """All that are sound."""
-
-    @property
-    def newest_index(self) -> int:
-        """Last index that the newest includes; -1 when there is none."""
-
-    @property
-    def oldest_index(self) -> int:
-        """Last index that the oldest includes; -1 when there is none."""
-
-    @property
-    def damaged(self) -> Mapping[int, str]:
-        """By last included index: why it cannot be trusted."""
-
-    def read(self, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
-        """Have one loaded. StoreDamagedError."""
-
-    def discard(self, index: int) -> None:
-        """Remove one that nobody can use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,8 +69,7 @@ class Connection(asyncio.Protocol):
         self._peername = "?"
         # Whole frames of the last read, which wait until the answers so far are being read.
         self._backlog: Sequence[RemotingCommand] = ()
-        self._held_bytes = 0
-        self._unsent_bytes = 0
+        self._held_bytes = self._unsent_bytes = 0
         self._waits_for_room = False
         self._active_at_s = 0.0
         # Since when it owes these; None when it does not.

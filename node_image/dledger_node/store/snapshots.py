@@ -24,6 +24,7 @@ from typing import BinaryIO, Final
 from dledger_formats.checksum import crc32
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.store import snapshot_meta
+from dledger_node.store.held_snapshots import HeldSnapshots
 from dledger_node.store.mmap_file import NO_ROOM, sync_folder
 from dledger_node.store.snapshot_meta import SnapshotMeta
 
@@ -40,8 +41,8 @@ _NAME: Final = re.compile(r"snapshot_(0|[1-9][0-9]{0,18})")
 _READ_BYTES: Final = 1 << 20
 
 
-class Snapshots:
-    """The sound snapshots of one member; any thread may call, one change is made at a time."""
+class Snapshots(HeldSnapshots):
+    """The snapshots of one member; any thread may call, one change is made at a time."""
 
     def __init__(self, folder: Path, *, reserved: int) -> None:
         """Look at all of them; blocks, for every byte is read. StoreError, StoreFullError.
@@ -52,34 +53,13 @@ class Snapshots:
         self._reserved = reserved
         self._lock = threading.Lock()
         self._closed = False
-        self.damaged: dict[int, str]
-        """By last included index: why it cannot be trusted."""
-        self._held: tuple[SnapshotMeta, ...]
         with disk_errors(self._folder):
             if not self._folder.is_dir():
                 os.mkdir(self._folder)
                 sync_folder(folder)
             for name in UNFINISHED:
                 self._remove(self._folder / name)
-            self._held, self.damaged = look(self._folder)
-
-    @property
-    def newest_first(self) -> tuple[SnapshotMeta, ...]:
-        """All that are sound."""
-        return self._held[::-1]
-
-    @property
-    def newest_index(self) -> int:
-        """Last index that the newest includes; -1 when there is none."""
-        return self._held[-1].last_included_index if self._held else -1
-
-    @property
-    def oldest_index(self) -> int:
-        """Last index that the oldest includes; -1 when there is none.
-
-        A log that goes on behind it can make the state anew from any one of the snapshots.
-        """
-        return self._held[0].last_included_index if self._held else -1
+            super().__init__(*look(self._folder))
 
     def save(
         self, index: int, term: int, pieces: Iterable[bytes], keep: Collection[int] = ()
@@ -201,21 +181,15 @@ class Snapshots:
             self._retire(meta.last_included_index)
         os.replace(path, target)
         sync_folder(self._folder)
-        self.damaged.pop(meta.last_included_index, None)
-        held = {found.last_included_index: found for found in (*self._held, meta)}
-        self._held = tuple(held[index] for index in sorted(held))
+        self._note(meta)
 
     def _discard(self, index: int) -> None:
-        self.damaged.pop(index, None)
-        self._held = tuple(meta for meta in self._held if meta.last_included_index != index)
+        self._forget(index)
         self._retire(index)
 
     def _prune(self, reserved: int, keep: Collection[int]) -> None:
-        for meta in self._held[:-reserved]:
-            index = meta.last_included_index
-            if index not in keep:
-                self._held = tuple(found for found in self._held if found is not meta)
-                self._retire(index)
+        for index in self._surplus(reserved, keep):
+            self._discard(index)
 
     def _retire(self, index: int) -> None:
         """Remove a snapshot's folder: first its name, so that a crash leaves no half of one."""

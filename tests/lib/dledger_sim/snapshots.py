@@ -12,6 +12,7 @@ from typing import BinaryIO, Final, Self
 from dledger_formats.checksum import crc32
 from dledger_node.errors import Damage, StoreDamagedError, StoreFullError
 from dledger_node.state_machine.machine import CommittedEntry
+from dledger_node.store.held_snapshots import HeldSnapshots
 from dledger_node.store.snapshot_meta import SnapshotMeta
 from dledger_sim.disk import Entry, KeptSnapshot, SimDisk
 
@@ -65,7 +66,7 @@ def applicable(log: Sequence[Entry], first_index: int, end: int) -> list[Committ
     ]
 
 
-class SimSnapshots:
+class SimSnapshots(HeldSnapshots):
     """See `dledger_node.store.snapshots.Snapshots`."""
 
     def __init__(self, disk: SimDisk, reserved: int) -> None:
@@ -73,29 +74,10 @@ class SimSnapshots:
         self._disk = disk
         self._kept = disk.snapshots
         self._reserved = reserved
-        self.damaged: dict[int, str] = {}
-        held = []
-        for index, kept in sorted(self._kept.items()):
-            if kept.sound:
-                held.append(kept.meta)
-            else:
-                self.damaged[index] = "it is damaged"
-        self._held = tuple(held)
-
-    @property
-    def newest_first(self) -> tuple[SnapshotMeta, ...]:
-        """See `Snapshots`."""
-        return self._held[::-1]
-
-    @property
-    def newest_index(self) -> int:
-        """See `Snapshots`."""
-        return self._held[-1].last_included_index if self._held else -1
-
-    @property
-    def oldest_index(self) -> int:
-        """See `Snapshots`."""
-        return self._held[0].last_included_index if self._held else -1
+        super().__init__(
+            [kept.meta for kept in self._kept.values() if kept.sound],
+            {index: "it is damaged" for index, kept in self._kept.items() if not kept.sound},
+        )
 
     def read(self, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
         """See `Snapshots`."""
@@ -137,23 +119,18 @@ class SimSnapshots:
 
     def adopt(self, kept: KeptSnapshot) -> None:
         """See `Snapshots`."""
-        index = kept.meta.last_included_index
-        self._kept[index] = kept
+        self._kept[kept.meta.last_included_index] = kept
         self._disk.rotted = False
-        self.damaged.pop(index, None)
-        held = {found.last_included_index: found for found in (*self._held, kept.meta)}
-        self._held = tuple(held[index] for index in sorted(held))
+        self._note(kept.meta)
 
     def discard(self, index: int) -> None:
         """See `Snapshots`."""
-        self.damaged.pop(index, None)
-        self._held = tuple(meta for meta in self._held if meta.last_included_index != index)
+        self._forget(index)
         del self._kept[index]
 
     def _prune(self, reserved: int, keep: Collection[int]) -> None:
-        for meta in self._held[:-reserved]:
-            if meta.last_included_index not in keep:
-                self.discard(meta.last_included_index)
+        for index in self._surplus(reserved, keep):
+            self.discard(index)
 
 
 def kept_snapshot(index: int, term: int, data: bytes) -> KeptSnapshot:
