@@ -90,7 +90,8 @@ class SimCluster(Events):
 
     def lose_volume(self, member_id: str, kept_rate: float | None, *, down_us: int) -> None:
         """Kill a member, and empty or damage its disk unless another voter lost its own already."""
-        if not may_lose_volume(self.members, Membership(self.conditions.voter_ids), member_id):
+        first = Membership(self.conditions.voter_ids)
+        if self.older_disks.need(member_id) or not may_lose_volume(self.members, first, member_id):
             return
         self.crash(member_id, down_us=down_us)
         self._note(member_id, "loses its volume" if kept_rate is None else "has a damaged volume")

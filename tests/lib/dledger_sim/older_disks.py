@@ -1,7 +1,8 @@
 """Disks that come back as they were: kept copies, and when one may take a disk's place.
 
 A member finds out that its disk is older by what its peers remember. So a copy comes back only
-where what it lacks is known to those who live on since, and these live until they were asked.
+where what it lacks is known to those who live on since, and these live until they were asked, and
+what they told is saved.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ class OlderDisks:
         self._confirmed: dict[str, tuple[int, int, int]] = {}
         """Of each member, what a leader counts on: its term, the index, and the digest there."""
         self._last_id = ""
-        """Who got an older disk last, until it has asked all others."""
+        """Who got an older disk last, until it knows and has saved what that means."""
 
     def copy(self, member_id: str) -> None:
         """Keep what a member's disk holds now."""
@@ -99,6 +100,8 @@ class OlderDisks:
         if self._last_id:
             raft = self._members[self._last_id].raft
             if raft is None or raft.recalling:
+                return True
+            if raft.joining and not self._disks[self._last_id].hard_state.joining:
                 return True
             self._last_id = ""
         return False
