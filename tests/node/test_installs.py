@@ -278,7 +278,7 @@ async def test_one_that_has_rotted_gives_way_to_the_one_before(network: Network)
 
     assert network.members["n1"].snapshots.newest_index == 150
     assert network.members["n1"].data() == DATA
-    assert n0.snapshots.newest_index == 150, "it is discarded"
+    assert n0.snapshots.newest_index == 150, "the other counts no more"
 
 
 async def test_one_that_rots_on_its_way_gives_way_too(

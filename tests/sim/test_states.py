@@ -112,8 +112,10 @@ def test_one_that_has_rotted_is_found_when_its_member_starts_and_when_it_is_lent
     assert not disk.has_memory, "its member may have to be emptied"
     assert SimSnapshots(disk, 2).damaged.keys() == {6}
     assert not snapshots.is_sound(newest)
-    assert sorted(disk.snapshots) == [3]
+    assert (snapshots.newest_index, snapshots.damaged.keys()) == (3, {6})
     assert snapshots.is_sound(snapshots.newest_first[0])
+    snapshots.save(kept_snapshot(9, 1, b"state"), ())
+    assert sorted(disk.snapshots) == [3, 9]
 
 
 def test_an_empty_disk_has_no_snapshots_and_a_copy_has_those_of_its_time() -> None:

@@ -166,9 +166,7 @@ def test_data_that_changes_while_it_is_held_is_not_loaded(
         read(snapshots, snapshots.newest_first[0])
 
 
-def test_one_that_rots_while_it_is_held_is_found_and_discarded_by_a_look(
-    tmp_path: Path, snapshots: Snapshots
-) -> None:
+def test_one_that_rots_while_it_is_held_is_found_by_a_look(snapshots: Snapshots) -> None:
     saved(snapshots, 100, 200)
     newest, older = snapshots.newest_first
     assert snapshots.is_sound(newest)
@@ -176,8 +174,27 @@ def test_one_that_rots_while_it_is_held_is_found_and_discarded_by_a_look(
 
     assert not snapshots.is_sound(newest)
     assert indexes(snapshots) == [100]
-    assert not snapshots.folder_of(newest).exists()
+    assert "9 bytes" in snapshots.damaged[200]
     assert snapshots.is_sound(older)
+
+
+def test_one_that_has_rotted_says_that_there_was_a_state_until_another_is_saved(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
+    """It went at once. Who died before the next was saved looked like a member that never had one,
+    and that does not heal.
+    """
+    saved(snapshots, 100)
+    (meta,) = snapshots.newest_first
+    (snapshots.folder_of(meta) / "data").write_bytes(b"rotten!!!")
+    assert not snapshots.is_sound(meta)
+
+    again = Snapshots(tmp_path, reserved=3)
+    assert list(again.damaged) == [100]
+    saved(again, 200)
+
+    assert (indexes(again), again.damaged) == ([200], {})
+    assert not Snapshots(tmp_path, reserved=3).damaged
 
 
 def test_one_that_is_gone_is_not_sound_and_nothing_comes_of_a_look(snapshots: Snapshots) -> None:
@@ -206,8 +223,8 @@ def test_a_damaged_one_is_replaced_and_discarded(tmp_path: Path, snapshots: Snap
     again = Snapshots(tmp_path, reserved=3)
     assert sorted(again.damaged) == [5, 6]
 
-    again.save(6, 4, STATE)
     again.discard(5)
+    again.save(6, 4, STATE)
 
     assert (indexes(again), again.damaged) == ([6], {})
     assert indexes(Snapshots(tmp_path, reserved=3)) == [6]
@@ -256,17 +273,16 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     monkeypatch.undo()
 
 
-def test_on_a_full_volume_the_very_last_stays(
-    tmp_path: Path, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def too_many() -> Iterator[bytes]:
+    yield b"some"
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_on_a_full_volume_the_very_last_stays(tmp_path: Path, snapshots: Snapshots) -> None:
     saved(snapshots, 5, 6)
 
-    def pieces() -> Iterator[bytes]:
-        yield b"some"
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with pytest.raises(StoreFullError, match="could not be kept"):
-        snapshots.save(7, 3, pieces())
+        snapshots.save(7, 3, too_many())
 
     # The room of the other, and of the entries that only it needed, is free.
     assert indexes(snapshots) == indexes(Snapshots(tmp_path, reserved=3)) == [6]
@@ -274,6 +290,19 @@ def test_on_a_full_volume_the_very_last_stays(
         "snapshot/snapshot_6/data",
         "snapshot/snapshot_6/snapshot_meta",
     ]
+
+
+def test_on_a_full_volume_a_damaged_one_stays_where_there_is_no_other(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
+    saved(snapshots, 5)
+    (tmp_path / "snapshot" / "snapshot_5" / "data").write_bytes(b"")
+    again = Snapshots(tmp_path, reserved=3)
+
+    with pytest.raises(StoreFullError, match="could not be kept"):
+        again.save(7, 3, too_many())
+
+    assert list(again.damaged) == list(Snapshots(tmp_path, reserved=3).damaged) == [5]
 
 
 def test_on_a_broken_volume_the_last_ones_stay(

@@ -52,12 +52,21 @@ class HeldSnapshots(abc.ABC):
         held = {found.last_included_index: found for found in (*self._held, meta)}
         self._held = tuple(held[index] for index in sorted(held))
 
+    def _distrust(self, index: int, reason: str) -> None:
+        """It is damaged, and says no more than that there was a state."""
+        self._forget(index)
+        self._damaged[index] = reason
+
     def _forget(self, index: int) -> None:
         """It is there no more."""
         self._damaged.pop(index, None)
         self._held = tuple(meta for meta in self._held if meta.last_included_index != index)
 
     def _surplus(self, reserved: int, keep: Collection[int]) -> list[int]:
-        """Those too many, the oldest first: not the newest `reserved`, nor those to keep."""
-        indexes = [meta.last_included_index for meta in self._held[:-reserved]]
-        return [index for index in indexes if index not in keep]
+        """What goes when one was saved, the oldest first: all that are damaged, and of the sound
+        neither the newest `reserved` nor those to keep.
+        """
+        if not self._held:
+            return []
+        indexes = {meta.last_included_index for meta in self._held[:-reserved]}
+        return sorted(self._damaged.keys() | (indexes - set(keep)))

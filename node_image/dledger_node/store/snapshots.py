@@ -98,7 +98,7 @@ class Snapshots(HeldSnapshots):
     def is_sound(self, meta: SnapshotMeta) -> bool:
         """Whether a snapshot is here, and what was written; blocks, for every byte is read.
 
-        One that has rotted is discarded. StoreError.
+        One that has rotted stays until another is saved.
         """
         try:
             with (self.folder_of(meta) / DATA_NAME).open("rb") as file:
@@ -106,11 +106,11 @@ class Snapshots(HeldSnapshots):
         except OSError:
             return False  # it was removed meanwhile, or cannot be read now
         except ValueError as error:
-            with self._lock, disk_errors(self._folder):
-                if meta in self._held and not self._closed:
+            with self._lock:
+                if meta in self._held:
                     index = meta.last_included_index
-                    logger.warning("the snapshot up to entry %d is discarded: %s", index, error)
-                    self._discard(index)
+                    logger.warning("the snapshot up to entry %d has rotted: %s", index, error)
+                    self._distrust(index, str(error))
             return False
         return True
 

@@ -94,7 +94,7 @@ class SimSnapshots(HeldSnapshots):
         """See `Snapshots`."""
         kept = self._kept.get(meta.last_included_index)
         if kept is not None and kept.meta == meta and not kept.sound:
-            self.discard(meta.last_included_index)
+            self._distrust(meta.last_included_index, "it has rotted")
             return False
         return kept is not None
 
