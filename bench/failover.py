@@ -46,8 +46,8 @@ from dledger_formats import disk
 from dledger_formats.status import NodeStatus
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
-from dledger_group.group import wait_for
 from dledger_group.namespaces import CuttableGroup, enter_own_namespaces, lay_network
+from dledger_group.waiting import wait_for
 
 GROUP_SETTINGS: Final = {
     "heartbeat_interval_ms": 250,

@@ -8,8 +8,9 @@ from dledger_client.client import DLedgerClient
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged
 from dledger_formats import disk
-from dledger_group.group import NodeGroup, wait_for
-from dledger_java.group import DATA_BYTES, INDEX_BYTES, WAIT_S, JavaGroup
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import WAIT_S, wait_for
+from dledger_java.group import DATA_BYTES, INDEX_BYTES, JavaGroup
 from dledger_node.raft.ready import HardState
 from dledger_node.store.hard_state import load_hard_state, save_hard_state
 from dledger_node.store.mmap_store import MmapStore

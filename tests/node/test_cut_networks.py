@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.local_cluster.host import why_not
+from tools.local_cluster.host import why_no_networks
 
 REPOSITORY = Path(__file__).parents[2]
 GAP_MAX_MS = 10_000
 """On a machine that does much else; docs/benchmarks.md has figures of a quiet one."""
 
-WHY_NOT = why_not()
+WHY_NOT = why_no_networks()
 pytestmark = [
     pytest.mark.group,
     pytest.mark.skipif(WHY_NOT is not None, reason=f"there is no network to cut: {WHY_NOT}"),

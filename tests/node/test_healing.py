@@ -15,7 +15,8 @@ from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged
 from dledger_formats import disk
 from dledger_formats.status import NodeStatus, StorageState
-from dledger_group.group import NodeGroup, wait_for
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
 from dledger_store_files.damage import flip
 from dledger_store_files.root import AS_ROOT
 

@@ -8,7 +8,8 @@ import pytest
 from dledger_formats import disk, frames, requests
 from dledger_formats.frames import FrameDecoder, RemotingCommand
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
-from dledger_group.group import NodeGroup, wait_for
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
 from dledger_group.wire import ask, connect
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import AppendRequest

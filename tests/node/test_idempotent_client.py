@@ -11,7 +11,8 @@ from dledger_client.client import DLedgerClient
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged, Outcome
 from dledger_formats import disk
-from dledger_group.group import NodeGroup, wait_for
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
 
 pytestmark = pytest.mark.group
 

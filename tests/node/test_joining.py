@@ -8,7 +8,8 @@ import pytest
 
 from dledger_client.client import DLedgerClient
 from dledger_client.outcomes import Acknowledged
-from dledger_group.group import NodeGroup, wait_for
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
 
 pytestmark = pytest.mark.group
 

@@ -16,7 +16,8 @@ from dledger_formats.membership_change import ChangeKind
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_formats.settings import GroupState
 from dledger_formats.status import MembershipRole
-from dledger_group.group import NodeGroup, wait_for
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
 
 pytestmark = pytest.mark.group
 ADD, PROMOTE = ChangeKind.ADD_LEARNER, ChangeKind.PROMOTE

@@ -13,7 +13,8 @@ from dledger_formats.channels import WINDOW
 from dledger_formats.frames import FrameDecoder, RemotingCommand
 from dledger_formats.producers import APPEND_ONCE, REGISTER_PRODUCER
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
-from dledger_group.group import NodeGroup, wait_for
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
 from dledger_group.wire import connect
 
 pytestmark = pytest.mark.group

@@ -21,7 +21,8 @@ from dledger_formats import disk
 from dledger_formats.membership_change import ChangeKind
 from dledger_formats.register import SET
 from dledger_formats.requests import DLedgerResponseCode
-from dledger_group.group import NodeGroup, wait_for
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
 from dledger_node.store.snapshots import Snapshots
 from dledger_store_files.damage import flip
 

@@ -16,7 +16,8 @@ from dledger_client.errors import ClientError
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged
 from dledger_formats import disk
-from dledger_group.group import NodeGroup, wait_for
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
 from dledger_node.errors import NodeError
 from dledger_node.store.hard_state import load_hard_state
 from dledger_node.store.mmap_store import MmapStore

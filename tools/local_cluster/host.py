@@ -20,17 +20,24 @@ _CONTROLLERS = ("cpu", "memory", "pids")
 
 def why_not() -> str | None:
     """Say what keeps this machine from running a cluster; None if nothing is known to."""
-    if sys.platform != "linux":
-        return f"a local cluster needs Linux, this is {sys.platform}"
+    if reason := why_no_networks():
+        return reason
     if platform.machine() not in ("x86_64", "aarch64"):
         return f"a local cluster needs x86_64 or aarch64, this is {platform.machine()}"
+    return _why_no_cgroups()
+
+
+def why_no_networks() -> str | None:
+    """Say what keeps this machine from having networks of its own; None if nothing is known to."""
+    if sys.platform != "linux":
+        return f"it takes Linux, this is {sys.platform}"
     if os.geteuid() != 0:
-        return "a local cluster needs root, for namespaces, mounts and network links"
+        return "it takes root, for namespaces, mounts and network links"
     capabilities = _effective_capabilities()
     for name, bit in (("NET_ADMIN", _CAP_NET_ADMIN), ("SYS_ADMIN", _CAP_SYS_ADMIN)):
         if not capabilities >> bit & 1:
             return f"root lacks the capability {name} here, as in an unprivileged container"
-    return _why_no_cgroups()
+    return None
 
 
 def _effective_capabilities() -> int:

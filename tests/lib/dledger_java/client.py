@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from dledger_formats.requests import DLedgerResponseCode
-from dledger_group.group import wait_for
+from dledger_group.waiting import wait_for
 from dledger_java.process import start_java
 
 ANSWER_S = 60.0

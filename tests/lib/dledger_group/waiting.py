@@ -1,0 +1,22 @@
+"""Waiting for what comes by itself."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+WAIT_S = 60.0  # four JVMs may start at once, on two cores
+POLL_S = 0.01
+
+
+def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
+    """Ask until the answer is true; AssertionError with `what` when it never is."""
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        answer = found()
+        if answer:
+            return answer
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(POLL_S)
