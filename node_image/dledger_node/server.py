@@ -1,8 +1,8 @@
 """The node's one loop: ticks, messages and appends go into the core; what it asks for is done here.
 
-Everything but the flush runs on the event loop's thread, so nothing here is locked. All appends of
-one turn of the loop become one proposal, one run of bytes in the store, one push and one flush
-(`appends`).
+Everything but the flush runs on the event loop's thread, so nothing here is locked. The appends of
+one turn of the loop, or of a part of it where they are many, become one proposal, one run of bytes
+in the store, one push and one flush (`appends`).
 """
 
 import asyncio
