@@ -56,7 +56,6 @@ class Appends:
         self._gathered: list[AppendCall] = []
         self._gathered_once: list[OnceCall] = []
         self._gathered_bytes = 0
-        self._proposal_is_due = False
         self._drained = asyncio.Event()
         self.pending = PendingAppends()
         self.once = Once(
@@ -74,13 +73,15 @@ class Appends:
 
     def gather(self, calls: list[AppendCall]) -> None:
         """Keep appends until they are enough for a proposal, or this turn of the loop ends."""
+        self._propose_soon()
         self._gathered += calls
-        self._count(calls)
+        self._propose_if_enough(calls)
 
     def gather_once(self, calls: list[OnceCall]) -> None:
         """The same for appends that may be in the log already."""
+        self._propose_soon()
         self._gathered_once += calls
-        self._count(calls)
+        self._propose_if_enough(calls)
 
     def settle(self, committed_index: int) -> None:
         """Answer every append that is committed, with one write for each connection.
@@ -134,22 +135,16 @@ class Appends:
         if self.pending.count:
             await self._drained.wait()
 
-    def _count(self, calls: Sequence[AppendCall]) -> None:
+    def _propose_soon(self) -> None:
+        """See to it, before more is gathered, that all is proposed when this turn ends."""
+        if not (self._gathered or self._gathered_once):
+            self._loop.call_soon(self._propose)
+
+    def _propose_if_enough(self, calls: Sequence[AppendCall]) -> None:
         self._gathered_bytes += sum([len(call.body) for call in calls])
         count = len(self._gathered) + len(self._gathered_once)
         if count >= GATHERED_MAX or self._gathered_bytes >= GATHERED_BYTES_MAX:
             self._propose()
-        else:
-            self._propose_later()
-
-    def _propose_later(self) -> None:
-        if not self._proposal_is_due:
-            self._proposal_is_due = True
-            self._loop.call_soon(self._propose_at_last)
-
-    def _propose_at_last(self) -> None:
-        self._proposal_is_due = False
-        self._propose()
 
     def _propose(self) -> None:
         calls, self._gathered = self._gathered, []
@@ -186,9 +181,9 @@ class Appends:
         if not self._leads(None):
             return once  # to be refused with the others
         fresh, again = self.once.sort_out(once)
-        if again:  # copies of what is proposed now
+        if again:  # copies of what is proposed now: not before that is done
+            self._propose_soon()
             self._gathered_once += again
-            self._propose_later()
         return fresh
 
     def _refuse_excess(self, calls: list[AppendCall]) -> list[AppendCall]:

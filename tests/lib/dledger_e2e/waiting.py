@@ -1,21 +1,15 @@
-"""Waiting for conditions on a cluster."""
+"""Waiting for conditions on a cluster, where to ask is to run kubectl."""
 
-import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from dledger_group import waiting
 
 T = TypeVar("T")
 
 POLL_S = 0.2
 
 
-def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = 60.0) -> T:
-    """Ask until the answer is true; AssertionError with `what` when it never is."""
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        answer = found()
-        if answer:
-            return answer
-        if time.monotonic() > deadline_s:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(POLL_S)
+def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = waiting.WAIT_S) -> T:
+    """See `dledger_group.waiting`."""
+    return waiting.wait_for(found, what, timeout_s, poll_s=POLL_S)

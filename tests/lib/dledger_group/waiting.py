@@ -10,7 +10,9 @@ WAIT_S = 60.0  # four JVMs may start at once, on two cores
 POLL_S = 0.01
 
 
-def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
+def wait_for(
+    found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S, *, poll_s: float = POLL_S
+) -> T:
     """Ask until the answer is true; AssertionError with `what` when it never is."""
     deadline_s = time.monotonic() + timeout_s
     while True:
@@ -19,4 +21,4 @@ def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S
             return answer
         if time.monotonic() > deadline_s:
             raise AssertionError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(POLL_S)
+        time.sleep(poll_s)

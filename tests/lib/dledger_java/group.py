@@ -81,10 +81,10 @@ class JavaGroup(MemberProcesses):
             for name in {*names} & {*self.running()} - {other_than, None}:
                 if 2 * names.count(name) > len(self.peers):
                     return name
-            time.sleep(POLL_S)  # a JVM that starts needs the processor more than this does
             return None
 
-        return wait_for(named, "a leader that the members agree on")
+        # Not too often: a JVM that starts needs the processor more than this does.
+        return wait_for(named, "a leader that the members agree on", poll_s=POLL_S)
 
     def named_leader(self, member: str) -> str | None:
         """Whom one member says to lead; None when it knows nobody, or gives no answer."""
