@@ -21,8 +21,14 @@ import uvloop
 
 from dledger_client.client import DLedgerClient
 from dledger_client.outcomes import Acknowledged
+from dledger_formats.append_batch import APPEND_BATCH, split
 from dledger_formats.frames import FrameDecoder, encode_responses
-from dledger_formats.requests import AppendEntryResponse, MetadataResponse, RequestCode
+from dledger_formats.requests import (
+    AppendEntryResponse,
+    DLedgerResponseCode,
+    MetadataResponse,
+    RequestCode,
+)
 
 GROUP = "null"
 MEMBER = "n0"
@@ -30,9 +36,10 @@ WARM_UP_APPENDS = 20_000
 
 
 class NullServer(asyncio.Protocol):
-    """Answers METADATA and APPEND, as a leader would that knows nothing of followers and disks."""
+    """Answers METADATA and appends, as a leader would that knows nothing of followers and disks."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, takes_batches: bool) -> None:
+        self._takes_batches = takes_batches
         self._metadata = MetadataResponse(
             group=GROUP, local_id=MEMBER, leader_id=MEMBER, term=1, peers={MEMBER: address}
         ).to_json()
@@ -51,21 +58,31 @@ class NullServer(asyncio.Protocol):
             if command.code == RequestCode.METADATA:
                 answers.append((command.opaque, self._metadata))
                 continue
+            count = 1
+            if command.code == APPEND_BATCH:
+                count = len(split(command.body)[1]) if self._takes_batches else 0
             response = AppendEntryResponse(
-                group=GROUP, leader_id=MEMBER, term=1, index=self._index, pos=self._index * 1072
+                code=DLedgerResponseCode.SUCCESS if count else DLedgerResponseCode.UNSUPPORTED,
+                group=GROUP,
+                leader_id=MEMBER,
+                term=1,
+                index=self._index,
+                pos=self._index * 1072,
             )
-            self._index += 1
+            self._index += count
             answers.append((command.opaque, response.to_json()))
         self._transport.write(encode_responses(answers))
 
 
-def serve(pipe: Pipe) -> None:
+def serve(pipe: Pipe, takes_batches: bool) -> None:
     """Listen on a free port, which goes into the pipe, until the process is ended."""
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
         address = ""
-        server = await loop.create_server(lambda: NullServer(address), "127.0.0.1", 0)
+        server = await loop.create_server(
+            lambda: NullServer(address, takes_batches=takes_batches), "127.0.0.1", 0
+        )
         host, port = server.sockets[0].getsockname()
         address = f"{host}:{port}"
         pipe.send(address)
@@ -99,10 +116,13 @@ def main() -> None:
     parser.add_argument("--appends", type=int, default=200_000)
     parser.add_argument("--body-bytes", type=int, nargs="+", default=[100, 1024])
     parser.add_argument("--in-flight", type=int, nargs="+", default=[64, 1024])
+    parser.add_argument(
+        "--one-by-one", action="store_true", help="let the server know no APPEND_BATCH, as Java's"
+    )
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    server = context.Process(target=serve, args=(theirs,), daemon=True)
+    server = context.Process(target=serve, args=(theirs, not arguments.one_by_one), daemon=True)
     server.start()
     try:
         address = ours.recv()

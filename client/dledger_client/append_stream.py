@@ -2,24 +2,26 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from typing import Final, TypeAlias
 
-from dledger_client.calls import Call
-from dledger_client.errors import ClientError, GroupUnreachableError, RefusedError
-from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
+from dledger_client import parcels
+from dledger_client.outcomes import Outcome
+from dledger_client.parcels import Parcel, Starter, outcome_of
 from dledger_client.tasks import Spawn
-from dledger_formats.requests import AppendEntryResponse, DLedgerResponseCode, Message
 
 Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
 
+PARCELS_IN_WINDOW: Final = 8
+"""A window is cut into so many parcels, so that some travel while others are filled."""
+
 
 async def append_stream(
-    start: Callable[[bytes], Call],
+    starter: Starter,
     bodies: Bodies,
-    *,
     in_flight: int,
     in_flight_bytes: int,
+    deadline_s: float | None,
     spawn: Spawn,
 ) -> AsyncGenerator[Outcome, None]:
     """Start an append for each body and yield what became of it, in the order of the bodies.
@@ -28,15 +30,20 @@ async def append_stream(
     is fetched. An error of `bodies` is raised once the outcomes of all before it were yielded.
     Whoever leaves early hears no outcome of the rest: what was not sent will not be.
     """
-    window = _Window(in_flight, in_flight_bytes)
-    feeder = spawn(window.feed(start, bodies))
+    window = _Window(starter, in_flight, in_flight_bytes, deadline_s)
+    feeder = spawn(window.feed(bodies))
     number = 0
     try:
-        while (call := window.oldest or await window.first()) is not None:
-            answer = await call.answer
+        while (parcel := window.oldest or await window.first()) is not None:
+            outcomes = await parcel.outcomes(number)
+            if outcomes is None:
+                for number_, call in enumerate(parcel.calls, number):
+                    yield outcome_of(number_, call, await call.answer)
+            else:
+                for outcome in outcomes:
+                    yield outcome
+            number += len(parcel.bodies)
             window.remove_first()
-            yield outcome_of(number, call, answer)
-            number += 1
     finally:
         feeder.cancel()
         window.cancel_all()
@@ -45,83 +52,99 @@ async def append_stream(
 
 
 class _Window:
-    """The appends whose outcome was not yet fetched, oldest first."""
+    """The parcels whose outcomes were not yet all fetched, oldest first, and the next one."""
 
-    def __init__(self, calls_max: int, bytes_max: int) -> None:
+    def __init__(
+        self, starter: Starter, bodies_max: int, bytes_max: int, deadline_s: float | None
+    ) -> None:
         self.error: Exception | None = None
-        self._calls_max = calls_max
+        self._starter = starter
+        self._bodies_max = bodies_max
         self._bytes_max = bytes_max
-        self._calls: deque[tuple[Call, int]] = deque()
+        self._deadline_s = deadline_s
+        self._parcel_bodies_max = min(parcels.BODIES_MAX, max(1, bodies_max // PARCELS_IN_WINDOW))
+        self._parcels: deque[Parcel] = deque()
+        self._next: list[bytes] = []
+        self._next_bytes = 0
+        # Of all parcels and the next.
+        self._count = 0
         self._bytes = 0
         self._is_fed = False
+        self._is_closed = False
         self._has_room = asyncio.Event()
         self._has_news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
-    async def feed(self, start: Callable[[bytes], Call], bodies: Bodies) -> None:
+    async def feed(self, bodies: Bodies) -> None:
         """Start appends as long as there are bodies, and as there is room."""
         try:
             if isinstance(bodies, AsyncIterable):
                 async for body in bodies:
                     await self._wait_for_room()
-                    self._add(start(body), len(body))
+                    self._add(body)
             else:
                 for body in bodies:
-                    while len(self._calls) >= self._calls_max or self._bytes >= self._bytes_max:
+                    if self._count >= self._bodies_max or self._bytes >= self._bytes_max:
                         await self._wait_for_room()
-                    self._add(start(body), len(body))
+                    self._add(body)
         except Exception as error:  # the caller's own; append_stream raises it
             self.error = error
         finally:
+            self._send_next()
             self._is_fed = True
             self._has_news.set()
 
     @property
-    def oldest(self) -> Call | None:
-        """The oldest append; None when there is none now."""
-        return self._calls[0][0] if self._calls else None
+    def oldest(self) -> Parcel | None:
+        """The oldest parcel; None when there is none now."""
+        return self._parcels[0] if self._parcels else None
 
-    async def first(self) -> Call | None:
-        """Return the oldest append, or None after the last one."""
-        while not self._calls and not self._is_fed:
+    async def first(self) -> Parcel | None:
+        """Return the oldest parcel, or None after the last one."""
+        while not self._parcels and not self._is_fed:
             self._has_news.clear()
             await self._has_news.wait()
         return self.oldest
 
     def remove_first(self) -> None:
         """Make room."""
-        _, body_bytes = self._calls.popleft()
-        self._bytes -= body_bytes
+        parcel = self._parcels.popleft()
+        self._count -= len(parcel.bodies)
+        self._bytes -= parcel.body_bytes
         self._has_room.set()
 
     def cancel_all(self) -> None:
         """Wait for nothing any more."""
-        for call, _ in self._calls:
-            if not call.answer.done():
-                call.cancel()
-
-    def _is_full(self) -> bool:
-        return len(self._calls) >= self._calls_max or self._bytes >= self._bytes_max
+        self._is_closed = True
+        for parcel in self._parcels:
+            parcel.cancel()
 
     async def _wait_for_room(self) -> None:
-        while self._is_full():
+        while self._count >= self._bodies_max or self._bytes >= self._bytes_max:
+            self._send_next()
             self._has_room.clear()
             await self._has_room.wait()
 
-    def _add(self, call: Call, body_bytes: int) -> None:
-        self._calls.append((call, body_bytes))
-        self._bytes += body_bytes
+    def _add(self, body: bytes) -> None:
+        """Put a body into the next parcel, which leaves when it is full or this turn ends."""
+        if not isinstance(body, bytes):
+            raise TypeError(f"a body must be bytes, not {type(body).__name__}")
+        size = len(body)
+        if size >= parcels.BODY_BYTES_MAX:
+            self._send_next()  # without the large one
+        self._next.append(body)
+        self._next_bytes += size
+        self._count += 1
+        self._bytes += size
+        if len(self._next) >= self._parcel_bodies_max or self._next_bytes >= parcels.BODY_BYTES_MAX:
+            self._send_next()
+        elif len(self._next) == 1:
+            self._loop.call_soon(self._send_next)
+
+    def _send_next(self) -> None:
+        if not self._next or self._is_closed:
+            return
+        bodies, self._next = self._next, []
+        body_bytes, self._next_bytes = self._next_bytes, 0
+        self._parcels.append(Parcel(self._starter, bodies, body_bytes, self._deadline_s))
         self._has_news.set()
-
-
-def outcome_of(number: int, call: Call, answer: Message | ClientError) -> Outcome:
-    """Put the end of an append into one of the three outcomes."""
-    if isinstance(answer, AppendEntryResponse):
-        return Acknowledged(
-            number=number, index=answer.index, term=answer.term, attempts=call.attempts
-        )
-    if isinstance(answer, RefusedError):
-        return Refused(number=number, code=answer.code, reason=str(answer))
-    if isinstance(answer, GroupUnreachableError):
-        code = DLedgerResponseCode.METADATA_ERROR
-        return Refused(number=number, code=code, reason=str(answer))
-    return Unknown(number=number, reason=str(answer))

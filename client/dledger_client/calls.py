@@ -9,8 +9,9 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from dledger_client.connection import Connection
-from dledger_client.errors import ClientError, ConnectionLostError
-from dledger_formats import membership_change, producers
+from dledger_client.errors import ClientError, ConnectionLostError, RefusedError
+from dledger_formats import append_batch, membership_change, producers
+from dledger_formats.append_batch import AppendBatchRequest
 from dledger_formats.follow import FOLLOW as FOLLOW_CODE
 from dledger_formats.follow import FollowResponse
 from dledger_formats.frames import RemotingCommand
@@ -84,6 +85,17 @@ class CallKind:
     waits: frozenset[DLedgerResponseCode] = frozenset()
     """Codes that, for this kind, mean that it may be asked again."""
     appends: bool = False
+    encode: Callable[[Message, bool], bytes]
+    """Makes the body of a request; the flag is for who reads bytes only as numbers."""
+
+
+def _as_json(request: Message, as_numbers: bool) -> bytes:
+    return request.to_json(bytes_as_numbers=as_numbers)
+
+
+def _as_batch(request: Message, _: bool) -> bytes:
+    assert isinstance(request, AppendBatchRequest)
+    return request.to_bytes()
 
 
 def _kind(
@@ -93,6 +105,7 @@ def _kind(
     *,
     waits: Iterable[DLedgerResponseCode] = (),
     appends: bool = False,
+    encode: Callable[[Message, bool], bytes] = _as_json,
 ) -> CallKind:
     return CallKind(
         code=code,
@@ -101,11 +114,15 @@ def _kind(
         refusals=frozenset(refusals),
         waits=frozenset(waits),
         appends=appends,
+        encode=encode,
     )
 
 
 APPEND: Final = _kind(RequestCode.APPEND, AppendEntryResponse, appends=True)
 APPEND_ONCE: Final = _kind(producers.APPEND_ONCE, AppendEntryResponse, appends=True)
+APPEND_BATCH: Final = _kind(
+    append_batch.APPEND_BATCH, AppendEntryResponse, appends=True, encode=_as_batch
+)
 REGISTER: Final = _kind(producers.REGISTER_PRODUCER, RegisterProducerResponse)
 METADATA: Final = _kind(RequestCode.METADATA, MetadataResponse)
 CHANGE_MEMBERSHIP: Final = _kind(
@@ -134,6 +151,15 @@ TRANSFER: Final = _kind(
         DLedgerResponseCode.TAKE_LEADERSHIP_FAILED,
     },
 )
+
+
+def is_to_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
+    """Whether a member refused bodies only because they shared a request."""
+    return (
+        kind is APPEND_BATCH
+        and isinstance(answer, RefusedError)
+        and answer.code is DLedgerResponseCode.UNSUPPORTED
+    )
 
 
 class Carrier(Protocol):
@@ -165,6 +191,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     kind: CallKind
     request: Message
     """Without `remote_id`, which every attempt fills in."""
+    entry_count: int = 1
+    """How many entries an append is."""
     is_repeatable: bool
     """Whether it may be sent again when an attempt may have had its effect."""
     deadline_s: float

@@ -21,13 +21,13 @@ it may be in the log, now or later.
 import asyncio
 import random as random_module
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from dledger_client.addresses import parse_servers
-from dledger_client.append_stream import Bodies, append_stream, outcome_of
+from dledger_client.append_stream import Bodies, append_stream
 from dledger_client.backoff import pause_s
 from dledger_client.calls import CHANGE_MEMBERSHIP, METADATA, READ_REGISTER, TRANSFER
 from dledger_client.dispatcher import Dispatcher
@@ -223,17 +223,12 @@ class DLedgerClient:
                 f"a batch of {len(bodies)} bodies and {size_bytes} bytes; at most {BATCH_MAX} and "
                 f"{IN_FLIGHT_BYTES} are allowed"
             )
-        session = self._entered()
-        async with session.batch_turns:
-            calls = [session.start_append(body, deadline_s) for body in bodies]
-            try:
-                return [
-                    outcome_of(number, call, await call.answer) for number, call in enumerate(calls)
-                ]
-            finally:
-                for call in calls:
-                    if not call.answer.done():
-                        call.cancel()
+        if not all(isinstance(body, bytes) for body in bodies):
+            raise TypeError("every body of a batch must be bytes")
+        async with self._entered().batch_turns:
+            outcomes = self._stream(bodies, BATCH_MAX, deadline_s)
+            async with aclosing(outcomes):
+                return [outcome async for outcome in outcomes]
 
     def append_all(
         self, bodies: Bodies, *, in_flight: int = IN_FLIGHT, deadline_s: float | None = None
@@ -246,14 +241,7 @@ class DLedgerClient:
         """
         if in_flight < 1:
             raise ValueError(f"in_flight is {in_flight}; at least 1 is needed")
-        session = self._entered()
-        return append_stream(
-            partial(session.start_append, deadline_s=deadline_s),
-            bodies,
-            in_flight=in_flight,
-            in_flight_bytes=IN_FLIGHT_BYTES,
-            spawn=session.tasks.spawn,
-        )
+        return self._stream(bodies, in_flight, deadline_s)
 
     async def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
         """Read one entry; NoEntryError when there is none at this index (yet, or any more)."""
@@ -360,6 +348,13 @@ class DLedgerClient:
             learners=answer.learners,
             index=answer.index,
         )
+
+    def _stream(
+        self, bodies: Bodies, in_flight: int, deadline_s: float | None
+    ) -> AsyncGenerator[Outcome, None]:
+        session = self._entered()
+        spawn = session.tasks.spawn
+        return append_stream(session, bodies, in_flight, IN_FLIGHT_BYTES, deadline_s, spawn)
 
     def _entered(self) -> Session:
         if self._session is None:

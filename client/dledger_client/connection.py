@@ -88,6 +88,8 @@ class Connection(asyncio.Protocol):
         self.member_id = address.member_id
         self.bytes_as_numbers = False
         """Whether the member is a Java DLedger 0.4.3, which reads no base64."""
+        self.takes_batches = False
+        """Whether the member knows APPEND_BATCH, as ours do."""
         self.closed = asyncio.Event()
         self._stall_s = stall_s
         self._watcher = watcher

@@ -7,7 +7,7 @@ from typing import Final
 
 from dledger_client.addresses import ServerAddress
 from dledger_client.backoff import PAUSE_MIN_S, pause_s
-from dledger_client.calls import Call, Judgement, Verdict, judge, success
+from dledger_client.calls import Call, Judgement, Verdict, is_to_be_split, judge, success
 from dledger_client.connection import Connection
 from dledger_client.errors import (
     ClientError,
@@ -78,7 +78,7 @@ class Dispatcher:
     def announce(self, call: Call) -> None:
         """Count a call that `forward` will be given, or `end`."""
         if call.kind.appends:
-            self._statistics.began(call.began_s)
+            self._statistics.began(call.began_s, call.entry_count)
 
     def close(self) -> None:
         """End every call: what was sent is unknown, the rest had no effect."""
@@ -110,7 +110,11 @@ class Dispatcher:
         if judgement.verdict is Verdict.REFUSED or (
             judgement.verdict is Verdict.AS_NUMBERS and call.sent_as_numbers
         ):
-            self.end(call, _refusal(call))
+            refusal = _refusal(call)
+            if is_to_be_split(call.kind, refusal):
+                assert call.connection is not None
+                call.connection.takes_batches = False
+            self.end(call, refusal)
         elif judgement.verdict is Verdict.ELSEWHERE:
             self._send_elsewhere(call, judgement)
         elif judgement.verdict is Verdict.AS_NUMBERS:
@@ -133,7 +137,7 @@ class Dispatcher:
         if response.term > self.members.highest_term:
             self.members.saw_term(response.term)
         if call.kind.appends:
-            self._statistics.was_acknowledged(self._loop.time())
+            self._statistics.was_acknowledged(self._loop.time(), call.entry_count)
         self._resolve(call, response)
 
     def lost(self, call: Call, error: ConnectionLostError) -> None:
@@ -194,8 +198,7 @@ class Dispatcher:
         answer_by_s = call.owed_from_s + self.members.timing.request_timeout_s
         call.answer_by_s = min(call.deadline_s, answer_by_s)
         request = call.request.addressed_to(connection.member_id)
-        body = request.to_json(bytes_as_numbers=call.sent_as_numbers)
-        connection.send(call.kind.code, body, call)
+        connection.send(call.kind.code, call.kind.encode(request, call.sent_as_numbers), call)
 
     def _send_elsewhere(self, call: Call, judgement: Judgement) -> None:
         connection = call.connection
@@ -234,7 +237,10 @@ class Dispatcher:
             if call.may_have_happened:
                 # However the last attempt ended, an earlier one may have had its effect.
                 answer = OutcomeUnknownError(call.problem or str(answer))
-            self._statistics.failed(self._loop.time(), answer)
+            if is_to_be_split(call.kind, answer):
+                self._statistics.withdrawn(call.entry_count)
+            else:
+                self._statistics.failed(self._loop.time(), answer, call.entry_count)
         self._resolve(call, answer)
 
     def _resolve(self, call: Call, answer: Message | ClientError) -> None:

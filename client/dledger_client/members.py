@@ -164,6 +164,7 @@ class Members:
     def _learn(self, connection: Connection, response: MetadataResponse) -> None:
         self._is_known = True
         connection.member_id = response.local_id or connection.member_id
+        connection.takes_batches = bool(response.voters)  # ours alone name them
         self.saw_term(response.term)
         peers: dict[str, ServerAddress] = {}
         for peer_id, address in sorted(response.peers.items())[:SERVERS_MAX]:

@@ -1,15 +1,17 @@
 """What a client has while it is entered, and how a request begins and ends there."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
-from dledger_client.calls import APPEND, APPEND_ONCE, GET, Call, CallKind
+from dledger_client.calls import APPEND, APPEND_BATCH, APPEND_ONCE, GET, Call, CallKind
 from dledger_client.dispatcher import Dispatcher
 from dledger_client.errors import ClientError, RefusedError
 from dledger_client.members import Timing
 from dledger_client.numbering import Numberer
 from dledger_client.tasks import TaskScope
 from dledger_formats import disk
+from dledger_formats.append_batch import AppendBatchRequest
 from dledger_formats.requests import (
     AppendEntryRequest,
     DLedgerResponseCode,
@@ -46,6 +48,14 @@ class Session:
         self._turns = asyncio.Semaphore(CALLS_MAX)
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether appends may share a request: not while no leader is known, and numbered ones
+        never do.
+        """
+        leader = self.dispatcher.leader
+        return self._numberer is None and leader is not None and leader.takes_batches
+
     def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
         """Start an append; one that no entry can hold is refused at once. TypeError for text."""
         if not isinstance(body, bytes):
@@ -63,13 +73,24 @@ class Session:
             answer=self._loop.create_future(),
         )
         if len(body) > disk.BODY_SIZE_MAX:
-            message = f"a body of {len(body)} bytes; at most {disk.BODY_SIZE_MAX} are allowed"
-            call.answer.set_result(RefusedError(DLedgerResponseCode.UNEXPECTED_ARGUMENT, message))
+            _refuse_large(call, len(body))
         elif self._numberer is None:
             self.dispatcher.submit(call)
         else:
             self.dispatcher.announce(call)
             self._numberer.start(call)
+        return call
+
+    def start_batch(self, bodies: Sequence[bytes], deadline_s: float | None = None) -> Call:
+        """Start to append bodies by one request; one that no entry can hold must be alone."""
+        request = AppendBatchRequest(group=self._group, bodies=bodies)
+        call = self._call(APPEND_BATCH, request, deadline_s, is_repeatable=self._at_least_once)
+        call.entry_count = len(bodies)
+        longest = max(map(len, bodies))
+        if longest > disk.BODY_SIZE_MAX:
+            _refuse_large(call, longest)
+        else:
+            self.dispatcher.submit(call)
         return call
 
     def close(self) -> None:
@@ -151,3 +172,8 @@ class Session:
             carrier=self.dispatcher,
             answer=self._loop.create_future(),
         )
+
+
+def _refuse_large(call: Call, body_bytes: int) -> None:
+    message = f"a body of {body_bytes} bytes; at most {disk.BODY_SIZE_MAX} are allowed"
+    call.answer.set_result(RefusedError(DLedgerResponseCode.UNEXPECTED_ARGUMENT, message))

@@ -30,28 +30,32 @@ class AppendStatistics:
         # The last acknowledgement, or since when one is awaited.
         self._acknowledged_at_s = 0.0
 
-    def began(self, now_s: float) -> None:
-        """Count an append that is awaited from now on."""
+    def began(self, now_s: float, count: int) -> None:
+        """Count appends that are awaited from now on."""
         if self._outstanding == 0:
             self._acknowledged_at_s = now_s
-        self._outstanding += 1
+        self._outstanding += count
 
-    def was_acknowledged(self, now_s: float) -> None:
-        """Count its end as a success."""
-        self._note_gap(now_s)
-        self.acknowledged += 1
+    def was_acknowledged(self, now_s: float, count: int) -> None:
+        """Count their end as a success."""
+        self._note_gap(now_s, count)
+        self.acknowledged += count
         self._acknowledged_at_s = now_s
 
-    def failed(self, now_s: float, error: ClientError) -> None:
-        """Count its end as anything else."""
-        self._note_gap(now_s)
+    def failed(self, now_s: float, error: ClientError, count: int) -> None:
+        """Count their end as anything else."""
+        self._note_gap(now_s, count)
         if isinstance(error, OutcomeUnknownError):
-            self.unknown += 1
+            self.unknown += count
         else:
-            self.refused += 1
+            self.refused += count
 
-    def _note_gap(self, now_s: float) -> None:
-        self._outstanding -= 1
+    def withdrawn(self, count: int) -> None:
+        """Forget appends that begin anew, each for itself."""
+        self._outstanding -= count
+
+    def _note_gap(self, now_s: float, count: int) -> None:
+        self._outstanding -= count
         gap_s = now_s - self._acknowledged_at_s
         if gap_s > self.longest_gap_s:
             self.longest_gap_s = gap_s

@@ -10,6 +10,7 @@ out first (`once`).
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from dledger_formats import frames, requests
@@ -18,9 +19,9 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.once import Entries, Once
 from dledger_node.pending import Batch, PendingAppends
 from dledger_node.raft.core import Raft
-from dledger_node.raft.proposals import Refusal
+from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.remoting.connection import Connection
-from dledger_node.remoting.service import AppendCall, OnceCall
+from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall, OnceCall
 from dledger_node.store.mmap_store import MmapStore
 
 PENDING_BYTES_MAX: Final = 64 << 20
@@ -31,6 +32,22 @@ made groups a third faster (docs/benchmarks.md). With fewer, each proposal costs
 """
 APPEND_WAIT_S: Final = 2.0
 """After this an append is answered with 502; Java clients give up after 3 s."""
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What is proposed next, in this order: all at once."""
+
+    calls: list[AppendCall] = field(default_factory=list)
+    once: list[OnceCall] = field(default_factory=list)
+    batches: list[BatchCall] = field(default_factory=list)
+    count: int = 0
+    """Of bodies."""
+    body_bytes: int = 0
+
+    @property
+    def is_enough(self) -> bool:
+        return self.count >= GATHERED_MAX or self.body_bytes >= GATHERED_BYTES_MAX
 
 
 class Appends:
@@ -53,9 +70,7 @@ class Appends:
         self._has_room = has_room
         self._drive = drive
         self._loop = asyncio.get_running_loop()
-        self._gathered: list[AppendCall] = []
-        self._gathered_once: list[OnceCall] = []
-        self._gathered_bytes = 0
+        self._gathered = _Gathered()
         self._drained = asyncio.Event()
         self.pending = PendingAppends()
         self.once = Once(
@@ -74,14 +89,21 @@ class Appends:
     def gather(self, calls: list[AppendCall]) -> None:
         """Keep appends until they are enough for a proposal, or this turn of the loop ends."""
         self._propose_soon()
-        self._gathered += calls
-        self._propose_if_enough(calls)
+        self._gathered.calls += calls
+        self._propose_if_enough([call.body for call in calls])
 
     def gather_once(self, calls: list[OnceCall]) -> None:
         """The same for appends that may be in the log already."""
         self._propose_soon()
-        self._gathered_once += calls
-        self._propose_if_enough(calls)
+        self._gathered.once += calls
+        self._propose_if_enough([call.body for call in calls])
+
+    def gather_batches(self, calls: list[BatchCall]) -> None:
+        """The same for those that came together."""
+        for call in calls:
+            self._propose_soon()
+            self._gathered.batches.append(call)
+            self._propose_if_enough(call.bodies)
 
     def settle(self, committed_index: int) -> None:
         """Answer every append that is committed, with one write for each connection.
@@ -99,19 +121,21 @@ class Appends:
             return
         answers: dict[Connection, list[tuple[int, bytes]]] = {}
         for batch in self.pending.take_committed(committed_index):
+            calls, first_index = batch.calls, batch.first_index
             written = requests.append_successes(
                 self._group,
                 self._core.config.self_id,
                 batch.term,
-                batch.first_index,
-                self._store.positions(batch.first_index, batch.last_index),
+                first_index,
+                # One for each call: where all entries are one call's, only the first is told.
+                self._store.positions(first_index, first_index + len(calls) - 1),
             )
-            for call, response in zip(batch.calls, written, strict=True):
+            for call, response in zip(calls, written, strict=True):
                 mine = answers.get(call.connection)
                 if mine is None:
                     mine = answers[call.connection] = []
                 mine.append((call.opaque, response))
-            self.acknowledged += len(batch.calls)
+            self.acknowledged += batch.entry_count
         _send(answers)
         if not self.pending.count:
             self._drained.set()
@@ -137,44 +161,67 @@ class Appends:
 
     def _propose_soon(self) -> None:
         """See to it, before more is gathered, that all is proposed when this turn ends."""
-        if not (self._gathered or self._gathered_once):
+        if not self._gathered.count:
             self._loop.call_soon(self._propose)
 
-    def _propose_if_enough(self, calls: Sequence[AppendCall]) -> None:
-        self._gathered_bytes += sum([len(call.body) for call in calls])
-        count = len(self._gathered) + len(self._gathered_once)
-        if count >= GATHERED_MAX or self._gathered_bytes >= GATHERED_BYTES_MAX:
+    def _propose_if_enough(self, bodies: Sequence[bytes]) -> None:
+        gathered = self._gathered
+        gathered.count += len(bodies)
+        gathered.body_bytes += sum(map(len, bodies))
+        if gathered.is_enough:
             self._propose()
 
     def _propose(self) -> None:
-        calls, self._gathered = self._gathered, []
-        once, self._gathered_once = self._gathered_once, []
-        self._gathered_bytes = 0
-        if once:
-            calls += self._sort_out(once)
+        gathered, self._gathered = self._gathered, _Gathered()
+        calls = gathered.calls
+        if gathered.once:
+            calls += self._sort_out(gathered.once)
         calls = self._refuse_excess(calls)
-        if not calls:
+        batches = self._refuse_excess_batches(gathered.batches, calls)
+        if not calls and not batches:
             return
-        sizes = [len(call.body) for call in calls]
+        bodies = [call.body for call in calls]
+        for batch in batches:
+            bodies += batch.bodies
+        sizes = list(map(len, bodies))
         if not self._has_room(sizes):
-            self._refuse(calls, DLedgerResponseCode.DISK_FULL)
+            self._refuse([*calls, *batches], DLedgerResponseCode.DISK_FULL)
             return
-        channels = self.once.channels(calls) if once else None
-        entries = Entries([call.body for call in calls], channels)
-        proposal = self._core.propose(len(calls), entries)
+        channels = None
+        if gathered.once:
+            channels = self.once.channels(calls) + [0] * (len(bodies) - len(calls))
+        proposal = self._core.propose(len(bodies), Entries(bodies, channels))
         if isinstance(proposal, Refusal):
-            self._refuse(calls, DLedgerResponseCode.NOT_LEADER)
+            self._refuse([*calls, *batches], DLedgerResponseCode.NOT_LEADER)
             return
-        self.pending.add(
-            Batch(
-                first_index=proposal.first_index,
-                term=proposal.term,
-                calls=calls,
-                deadline_s=self._loop.time() + APPEND_WAIT_S,
-                body_bytes=sum(sizes),
-            )
-        )
+        self._await_quorum(proposal, calls, batches, sizes)
         self._drive()
+
+    def _await_quorum(
+        self,
+        proposal: Proposal,
+        calls: Sequence[AppendCall],
+        batches: Sequence[BatchCall],
+        sizes: Sequence[int],
+    ) -> None:
+        deadline_s = self._loop.time() + APPEND_WAIT_S
+        at = 0
+        parts: list[tuple[Sequence[ClientCall], int]]
+        parts = [([batch], len(batch.bodies)) for batch in batches]
+        if calls:
+            parts.insert(0, (calls, len(calls)))
+        for part, count in parts:
+            self.pending.add(
+                Batch(
+                    first_index=proposal.first_index + at,
+                    term=proposal.term,
+                    calls=part,
+                    entry_count=count,
+                    deadline_s=deadline_s,
+                    body_bytes=sum(sizes[at : at + count]),
+                )
+            )
+            at += count
 
     def _sort_out(self, once: list[OnceCall]) -> list[OnceCall]:
         """Answer what is in the log already, and such; returns what is to be appended."""
@@ -183,7 +230,8 @@ class Appends:
         fresh, again = self.once.sort_out(once)
         if again:  # copies of what is proposed now: not before that is done
             self._propose_soon()
-            self._gathered_once += again
+            self._gathered.once += again
+            self._gathered.count += len(again)
         return fresh
 
     def _refuse_excess(self, calls: list[AppendCall]) -> list[AppendCall]:
@@ -211,16 +259,45 @@ class Appends:
                 taken.append(call)
         return taken
 
-    def _refuse(self, calls: Sequence[AppendCall], code: DLedgerResponseCode) -> None:
-        self.refused += len(calls)
+    def _refuse_excess_batches(
+        self, batches: Sequence[BatchCall], before: Sequence[AppendCall]
+    ) -> list[BatchCall]:
+        """The same, of those that came together, behind `before`."""
+        if not batches:
+            return []
+        if not self._leads(None):
+            self._refuse(batches, DLedgerResponseCode.NOT_LEADER)
+            return []
+        taken: list[BatchCall] = []
+        count = self._pending_requests_max - self.pending.count - len(before)
+        room_bytes = PENDING_BYTES_MAX - self.pending.body_bytes
+        room_bytes -= sum([len(call.body) for call in before])
+        for batch in batches:
+            body_count, body_bytes = len(batch.bodies), sum(map(len, batch.bodies))
+            if max(map(len, batch.bodies)) > self._store.body_bytes_max:
+                self._refuse([batch], DLedgerResponseCode.DISK_ERROR)
+            elif body_count > self._pending_requests_max:
+                self._refuse([batch], DLedgerResponseCode.UNSUPPORTED)  # one by one they fit
+            elif body_count > count or body_bytes > room_bytes:
+                self._refuse([batch], DLedgerResponseCode.LEADER_PENDING_FULL)
+            else:
+                count -= body_count
+                room_bytes -= body_bytes
+                taken.append(batch)
+        return taken
+
+    def _refuse(self, calls: Sequence[ClientCall], code: DLedgerResponseCode) -> None:
+        self.refused += sum(
+            len(call.bodies) if isinstance(call, BatchCall) else 1 for call in calls
+        )
         self._answer(calls, code)
 
     def _answer_unknown(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
-            self.unknown += len(batch.calls)
+            self.unknown += batch.entry_count
             self._answer(batch.calls, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
-    def _answer(self, calls: Sequence[AppendCall], code: DLedgerResponseCode) -> None:
+    def _answer(self, calls: Sequence[ClientCall], code: DLedgerResponseCode) -> None:
         response = requests.AppendEntryResponse(
             code=code, group=self._group, leader_id=self._core.leader_id, term=self._core.term
         ).to_json()

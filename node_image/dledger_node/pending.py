@@ -4,23 +4,26 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dledger_node.remoting.service import AppendCall
+from dledger_node.remoting.service import AppendCall, ClientCall
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The appends of one proposal; the k-th has index `first_index` + k."""
+    """Entries that follow one another, and who asked for them: as many calls, one entry each and in
+    their order, or one call for all.
+    """
 
     first_index: int
     term: int
-    calls: Sequence[AppendCall]
+    calls: Sequence[ClientCall]
+    entry_count: int
     deadline_s: float
     body_bytes: int
 
     @property
     def last_index(self) -> int:
-        """Index of the last append."""
-        return self.first_index + len(self.calls) - 1
+        """Index of the last entry."""
+        return self.first_index + self.entry_count - 1
 
 
 class PendingAppends:
@@ -29,6 +32,7 @@ class PendingAppends:
     def __init__(self) -> None:
         self._batches: deque[Batch] = deque()
         self.count = 0
+        """Of entries."""
         self.body_bytes = 0
 
     @property
@@ -39,7 +43,7 @@ class PendingAppends:
     def add(self, batch: Batch) -> None:
         """Queue a batch; its indexes follow those queued before."""
         self._batches.append(batch)
-        self.count += len(batch.calls)
+        self.count += batch.entry_count
         self.body_bytes += batch.body_bytes
 
     def take_committed(self, committed_index: int) -> Iterator[Batch]:
@@ -49,11 +53,13 @@ class PendingAppends:
             if batch.last_index <= committed_index:
                 yield self._take_first()
                 continue
+            if len(batch.calls) == 1:
+                return  # one answer, and not yet
             done = committed_index - batch.first_index + 1
             self._take_first()
             rest = _slice(batch, done, len(batch.calls))
             self._batches.appendleft(rest)
-            self.count += len(rest.calls)
+            self.count += rest.entry_count
             self.body_bytes += rest.body_bytes
             yield _slice(batch, 0, done)
 
@@ -69,17 +75,18 @@ class PendingAppends:
 
     def _take_first(self) -> Batch:
         batch = self._batches.popleft()
-        self.count -= len(batch.calls)
+        self.count -= batch.entry_count
         self.body_bytes -= batch.body_bytes
         return batch
 
 
 def _slice(batch: Batch, begin: int, end: int) -> Batch:
-    calls = batch.calls[begin:end]
+    calls = [call for call in batch.calls[begin:end] if isinstance(call, AppendCall)]
     return Batch(
         first_index=batch.first_index + begin,
         term=batch.term,
         calls=calls,
+        entry_count=end - begin,
         deadline_s=batch.deadline_s,
         body_bytes=sum(len(call.body) for call in calls),
     )

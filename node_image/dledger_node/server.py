@@ -131,6 +131,7 @@ class DLedgerServer:
         self.get = self._reads.get
         self.append = self._appends.gather
         self.append_once = self._appends.gather_once
+        self.append_batches = self._appends.gather_batches
         self.register_producer = self._appends.once.register
         self.transfer_leadership = self._leadership.request
         self.hand_over = self._leadership.hand_over

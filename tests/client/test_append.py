@@ -12,7 +12,8 @@ from dledger_client.errors import (
 )
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged, Appended, Refused, Unknown
-from dledger_fake_server.group import Group, Instead
+from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.group import Group
 from dledger_formats import disk
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.requests import NOT_APPENDED, DLedgerResponseCode

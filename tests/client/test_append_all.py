@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 
@@ -13,7 +13,8 @@ from dledger_client.errors import ConnectionLostError
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.tasks import TaskScope
-from dledger_fake_server.group import Group, Instead
+from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.group import Group
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.requests import AppendEntryRequest, AppendEntryResponse, DLedgerResponseCode
 
@@ -122,26 +123,37 @@ class Nowhere:
         pass
 
 
-async def test_no_more_bytes_are_taken_than_may_be_in_flight() -> None:
-    started: list[Call] = []
-    loop = asyncio.get_running_loop()
+class StartsNothing:
+    """Keeps the calls that it is asked for."""
 
-    def start(body: bytes) -> Call:
+    def __init__(self) -> None:
+        self.started: list[Call] = []
+        self.takes_batches = False
+
+    def start_append(self, body: bytes, deadline_s: float | None) -> Call:
         call = Call(
             kind=APPEND,
             request=AppendEntryRequest(body=body),
             is_repeatable=False,
-            deadline_s=0.0,
+            deadline_s=deadline_s or 0.0,
             carrier=Nowhere(),
-            answer=loop.create_future(),
+            answer=asyncio.get_running_loop().create_future(),
         )
-        started.append(call)
+        self.started.append(call)
         return call
 
+    def start_batch(self, bodies: Sequence[bytes], deadline_s: float | None) -> Call:
+        raise AssertionError("it takes no batches")
+
+
+async def test_no_more_bytes_are_taken_than_may_be_in_flight() -> None:
+    starter = StartsNothing()
+    started = starter.started
     async with TaskScope() as tasks:
         outcomes = append_stream(
-            start, [bytes(40)] * 9, in_flight=9, in_flight_bytes=100, spawn=tasks.spawn
-        )
+            starter, [bytes(40)] * 9, in_flight=9, in_flight_bytes=100, deadline_s=None,
+            spawn=tasks.spawn,
+        )  # fmt: skip
         first = asyncio.ensure_future(anext(outcomes))
         while len(started) < 3:  # noqa: ASYNC110 - the feeder stops here, and tells nobody
             await asyncio.sleep(0)

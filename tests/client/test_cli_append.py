@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dledger_client.cli import main
-from dledger_fake_server.group import Group, Instead
+from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.group import Group
 from dledger_formats import disk
 from dledger_formats.requests import DLedgerResponseCode
 

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from dledger_fake_server.group import Group, Instead
+from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.group import Group
 from dledger_formats.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode

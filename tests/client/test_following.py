@@ -12,7 +12,8 @@ from dledger_client.errors import (
     RefusedError,
 )
 from dledger_client.members import Timing
-from dledger_fake_server.group import Group, Instead
+from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.group import Group
 from dledger_formats.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode

@@ -13,7 +13,8 @@ from dledger_client.members import Timing
 from dledger_client.numbering import Sequences
 from dledger_client.outcomes import Acknowledged, Refused
 from dledger_client.sync import BlockingClient
-from dledger_fake_server.group import Group, Instead
+from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.group import Group
 from dledger_formats.channels import WINDOW
 from dledger_formats.frames import RemotingCommand
 from dledger_formats.requests import DLedgerResponseCode

@@ -11,7 +11,8 @@ from dledger_client.errors import NoEntryError, RefusedError
 from dledger_client.outcomes import Acknowledged, Appended, Unknown
 from dledger_client.sync import BlockingClient
 from dledger_client.tailing import LogBounds
-from dledger_fake_server.group import Group, Instead
+from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.group import Group
 
 
 def test_a_script_appends_and_reads(group_in_thread: Group) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk, frames, memberships, requests, settings
+from dledger_formats import append_batch, disk, frames, memberships, requests, settings
+from dledger_formats.append_batch import AppendBatchRequest
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 from dledger_formats.channels import ChannelEntry, channel_of
 from dledger_formats.checksum import crc32
@@ -39,7 +40,11 @@ from dledger_node.raft.messages import (
     Mark,
 )
 from dledger_node.remoting import native
-from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader
+from dledger_node.remoting.append_reader import (
+    AppendBatchReader,
+    AppendOnceReader,
+    AppendReader,
+)
 from dledger_node.remoting.snapshot_messages import SnapshotChunk
 from dledger_node.store import memberships_file, producers_file
 from dledger_node.store.block import check_block
@@ -128,6 +133,27 @@ def append_once_reader() -> tuple[list[bytes], Feed]:
     ours = [
         AppendOnceRequest(group="g", body=bytes(k), producer=10**k, sequence=k + 1).to_json()
         for k in range(9)
+    ]
+    return ours, feed
+
+
+def append_batch_reader() -> tuple[list[bytes], Feed]:
+    """The same of appends that share a request."""
+    reader = AppendBatchReader(
+        lambda request: None if request.group else requests.DLedgerResponseCode(400)
+    )
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(FormatError):
+            refused, bodies = reader.read(raw)
+            envelope, again = append_batch.split(raw)
+            assert (again, not requests.Message.from_json(envelope).group) == (
+                bodies,
+                refused is not None,
+            )
+
+    ours = [
+        AppendBatchRequest(group="g", bodies=[bytes(k), b"x" * k, b""]).to_bytes() for k in range(9)
     ]
     return ours, feed
 
@@ -319,7 +345,8 @@ def node_settings() -> tuple[list[bytes], Feed]:
 
 
 DECODERS = (
-    frame_decoder, request_decoders, append_reader, append_once_reader, producers_files,
+    frame_decoder, request_decoders, append_reader, append_once_reader,
+    append_batch_reader, producers_files,
     membership_bodies, memberships_files, native_messages, hello, pushed_entries,
     json_of_programs, node_settings,
 )  # fmt: skip

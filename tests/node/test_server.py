@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import frames, requests
+from dledger_formats import disk, frames, requests
 from dledger_formats.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.appends import GATHERED_BYTES_MAX, GATHERED_MAX
@@ -27,7 +27,7 @@ from dledger_node.raft.messages import (
 )
 from dledger_node.raft.ready import HardState
 from dledger_node.remoting.connection import Connection
-from dledger_node.remoting.service import AppendCall
+from dledger_node.remoting.service import AppendCall, BatchCall
 from dledger_node.server import DLedgerServer
 from dledger_node.store.mmap_store import MmapStore
 
@@ -52,7 +52,9 @@ def open_store(folder: Path) -> MmapStore:
 
 
 def make_server(
-    folder: Path, save_hard_state: Callable[[HardState], None] = lambda _: None
+    folder: Path,
+    save_hard_state: Callable[[HardState], None] = lambda _: None,
+    pending_requests_max: int = 1000,
 ) -> tuple[DLedgerServer, Raft]:
     peers = dict.fromkeys(("n0", "n1", "n2"), "127.0.0.1:1")
     settings = NodeSettings(
@@ -62,6 +64,7 @@ def make_server(
         store_base_dir=str(folder),
         segment_size_bytes=SEGMENT_BYTES,
         index_segment_size_bytes=SEGMENT_BYTES,
+        pending_requests_max=pending_requests_max,
     )
     core = Raft(
         raft_config(settings),
@@ -166,6 +169,87 @@ def confirmed(peer_id: str, match_index: int, *, probe: int | None = None) -> Pu
         sender=peer_id, receiver="n0", term=1, requested_term=1, result=PushResult.SUCCESS,
         match_index=match_index, ledger_end_index=match_index, probe=probe,
     )  # fmt: skip
+
+
+async def test_bodies_that_came_together_become_entries_and_get_one_answer(
+    tmp_path: Path,
+) -> None:
+    server, core = make_server(tmp_path)
+    elect(server, core)
+    single, first, second = Client(), Client(), Client()
+    server.append_batches([BatchCall(first, 7, [b"a", b"b", b"c"]), BatchCall(second, 8, [b"d"])])
+    server.append([AppendCall(single, 9, b"e")])
+    await asyncio.sleep(0)
+    assert core.ledger_end_index == 5, "one proposal, behind the entry of the term"
+
+    for index in (3, 5):
+        for peer_id in ("n1", "n2"):
+            server.peer_message(confirmed(peer_id, index))
+        if index == 3:
+            assert [answer.index for answer in single.answers] == [1], "singles go first"
+            assert not first.answers, "of its three entries two are committed"
+
+    assert [(answer.code, answer.index) for answer in first.answers] == [
+        (DLedgerResponseCode.SUCCESS, 2)
+    ]
+    assert [(answer.index, answer.pos) for answer in second.answers] == [
+        (5, first.answers[0].pos + 3 * (disk.ENTRY_HEADER_SIZE + 1))
+    ]
+    assert server.counters().appends_acknowledged == 5
+    await server.close()
+
+
+async def test_a_batch_whose_entries_lose_their_place_is_of_unknown_outcome(tmp_path: Path) -> None:
+    server, core = make_server(tmp_path)
+    elect(server, core)
+    client = Client()
+    server.append_batches([BatchCall(client, 7, [b"mine", b"too"])])
+    await asyncio.sleep(0)
+    assert core.ledger_end_index == 2
+
+    server.peer_message(push_of_another_leader(tmp_path, [b"another's"]))
+    await asyncio.sleep(0)
+
+    assert [answer.code for answer in client.answers] == [
+        DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+    ]
+    assert server.counters().appends_unknown == 2
+    await server.close()
+
+
+@pytest.mark.parametrize(
+    ("bodies", "code"),
+    [
+        ([b""] * 11, DLedgerResponseCode.UNSUPPORTED),
+        ([b""] * 8, DLedgerResponseCode.LEADER_PENDING_FULL),
+        ([b"", bytes(SEGMENT_BYTES)], DLedgerResponseCode.DISK_ERROR),
+    ],
+    ids=["more-than-may-ever-wait", "more-than-may-wait-now", "one-no-entry-can-hold"],
+)
+async def test_a_batch_is_refused_as_a_whole(
+    tmp_path: Path, bodies: list[bytes], code: DLedgerResponseCode
+) -> None:
+    server, core = make_server(tmp_path, pending_requests_max=10)
+    elect(server, core)
+    refused, taken = Client(), Client()
+    server.append([AppendCall(Client(), number, b"") for number in range(3)])
+    server.append_batches([BatchCall(refused, 7, bodies), BatchCall(taken, 8, [b"small"] * 7)])
+    await asyncio.sleep(0)
+
+    assert [answer.code for answer in refused.answers] == [code]
+    assert core.ledger_end_index == 10, "what fits is taken"
+    assert server.counters().appends_refused == len(bodies)
+    await server.close()
+
+
+async def test_who_does_not_lead_refuses_a_batch(tmp_path: Path) -> None:
+    server, _ = make_server(tmp_path)
+    client = Client()
+    server.append_batches([BatchCall(client, 7, [b"a", b"b"])])
+    await asyncio.sleep(0)
+
+    assert [answer.code for answer in client.answers] == [DLedgerResponseCode.NOT_LEADER]
+    await server.close()
 
 
 async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:

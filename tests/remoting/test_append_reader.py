@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger_formats.append_batch import AppendBatchRequest
 from dledger_formats.json_objects import FormatError
 from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.requests import AppendEntryRequest, DLedgerResponseCode
-from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader, Judgement
+from dledger_formats.requests import AppendEntryRequest, DLedgerResponseCode, Message
+from dledger_node.remoting.append_reader import (
+    ENVELOPE_BYTES_MAX,
+    AppendBatchReader,
+    AppendOnceReader,
+    AppendReader,
+    Judgement,
+)
 
 
 class CountingJudge:
@@ -19,7 +26,7 @@ class CountingJudge:
     def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self, request: AppendEntryRequest | AppendOnceRequest) -> Judgement:
+    def __call__(self, request: Message) -> Judgement:
         self.asked += 1
         return None if request.group == "g" else DLedgerResponseCode.UNKNOWN_GROUP
 
@@ -178,3 +185,44 @@ def test_a_body_within_another_is_not_the_append_s() -> None:
     for form in forms * 2:
         request = AppendOnceRequest.from_json(form)
         assert reader.read(form) == (None, request.body, 1, 2)
+
+
+# APPEND_BATCH, whose envelope is the same from request to request.
+
+
+def batch(bodies: list[bytes], group: str = "g") -> bytes:
+    return AppendBatchRequest(group=group, remote_id="n0", bodies=bodies).to_bytes()
+
+
+def test_an_envelope_is_judged_when_it_differs_from_the_last() -> None:
+    judge = CountingJudge()
+    reader = AppendBatchReader(judge)
+    batches = [[bytes(number)] * (number % 7 + 1) for number in range(50)]
+
+    assert [reader.read(batch(bodies)) for bodies in batches] == [(None, each) for each in batches]
+    assert judge.asked == 1
+    answers = [reader.read(batch([b"x"], group))[0] for group in ("h", "h", "g", "g")]
+    refusal = DLedgerResponseCode.UNKNOWN_GROUP
+    assert (answers, judge.asked) == ([refusal, refusal, None, None], 3)
+
+
+def test_a_long_envelope_is_not_remembered() -> None:
+    judge = CountingJudge()
+    reader = AppendBatchReader(judge)
+
+    for _ in range(3):
+        refused, _ = reader.read(batch([b"x"], "h" * ENVELOPE_BYTES_MAX))
+        assert refused is DLedgerResponseCode.UNKNOWN_GROUP
+    assert judge.asked == 3
+
+
+@pytest.mark.parametrize(
+    "envelope", [b"", b"[]", b"null", b'{"group":1}', b'{"group":"g","group":"g"}', b"{" * 999]
+)
+def test_an_envelope_that_is_no_request_is_refused_again_and_again(envelope: bytes) -> None:
+    reader = AppendBatchReader(CountingJudge())
+    raw = len(envelope).to_bytes(4, "big") + envelope + bytes([0, 0, 0, 1, 0, 0, 0, 1]) + b"x"
+
+    for _ in range(2):
+        with pytest.raises(FormatError):
+            reader.read(raw)

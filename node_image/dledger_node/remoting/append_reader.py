@@ -2,7 +2,7 @@
 
 A client writes the same JSON around each of its bodies. That part is judged strictly when it is
 seen first, and from then on only recognized; what is left to do for a request is its base64. So it
-is with APPEND_ONCE, whose last two numbers are read each time.
+is with APPEND_ONCE, whose last two numbers are read each time, and with APPEND_BATCH.
 """
 
 import re
@@ -11,9 +11,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dledger_formats import json_objects
+from dledger_formats import append_batch, json_objects
 from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.requests import AppendEntryRequest, DLedgerResponseCode, reads_numbers
+from dledger_formats.requests import (
+    AppendEntryRequest,
+    DLedgerResponseCode,
+    Message,
+    reads_numbers,
+)
 
 ENVELOPE_BYTES_MAX: Final = 1024
 _MARK: Final = b'"body":'
@@ -101,6 +106,27 @@ class AppendOnceReader:
             # No inner object can have its end there, so what stands between is the body.
             self._before, self._judgement = raw[:start], judgement
         return judgement, request.body, request.producer, request.sequence
+
+
+class AppendBatchReader:
+    """Reads those APPEND_BATCH of one connection; `judge` says why one is refused, or None."""
+
+    def __init__(self, judge: Callable[[Message], Judgement]) -> None:
+        self._judge = judge
+        # What was the last envelope, and what was judged of it; empty when there was none.
+        self._envelope = b""
+        self._judgement: Judgement = None
+
+    def read(self, raw: bytes) -> tuple[Judgement, list[bytes]]:
+        """Why the request is refused, None if it is not; and its bodies. FormatError."""
+        envelope, bodies = append_batch.split(raw)
+        if not envelope or envelope != self._envelope:
+            json_objects.parse(envelope)
+            judgement = self._judge(Message.from_json(envelope))
+            if len(envelope) > ENVELOPE_BYTES_MAX:
+                return judgement, bodies
+            self._envelope, self._judgement = envelope, judgement
+        return self._judgement, bodies
 
 
 def _decides_the_body(before: bytes, after: bytes, body: bytes) -> bool:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, TypeVar, cast
 
 from dledger_formats import (
+    append_batch,
     follow,
     frames,
     json_objects,
@@ -32,9 +33,22 @@ from dledger_formats.register import ReadRegisterRequest, ReadRegisterResponse
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.remoting import native
-from dledger_node.remoting.append_reader import AppendOnceReader, AppendReader
+from dledger_node.remoting.append_reader import (
+    AppendBatchReader,
+    AppendOnceReader,
+    AppendReader,
+)
 from dledger_node.remoting.limits import Reason
-from dledger_node.remoting.service import AppendCall, OnceCall, Reply, Service, foreign, misdirected
+from dledger_node.remoting.service import (
+    AppendCall,
+    BatchCall,
+    OnceCall,
+    Reply,
+    Service,
+    answer_metadata,
+    misdirected,
+    system_answer,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +61,7 @@ _TRANSFER: Final = (LeadershipTransferRequest, LeadershipTransferResponse)
 _CHANGE_MEMBERSHIP: Final = (ChangeMembershipRequest, ChangeMembershipResponse)
 _REGISTER_PRODUCER: Final = (RegisterProducerRequest, RegisterProducerResponse)
 _READ_REGISTER: Final = (ReadRegisterRequest, ReadRegisterResponse)
+_UNKNOWN_CODE: Final = SystemCode.REQUEST_CODE_NOT_SUPPORTED
 _NO_PLACE: Final = "no place is left, but for members"
 
 
@@ -65,6 +80,7 @@ class Connection(asyncio.Protocol):
         # They know the service and not this connection, which no cycle may keep when it is closed.
         self._append_reader = AppendReader(partial(misdirected, service))
         self._once_reader = AppendOnceReader(partial(misdirected, service))
+        self._batch_reader = AppendBatchReader(partial(misdirected, service))
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
         # Whole frames of the last read, which wait until the answers so far are being read.
@@ -221,6 +237,7 @@ class Connection(asyncio.Protocol):
     def _dispatch(self, commands: Sequence[RemotingCommand]) -> None:
         appends: list[AppendCall] = []
         once: list[OnceCall] = []
+        batches: list[BatchCall] = []
         read, no_place = self._append_reader.read, self._gate.may_ask(self)
         for number, command in enumerate(commands):
             if self._unread_since_s is not None:
@@ -229,36 +246,38 @@ class Connection(asyncio.Protocol):
             if no_place and not self.peer_id and command.code != native.HELLO_CODE:
                 self.cut(no_place, _NO_PLACE)
                 return
-            # Appends come by the thousand: no call but those that do the work.
-            if command.code == _APPEND and not command.flag & frames.RESPONSE_FLAG:
-                try:
+            try:
+                # Appends come by the thousand: no call but those that do the work.
+                if command.code == _APPEND and not command.flag & frames.RESPONSE_FLAG:
                     refused, body = read(command.body)
-                except FormatError as error:
-                    self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
-                    continue
-                if refused is None:
-                    appends.append(AppendCall(self, command.opaque, body))
-                else:
-                    self._refuse_append(command, refused)
-            elif command.code == native.MESSAGE_CODE:
-                self._peer_message(command)
-            elif command.code == producers.APPEND_ONCE and not command.is_response:
-                self._append_once(command, once)
-            elif not command.is_response:  # an answer that nobody waits for, as Java ignores it
-                self._answer(command)
+                    if refused is None:
+                        appends.append(AppendCall(self, command.opaque, body))
+                    else:
+                        self._refuse_append(command, refused)
+                elif command.code == native.MESSAGE_CODE:
+                    self._peer_message(command)
+                elif not command.is_response:  # which nobody waits for, and Java ignores too
+                    self._answer(command, once, batches)
+            except FormatError as error:
+                self.send(system_answer(command.opaque, SystemCode.SYSTEM_ERROR, str(error)))
         if appends:
             self._service.append(appends)
         if once:
             self._service.append_once(once)
+        if batches:
+            self._service.append_batches(batches)
 
     def _append_once(self, command: RemotingCommand, calls: list[OnceCall]) -> None:
-        try:
-            refused, body, producer, sequence = self._once_reader.read(command.body)
-        except FormatError as error:
-            self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
-            return
+        refused, body, producer, sequence = self._once_reader.read(command.body)
         if refused is None:
             calls.append(OnceCall(self, command.opaque, body, producer, sequence))
+        else:
+            self._refuse_append(command, refused)
+
+    def _append_batch(self, command: RemotingCommand, calls: list[BatchCall]) -> None:
+        refused, bodies = self._batch_reader.read(command.body)
+        if refused is None:
+            calls.append(BatchCall(self, command.opaque, bodies))
         else:
             self._refuse_append(command, refused)
 
@@ -269,51 +288,39 @@ class Connection(asyncio.Protocol):
         self._service.peer_message(message)
 
     def _refuse_append(self, command: RemotingCommand, code: DLedgerResponseCode) -> None:
-        response = requests.AppendEntryResponse(code=code, group=self._service.group)
-        self.send(frames.encode_responses([(command.opaque, response.to_json())]))
+        answer = requests.AppendEntryResponse(code=code, group=self._service.group)
+        self._reply(command.opaque, answer)
 
-    def _answer(self, command: RemotingCommand) -> None:
-        reply = partial(self._reply, command.opaque)
-        try:
-            match command.code:
-                case RequestCode.METADATA:
-                    reply(self._metadata(command))
-                case RequestCode.GET:
-                    self._get(command)
-                case RequestCode.LEADERSHIP_TRANSFER:
-                    self._ask(command, *_TRANSFER, self._service.transfer_leadership)
-                case follow.FOLLOW:
-                    self._follow(command)
-                case membership_change.CHANGE_MEMBERSHIP:
-                    self._ask(command, *_CHANGE_MEMBERSHIP, self._service.change_membership)
-                case producers.REGISTER_PRODUCER:
-                    self._ask(command, *_REGISTER_PRODUCER, self._service.register_producer)
-                case register.READ_REGISTER:
-                    self._ask(command, *_READ_REGISTER, self._service.read_register)
-                case native.HELLO_CODE:
-                    self._hello(command)
-                case code:
-                    remark = f"request code {code} is not supported"
-                    self._system_answer(command, SystemCode.REQUEST_CODE_NOT_SUPPORTED, remark)
-        except FormatError as error:
-            self._system_answer(command, SystemCode.SYSTEM_ERROR, str(error))
+    def _answer(
+        self, command: RemotingCommand, once: list[OnceCall], batches: list[BatchCall]
+    ) -> None:
+        match command.code:
+            case producers.APPEND_ONCE:
+                self._append_once(command, once)
+            case append_batch.APPEND_BATCH:
+                self._append_batch(command, batches)
+            case RequestCode.METADATA:
+                self._reply(command.opaque, answer_metadata(self._service, command.body))
+            case RequestCode.GET:
+                self._get(command)
+            case RequestCode.LEADERSHIP_TRANSFER:
+                self._ask(command, *_TRANSFER, self._service.transfer_leadership)
+            case follow.FOLLOW:
+                self._follow(command)
+            case membership_change.CHANGE_MEMBERSHIP:
+                self._ask(command, *_CHANGE_MEMBERSHIP, self._service.change_membership)
+            case producers.REGISTER_PRODUCER:
+                self._ask(command, *_REGISTER_PRODUCER, self._service.register_producer)
+            case register.READ_REGISTER:
+                self._ask(command, *_READ_REGISTER, self._service.read_register)
+            case native.HELLO_CODE:
+                self._hello(command)
+            case code:
+                remark = f"request code {code} is not supported"
+                self.send(system_answer(command.opaque, _UNKNOWN_CODE, remark))
 
     def _reply(self, opaque: int, answer: requests.Message) -> None:
         self.send(frames.encode_responses([(opaque, answer.to_json())]))
-
-    def _metadata(self, command: RemotingCommand) -> requests.Message:
-        json_objects.parse(command.body)
-        request = requests.MetadataRequest.from_json(command.body)
-        # Without a remote id, the caller asks whom it has reached: a Service's address names
-        # nobody.
-        refused = (
-            misdirected(self._service, request)
-            if request.remote_id
-            else foreign(self._service, request)
-        )
-        if refused is not None:
-            return requests.MetadataResponse(code=refused, group=self._service.group)
-        return self._service.metadata()
 
     def _get(self, command: RemotingCommand) -> None:
         json_objects.parse(command.body)
@@ -375,9 +382,8 @@ class Connection(asyncio.Protocol):
         hello = native.decode_hello(command.body)
         reason = self._service.refuse_hello(hello)
         code = DLedgerResponseCode.SUCCESS if reason is None else DLedgerResponseCode.UNKNOWN_MEMBER
-        response = requests.Message(
-            code=code, group=self._service.group, local_id=self._service.self_id
-        )
+        local_id = self._service.self_id
+        response = requests.Message(code=code, group=self._service.group, local_id=local_id)
         answer = RemotingCommand(
             code=SystemCode.SUCCESS,
             opaque=command.opaque,
@@ -392,9 +398,3 @@ class Connection(asyncio.Protocol):
             self._gate.becomes_link(self, hello.sender_id, hello.life)
         else:
             logger.warning("refused a link from %s at %s: %s", hello.sender_id, self, reason)
-
-    def _system_answer(self, command: RemotingCommand, code: SystemCode, remark: str) -> None:
-        answer = RemotingCommand(
-            code=code, opaque=command.opaque, flag=frames.RESPONSE_FLAG, remark=remark[:512]
-        )
-        self.send(frames.encode(answer))

@@ -1,16 +1,17 @@
 """What connections ask of the server, and how they are answered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from dledger_formats import follow, requests
+from dledger_formats import follow, frames, json_objects, requests
+from dledger_formats.frames import RemotingCommand
 from dledger_formats.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.membership_change import ChangeMembershipRequest
 from dledger_formats.producers import RegisterProducerRequest
 from dledger_formats.register import ReadRegisterRequest
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.requests import DLedgerResponseCode, SystemCode
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 
@@ -21,11 +22,16 @@ Reply: TypeAlias = Callable[[requests.Message], None]
 """Sends the answer to one request, now or later; a connection that is gone by then ignores it."""
 
 
-class AppendCall(msgspec.Struct, frozen=True, gc=False):
-    """An APPEND, and the connection on which its answer goes back. A Struct, for its speed."""
+class ClientCall(msgspec.Struct, frozen=True, gc=False):
+    """Where the answer to an append goes. Structs, for their speed."""
 
     connection: "Connection"
     opaque: int
+
+
+class AppendCall(ClientCall, frozen=True, gc=False):
+    """An APPEND."""
+
     body: bytes
 
 
@@ -34,6 +40,12 @@ class OnceCall(AppendCall, frozen=True, gc=False):
 
     producer: int
     sequence: int
+
+
+class BatchCall(ClientCall, frozen=True, gc=False):
+    """An APPEND_BATCH: bodies that become entries one behind the other, with one answer."""
+
+    bodies: Sequence[bytes]
 
 
 class Service(Protocol):
@@ -48,6 +60,9 @@ class Service(Protocol):
 
     def append_once(self, calls: list[OnceCall]) -> None:
         """Take appends that may be in the log already."""
+
+    def append_batches(self, calls: list[BatchCall]) -> None:
+        """Take appends that came together; those of one call are answered together."""
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
         """Let a client number its appends."""
@@ -77,6 +92,25 @@ class Service(Protocol):
 
     def peer_message(self, message: native.PeerMessage) -> None:
         """Take a message of the peer whose HELLO was accepted; RemoteProtocolError if it is bad."""
+
+
+def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:
+    """The answer to METADATA. Without a remote id, the caller asks whom it has reached: a Service's
+    address names nobody. FormatError.
+    """
+    json_objects.parse(raw)
+    request = requests.MetadataRequest.from_json(raw)
+    refused = misdirected(service, request) if request.remote_id else foreign(service, request)
+    if refused is not None:
+        return requests.MetadataResponse(code=refused, group=service.group)
+    return service.metadata()
+
+
+def system_answer(opaque: int, code: SystemCode, remark: str) -> bytes:
+    """The frame that answers what no service was asked for."""
+    return frames.encode(
+        RemotingCommand(code=code, opaque=opaque, flag=frames.RESPONSE_FLAG, remark=remark[:512])
+    )
 
 
 def misdirected(service: Service, request: requests.Message) -> DLedgerResponseCode | None:

@@ -1,16 +1,18 @@
 """Members that share one list of entries, and agree on a leader because a test says so."""
 
 import asyncio
-import enum
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self, TypeAlias, cast
+from typing import Self
 
+from dledger_fake_server.behaviour import Behaviour, Instead
+from dledger_fake_server.connection import Connection
 from dledger_fake_server.producers import Producers
 from dledger_formats import disk
+from dledger_formats.append_batch import APPEND_BATCH, split
 from dledger_formats.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
-from dledger_formats.frames import FrameDecoder, RemotingCommand, encode, encode_responses
+from dledger_formats.frames import RemotingCommand, encode, encode_responses
 from dledger_formats.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
@@ -38,19 +40,6 @@ from dledger_formats.requests import (
 Code = DLedgerResponseCode
 
 
-class Instead(enum.Enum):
-    """What a member does with an append instead of answering it."""
-
-    KEEP_SILENT = enum.auto()
-    APPEND_AND_KEEP_SILENT = enum.auto()
-    HANG_UP = enum.auto()
-    APPEND_AND_HANG_UP = enum.auto()
-    SEND_GARBAGE = enum.auto()
-
-
-Behaviour: TypeAlias = Instead | DLedgerResponseCode | RemotingCommand
-
-
 @dataclass(eq=False, kw_only=True)
 class Member:
     """One server. `script` holds what it does with the next appends; then it behaves."""
@@ -66,6 +55,10 @@ class Member:
     """Java's servers do not."""
     knows_producers: bool = True
     """Nor this."""
+    names_voters: bool = False
+    """In METADATA, as our servers; clients take them to know APPEND_BATCH."""
+    knows_batches: bool = False
+    """Nor this; it takes what is scripted for one append for a whole batch."""
     registrations: deque[Behaviour] = field(default_factory=deque)
     """What it does with the next registrations; then it takes them."""
     begin_index: int = 0
@@ -81,12 +74,14 @@ class Member:
     is_frozen: bool = False
     """Takes everything and answers nothing."""
     appends: list[bytes] = field(default_factory=list)
-    """The body of every APPEND that came, in order."""
+    """The body of every append that came, in order."""
+    batches: list[list[bytes]] = field(default_factory=list)
+    """The bodies of every APPEND_BATCH."""
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by every METADATA that comes."""
     transfers: deque[Behaviour] = field(default_factory=deque)
     """What it does with the next transfers; then it hands the leadership over."""
-    followers: "list[tuple[_Connection, int, FollowRequest]]" = field(default_factory=list)
+    followers: list[tuple[Connection, int, FollowRequest]] = field(default_factory=list)
     """Who waits for an entry."""
     followed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by every FOLLOW that waits."""
@@ -94,7 +89,7 @@ class Member:
     """Set by every APPEND that comes."""
     largest_read: int = 0
     """The most requests that came in one read."""
-    connections: "set[_Connection]" = field(default_factory=set)
+    connections: set[Connection] = field(default_factory=set)
     server: asyncio.Server | None = None
 
     @property
@@ -107,7 +102,7 @@ class Member:
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self.server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port)
+        self.server = await loop.create_server(lambda: Connection(self), "127.0.0.1", self.port)
         self.port = self.server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -137,7 +132,7 @@ class Member:
         for connection in self.connections:
             connection.transport.write(encode(command))
 
-    def handle(self, command: RemotingCommand, connection: "_Connection") -> bytes | Instead:
+    def handle(self, command: RemotingCommand, connection: Connection) -> bytes | Instead:
         """Answer with one frame, or do something else instead."""
         if self.is_frozen:
             return Instead.KEEP_SILENT
@@ -167,9 +162,15 @@ class Member:
             self.asked.set()
             return self._metadata(MetadataRequest.from_json(command.body))
         if command.code == RequestCode.APPEND:
-            return self._append(AppendEntryRequest.from_json(self._readable(command.body)))
+            request = AppendEntryRequest.from_json(self._readable(command.body))
+            return self._append(request, [request.body])
         if command.code == APPEND_ONCE and self.knows_producers:
-            return self._append(AppendOnceRequest.from_json(command.body))
+            once = AppendOnceRequest.from_json(command.body)
+            return self._append(once, [once.body])
+        if command.code == APPEND_BATCH and self.knows_batches:
+            envelope, bodies = split(command.body)
+            self.batches.append(bodies)
+            return self._append(Message.from_json(envelope), bodies)
         if command.code == REGISTER_PRODUCER and self.knows_producers:
             return self._register(RegisterProducerRequest.from_json(command.body))
         if command.code == RequestCode.GET:
@@ -197,6 +198,7 @@ class Member:
             leader_id=self.leader_id,
             local_id=None if self.needs_remote_id else self.member_id,
             peers={member.member_id: member.address for member in self.group.members.values()},
+            voters=tuple(self.group.members) if self.names_voters else (),
             term=-1 if self.needs_remote_id else self.stale_term or self.group.term,
         )
 
@@ -217,9 +219,9 @@ class Member:
         return RegisterProducerResponse(code=behaviour, leader_id=self.leader_id, producer=producer)
 
     def _append(
-        self, request: AppendEntryRequest | AppendOnceRequest
+        self, request: Message, bodies: list[bytes]
     ) -> AppendEntryResponse | RemotingCommand | Instead:
-        self.appends.append(request.body)
+        self.appends += bodies
         self.appended_to.set()
         behaviour: Behaviour = self.script.popleft() if self.script else Code.SUCCESS
         if behaviour is Code.SUCCESS:
@@ -231,7 +233,7 @@ class Member:
             found = (
                 self.group.producers.take(request, self.group.append)
                 if isinstance(request, AppendOnceRequest)
-                else self.group.append(request.body)
+                else self.group.append_all(bodies)
             )
             if isinstance(found, DLedgerResponseCode):
                 behaviour = found
@@ -264,7 +266,7 @@ class Member:
         entries = [self.group.entry(index) for index in range(request.begin_index, last)]
         return GetEntriesResponse(group=self.group.name, entries=entries)
 
-    def _follow(self, command: RemotingCommand, connection: "_Connection") -> bytes | Instead:
+    def _follow(self, command: RemotingCommand, connection: Connection) -> bytes | Instead:
         request = FollowRequest.from_json(command.body)
         if request.begin_index >= len(self.group.log) and request.wait_ms:
             self.followers.append((connection, command.opaque, request))
@@ -337,6 +339,11 @@ class Group:
     def servers(self) -> list[str]:
         return [member.address for member in self.members.values()]
 
+    def learn_batches(self) -> None:
+        """Let all members know APPEND_BATCH."""
+        for member in self.members.values():
+            member.knows_batches = member.names_voters = True
+
     def elect(self, leader_id: str | None) -> None:
         """Begin a new term with this leader, or with none."""
         self.term += 1
@@ -349,6 +356,13 @@ class Group:
             member.answer_followers()
         return len(self.log) - 1
 
+    def append_all(self, bodies: list[bytes]) -> int:
+        """Commit entries; returns the first one's index."""
+        first_index = len(self.log)
+        for body in bodies:
+            self.append(body)
+        return first_index
+
     def stored_entry(self, index: int) -> DLedgerEntry:
         """The entry as a member keeps it, with its checksum."""
         body = self.log[index]
@@ -356,35 +370,3 @@ class Group:
         crc = disk.body_crc(body)
         header = disk.EntryHeader(disk.NORMAL, size, index, self.term, 0, 0, 0, crc, len(body))
         return DLedgerEntry.from_disk(header, body)
-
-
-class _Connection(asyncio.Protocol):
-    def __init__(self, member: Member) -> None:
-        self.member = member
-        self.decoder = FrameDecoder()
-        self.gone = asyncio.Event()
-        self.transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.member.connections.add(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.member.connections.discard(self)
-        self.gone.set()
-
-    def data_received(self, data: bytes) -> None:
-        commands = self.decoder.feed(data)
-        self.member.largest_read = max(self.member.largest_read, len(commands))
-        answers: list[bytes] = []
-        for command in commands:
-            answer = self.member.handle(command, self)
-            if answer in (Instead.HANG_UP, Instead.APPEND_AND_HANG_UP):
-                self.transport.write(b"".join(answers))
-                self.transport.close()
-                return
-            if answer is Instead.SEND_GARBAGE:
-                answer = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-            if isinstance(answer, bytes):
-                answers.append(answer)
-        self.transport.write(b"".join(answers))

@@ -1,0 +1,195 @@
+"""Bodies that share a request, where the servers take it; and what becomes of each of them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from dledger_client import parcels
+from dledger_client.client import DLedgerClient
+from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
+from dledger_fake_server.behaviour import Behaviour, Instead
+from dledger_fake_server.group import Group
+from dledger_formats import disk
+from dledger_formats.requests import DLedgerResponseCode
+
+Code = DLedgerResponseCode
+BODIES = [b"body %d" % number for number in range(500)]
+
+
+@pytest.fixture
+def group(group: Group) -> Group:
+    group.learn_batches()
+    return group
+
+
+@contextlib.asynccontextmanager
+async def client_of(group: Group, **options: bool) -> AsyncIterator[DLedgerClient]:
+    """A client that knows its leader: before, it does not know what that takes."""
+    async with DLedgerClient(group.servers, "g0", **options) as client:
+        await client.bounds()
+        yield client
+
+
+async def outcomes_of(client: DLedgerClient, bodies: list[bytes], **options: int) -> list[Outcome]:
+    return [outcome async for outcome in client.append_all(bodies, **options)]
+
+
+def acknowledged(bodies: list[bytes], attempts: int = 1) -> list[Outcome]:
+    return [
+        Acknowledged(number=number, index=number, term=1, attempts=attempts)
+        for number in range(len(bodies))
+    ]
+
+
+async def test_bodies_of_a_stream_share_requests(group: Group) -> None:
+    async with client_of(group) as client:
+        outcomes = await outcomes_of(client, BODIES, in_flight=400)
+
+    assert outcomes == acknowledged(BODIES)
+    assert group.log == BODIES
+    assert [len(batch) for batch in group["n0"].batches] == [50] * 10
+
+
+async def test_bodies_of_a_batch_share_requests(group: Group) -> None:
+    async with client_of(group) as client:
+        outcomes = await client.append_batch(BODIES)
+
+    assert outcomes == acknowledged(BODIES)
+    sizes = [len(batch) for batch in group["n0"].batches]
+    assert sizes == [parcels.BODIES_MAX] * 3 + [len(BODIES) - 3 * parcels.BODIES_MAX]
+
+
+async def test_many_bytes_share_no_request(group: Group) -> None:
+    small, large = b"small", bytes(parcels.BODY_BYTES_MAX)
+    async with client_of(group) as client:
+        await outcomes_of(client, [small, small, large, large, small])
+
+    assert group["n0"].batches == [[small, small], [large], [large], [small]]
+
+
+async def test_a_body_does_not_wait_for_others_that_are_not_there_yet(group: Group) -> None:
+    is_told = asyncio.Event()
+
+    async def bodies() -> AsyncIterator[bytes]:
+        yield b"first"
+        yield b"second"
+        await is_told.wait()
+        yield b"third"
+
+    async with client_of(group) as client:
+        outcomes = client.append_all(bodies())
+        assert [(await anext(outcomes)).number for _ in range(2)] == [0, 1]
+        is_told.set()
+        assert (await anext(outcomes)).number == 2
+        await outcomes.aclose()
+
+    assert group["n0"].batches == [[b"first", b"second"], [b"third"]]
+
+
+async def test_a_server_that_refuses_a_batch_for_being_one_gets_its_bodies_one_by_one(
+    group: Group,
+) -> None:
+    """As a member of ours does that has not been upgraded yet, or lets fewer wait."""
+    group["n0"].knows_batches = False
+    async with client_of(group) as client:
+        assert await client.append_batch(BODIES[:100]) == acknowledged(BODIES[:100])
+        await outcomes_of(client, BODIES[100:])
+
+        assert group.log == BODIES
+        assert client.statistics.acknowledged == len(BODIES)
+        assert client.statistics.refused == 0
+
+
+async def test_where_voters_are_not_named_bodies_travel_one_by_one(group: Group) -> None:
+    """As Java's servers do not."""
+    group["n0"].names_voters = False
+    async with client_of(group) as client:
+        assert await client.append_batch(BODIES) == acknowledged(BODIES)
+
+    assert not group["n0"].batches
+
+
+async def test_a_body_that_no_entry_can_hold_harms_no_other(group: Group) -> None:
+    bodies = [b"a", b"b", bytes(disk.BODY_SIZE_MAX + 1), b"c"]
+    async with client_of(group) as client:
+        outcomes = await outcomes_of(client, bodies)
+
+    assert [type(outcome) for outcome in outcomes] == [
+        Acknowledged, Acknowledged, Refused, Acknowledged,
+    ]  # fmt: skip
+    assert group.log == [b"a", b"b", b"c"]
+
+
+async def test_text_is_no_body(group: Group) -> None:
+    async with client_of(group) as client:
+        with pytest.raises(TypeError, match="must be bytes"):
+            await client.append_batch([b"a", "b"])  # type: ignore[list-item]
+
+    assert not group.log
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind", "logged"),
+    [
+        (Code.WAIT_QUORUM_ACK_TIMEOUT, Unknown, 0),
+        (Instead.APPEND_AND_HANG_UP, Unknown, 3),
+        (Code.SEQUENCE_TOO_OLD, Refused, 0),
+    ],
+)
+async def test_what_becomes_of_a_request_becomes_of_all_its_bodies(
+    group: Group, behaviour: Behaviour, kind: type[Outcome], logged: int
+) -> None:
+    group["n0"].script.append(behaviour)
+    async with client_of(group) as client:
+        outcomes = await client.append_batch(BODIES[:3])
+
+        assert [outcome.number for outcome in outcomes] == [0, 1, 2]
+        assert {type(outcome) for outcome in outcomes} == {kind}
+        assert client.statistics.unknown + client.statistics.refused == 3
+    assert len(group.log) == logged
+
+
+@pytest.mark.parametrize("behaviour", [Code.LEADER_PENDING_FULL, Code.DISK_FULL])
+async def test_what_was_surely_not_appended_is_sent_again(
+    group: Group, behaviour: Behaviour
+) -> None:
+    group["n0"].script.append(behaviour)
+    async with client_of(group) as client:
+        assert await client.append_batch(BODIES[:3]) == acknowledged(BODIES[:3], attempts=2)
+
+
+async def test_with_at_least_once_what_may_have_been_appended_is_too(group: Group) -> None:
+    group["n0"].script.append(Instead.APPEND_AND_HANG_UP)
+    async with client_of(group, at_least_once=True) as client:
+        outcomes = await client.append_batch(BODIES[:3])
+
+    assert [outcome.index for outcome in outcomes if isinstance(outcome, Acknowledged)] == [3, 4, 5]
+    assert group.log == BODIES[:3] * 2
+
+
+async def test_numbered_appends_share_no_request(group: Group) -> None:
+    async with client_of(group, idempotent=True) as client:
+        await client.append_batch(BODIES)
+
+    assert group.log == BODIES
+    assert not group["n0"].batches
+
+
+async def test_a_leader_that_dies_leaves_no_body_without_an_outcome(group: Group) -> None:
+    async with client_of(group) as client:
+        group["n0"].script.extend([Code.SUCCESS, Instead.HANG_UP])
+        outcomes = []
+        async for outcome in client.append_all(BODIES, in_flight=80):
+            outcomes.append(outcome)
+            if len(outcomes) == 1:
+                group.elect("n1")
+
+    assert [outcome.number for outcome in outcomes] == list(range(len(BODIES)))
+    stored = [outcome for outcome in outcomes if isinstance(outcome, Acknowledged)]
+    assert [group.log[outcome.index] for outcome in stored] == [
+        BODIES[outcome.number] for outcome in stored
+    ]
+    assert len(set(group.log)) == len(group.log)
+    assert len(stored) >= len(BODIES) - 80

@@ -1,0 +1,51 @@
+"""One client's connection to a member."""
+
+import asyncio
+from typing import Protocol, cast
+
+from dledger_fake_server.behaviour import Instead
+from dledger_formats.frames import FrameDecoder, RemotingCommand
+
+
+class Handler(Protocol):
+    """The member that it leads to."""
+
+    largest_read: int
+    connections: "set[Connection]"
+
+    def handle(self, command: RemotingCommand, connection: "Connection") -> bytes | Instead:
+        """Answer with one frame, or do something else instead."""
+
+
+class Connection(asyncio.Protocol):
+    """Decodes what a client sends, and writes what its member answers."""
+
+    def __init__(self, member: Handler) -> None:
+        self.member = member
+        self.decoder = FrameDecoder()
+        self.gone = asyncio.Event()
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.member.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.member.connections.discard(self)
+        self.gone.set()
+
+    def data_received(self, data: bytes) -> None:
+        commands = self.decoder.feed(data)
+        self.member.largest_read = max(self.member.largest_read, len(commands))
+        answers: list[bytes] = []
+        for command in commands:
+            answer = self.member.handle(command, self)
+            if answer in (Instead.HANG_UP, Instead.APPEND_AND_HANG_UP):
+                self.transport.write(b"".join(answers))
+                self.transport.close()
+                return
+            if answer is Instead.SEND_GARBAGE:
+                answer = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+            if isinstance(answer, bytes):
+                answers.append(answer)
+        self.transport.write(b"".join(answers))
