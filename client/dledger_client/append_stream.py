@@ -78,15 +78,16 @@ class _Window:
     async def feed(self, bodies: Bodies) -> None:
         """Start appends as long as there are bodies, and as there is room."""
         try:
+            # A body is taken when there is room, so that its time here is that of its append.
             if isinstance(bodies, AsyncIterable):
                 async for body in bodies:
-                    await self._wait_for_room()
                     self._add(body)
+                    await self._wait_for_room()
             else:
                 for body in bodies:
+                    self._add(body)
                     if self._count >= self._bodies_max or self._bytes >= self._bytes_max:
                         await self._wait_for_room()
-                    self._add(body)
         except Exception as error:  # the caller's own; append_stream raises it
             self.error = error
         finally:
