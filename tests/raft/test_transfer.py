@@ -52,9 +52,33 @@ def test_a_transferee_that_holds_all_is_asked_at_once() -> None:
 def test_a_transferee_that_lags_is_asked_once_it_holds_all() -> None:
     driver = leader_with_followers()
     driver.propose(3)
+    driver.flush()
     driver.raft.transfer_leadership("n2")
     assert not of_type(TakeLeadershipRequest, driver.work())
+    assert not of_type(TakeLeadershipRequest, driver.receive(driver.success_from("n1", 3)))
     messages = driver.receive(driver.success_from("n2", 3))
+
+    assert only(TakeLeadershipRequest, messages).receiver == "n2"
+
+
+def test_a_transferee_is_asked_once_nobody_waits_for_an_acknowledgement() -> None:
+    """Its disk may be the faster one; a leader that is deposed then can only say "unknown"."""
+    driver = leader_with_followers()
+    driver.propose(3)
+    driver.raft.transfer_leadership("n2")
+    assert not of_type(TakeLeadershipRequest, driver.receive(driver.success_from("n2", 3)))
+    messages = driver.flush()
+
+    assert driver.raft.committed_index == driver.raft.ledger_end_index
+    assert only(TakeLeadershipRequest, messages).receiver == "n2"
+
+
+def test_another_followers_copy_is_as_good_as_the_leaders_own() -> None:
+    driver = leader_with_followers()
+    driver.propose(3)
+    driver.raft.transfer_leadership("n2")
+    driver.receive(driver.success_from("n2", 3))
+    messages = driver.receive(driver.success_from("n1", 3))
 
     assert only(TakeLeadershipRequest, messages).receiver == "n2"
 

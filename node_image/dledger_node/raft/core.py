@@ -164,10 +164,10 @@ class Raft:
         match member.part:
             case Leader() as leader:
                 entry_pusher.advance_commit(member, leader)
+                if member.part is leader:
+                    transfer.go_on(member, leader)
             case Follower() as follower:
                 entry_handler.handle_persisted(member, follower)
-            case PreCandidate() | Candidate():
-                pass
 
     def remove_before(self, first_index: int) -> None:
         """Forget the entries before `first_index`, which the shell removes from its store.

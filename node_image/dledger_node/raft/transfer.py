@@ -17,8 +17,12 @@ def begin(member: MemberState, leader: Leader, transferee_id: str) -> None:
 
 
 def go_on(member: MemberState, leader: Leader) -> None:
-    """Ask the transferee to stand if it holds all of the log; asked twice, it stands once."""
-    if leader.transfer is None:
+    """Ask the transferee to stand if it holds all of the log; asked twice, it stands once.
+
+    All must be committed too: a leader that is deposed before leaves its clients in doubt, whose
+    entries a transferee with a faster disk may hold sooner than a majority does.
+    """
+    if leader.transfer is None or member.committed_index < member.log.end_index:
         return
     transferee_id = leader.transfer.transferee_id
     if leader.progress[transferee_id].match_index == member.log.end_index:
