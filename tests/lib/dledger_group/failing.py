@@ -1,0 +1,72 @@
+"""A client's stream of appends through leaders that fail again and again."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dledger_client.client import DLedgerClient
+from dledger_client.members import Timing
+from dledger_client.outcomes import Outcome
+from dledger_formats import disk
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
+
+ROUNDS: Final = 4
+PATIENCE_S: Final = 50.0
+
+
+def kill_leader(group: NodeGroup) -> None:
+    """End the leader as kill -9 does, and start it again."""
+    leader = group.master()
+    group.kill(leader)
+    wait_for(lambda: group.master() != leader, "another member leads")
+    group.start(leader)
+    group.wait_until_up(leader)
+
+
+def freeze_leader(group: NodeGroup) -> None:
+    """Stop the leader until another leads; then it finds copies in its sockets."""
+    leader = group.master()
+    group.freeze(leader)
+    others = [member for member in group.running() if member != leader]
+    for member in others:
+        group.wait_for_status(
+            member, lambda view: view.leader_id in others, "follows another leader"
+        )
+    group.thaw(leader)
+    group.wait_until_up(leader)
+
+
+async def append_through(
+    group: NodeGroup,
+    fail: Callable[[NodeGroup], None],
+    bodies: Sequence[bytes],
+    *,
+    idempotent: bool,
+) -> list[Outcome]:
+    """Append all bodies, while the leader fails each time that so many have an outcome."""
+    outcomes: list[Outcome] = []
+    failure: asyncio.Task[None] | None = None
+    timing = Timing(deadline_s=PATIENCE_S, request_timeout_s=2.0)
+    async with DLedgerClient(group.servers, "g", idempotent=idempotent, timing=timing) as client:
+        await client.bounds()  # so that it knows what its leader takes
+        async for outcome in client.append_all(bodies, in_flight=512):
+            outcomes.append(outcome)
+            if len(outcomes) % (len(bodies) // (ROUNDS + 1)) == 0 and len(outcomes) < len(bodies):
+                if failure is not None:
+                    await failure
+                failure = asyncio.create_task(asyncio.to_thread(fail, group))
+        if failure is not None:
+            await failure
+    return outcomes
+
+
+async def bodies_by_index(group: NodeGroup) -> dict[int, bytes]:
+    """What the log holds, without no-ops and registrations."""
+    async with DLedgerClient(group.servers, "g", timing=Timing(deadline_s=PATIENCE_S)) as client:
+        end_index = (await client.bounds()).end_index
+        return {
+            entry.index: entry.body
+            async for entry in client.get_range(0, end_index)
+            if entry.magic == disk.NORMAL
+        }
