@@ -6,7 +6,9 @@ import socket
 import pytest
 
 from dledger_formats import disk, frames, requests
+from dledger_formats.append_batch import APPEND_BATCH, AppendBatchRequest
 from dledger_formats.frames import FrameDecoder, RemotingCommand
+from dledger_formats.producers import APPEND_ONCE
 from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
@@ -149,15 +151,28 @@ def test_a_membership_that_is_told_must_be_in_the_pushed_bytes(steady_group: Nod
     assert steady_group.status(follower).voters == ["n0", "n1", "n2"]
 
 
-@pytest.mark.parametrize("code", [RequestCode.METADATA, RequestCode.APPEND, RequestCode.GET])
-def test_a_body_that_is_no_json_is_answered_and_the_connection_lives(
-    steady_group: NodeGroup, code: RequestCode
+@pytest.mark.parametrize(
+    "code",
+    [RequestCode.METADATA, RequestCode.APPEND, RequestCode.GET, APPEND_ONCE, APPEND_BATCH],
+)
+def test_a_body_of_another_form_is_answered_and_the_connection_lives(
+    steady_group: NodeGroup, code: int
 ) -> None:
-    answer = ask(
-        steady_group, steady_group.master(), RemotingCommand(code=code, opaque=7, body=b"[")
-    )
+    odd = [RemotingCommand(code=code, opaque=opaque, body=b"[") for opaque in (7, 8)]
+    decoder = FrameDecoder()
+    answers: list[RemotingCommand] = []
 
-    assert (answer.code, answer.opaque) == (SystemCode.SYSTEM_ERROR, 7)
+    with connect(steady_group, steady_group.master()) as connection:
+        for command in odd:
+            connection.sendall(frames.encode(command))
+            while not (came := decoder.feed(connection.recv(65536))):
+                pass
+            answers += came
+
+    assert [(answer.code, answer.opaque) for answer in answers] == [
+        (SystemCode.SYSTEM_ERROR, 7),
+        (SystemCode.SYSTEM_ERROR, 8),
+    ]
 
 
 def test_an_unknown_request_code_is_answered_as_not_supported(steady_group: NodeGroup) -> None:
@@ -180,8 +195,11 @@ def test_a_request_for_another_group_or_member_is_refused(
 ) -> None:
     steady_group.master()
     request = requests.AppendEntryRequest(body=b"x", **fields)  # type: ignore[arg-type]
-    command = RemotingCommand(code=RequestCode.APPEND, opaque=1, body=request.to_json())
+    batch = AppendBatchRequest(bodies=[b"x", b"y"], **fields)  # type: ignore[arg-type]
 
-    answer = ask(steady_group, "n1", command)
-
-    assert requests.AppendEntryResponse.from_json(answer.body).code is code
+    for command in (
+        RemotingCommand(code=RequestCode.APPEND, opaque=1, body=request.to_json()),
+        RemotingCommand(code=APPEND_BATCH, opaque=1, body=batch.to_bytes()),
+    ):
+        answer = ask(steady_group, "n1", command)
+        assert requests.AppendEntryResponse.from_json(answer.body).code is code
