@@ -343,7 +343,8 @@ class DLedgerServer:
         return self._store.read_range(push.first_index, push.last_index, bytes_max)
 
     def link_restored(self, peer_id: str) -> None:
-        """Tell the core."""
+        """Tell the core. Perhaps the peer hung up over what it was pushed: that is looked at."""
+        self._store.doubt()
         logger.info("link to %s is up", peer_id)
         self._drive(lambda: self._core.link_restored(peer_id))
 

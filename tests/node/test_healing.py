@@ -201,6 +201,28 @@ async def test_a_leader_that_finds_damage_steps_down_and_heals_under_load(
     await check_that_nothing_is_lost(group, stored)
 
 
+async def test_a_leader_finds_damage_in_what_a_member_that_comes_back_lacks_and_heals(
+    group: NodeGroup,
+) -> None:
+    """It wrote the entry itself. It pushed the bytes as they were, for ever: the member hung up."""
+    lagging = follower_of(group)
+    group.stop(lagging)
+    stored = await append_all(group, BODIES)
+    leader = group.master()
+    break_data(group, leader, "a flipped byte")
+
+    group.start(lagging)
+    group.wait_for_status(
+        lagging, lambda view: view.ledger_end_index >= max(stored), "gets what it lacks"
+    )
+    group.wait_for_status(
+        leader, lambda view: view.ready and view.storage is StorageState.SOUND, "is whole again"
+    )
+
+    wait_for(lambda: counted(group, leader, "healed_ranges_total") == 1, "it has healed")
+    await check_that_nothing_is_lost(group, stored)
+
+
 @pytest.mark.parametrize("content", [b"", b"currTerm=1\nvoteLeader=n0\n#crc32=00000000\n", None])
 async def test_a_member_that_forgot_its_vote_joins_with_the_log_that_it_has(
     group: NodeGroup, content: bytes | None

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 import pytest
 import uvloop
 
+from dledger_formats.frames import FrameDecoder, encode_responses
+from dledger_formats.requests import Message
 from dledger_node.raft.messages import HeartBeatRequest
 from dledger_node.remoting import native
-from dledger_node.remoting.peer_link import PeerLink
+from dledger_node.remoting.peer_link import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S, PeerLink
 
 ATTEMPTS = 200
 TIMEOUT_S = 60.0
@@ -91,3 +93,39 @@ def test_a_peer_that_dies_while_it_is_greeted_is_tried_again(resetting_port: int
         return owner.lost
 
     assert uvloop.run(greet()) >= ATTEMPTS
+
+
+def test_a_peer_that_hangs_up_on_every_link_is_not_called_without_a_pause() -> None:
+    """It refuses what it is pushed, and will again."""
+    delays_s: list[float] = []
+
+    def uniform(_low: float, high: float) -> float:
+        delays_s.append(high)
+        return 0.0
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = FrameDecoder()
+        while data := await reader.read(4096):
+            if commands := decoder.feed(data):
+                accepted = Message(group="g", local_id="n0").to_json()
+                writer.write(encode_responses([(commands[0].opaque, accepted)]))
+                break
+        writer.close()
+
+    async def call() -> None:
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        owner = Owner()
+        link = PeerLink(owner, "n0", f"{host}:{port}", dead_after_ms=1000, uniform=uniform)
+        owner.link = link
+        running = asyncio.create_task(link.run())
+        await asyncio.wait_for(owner.enough.wait(), TIMEOUT_S)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.close()
+        await server.wait_closed()
+
+    uvloop.run(call())
+
+    assert delays_s[:4] == [0.0, RETRY_DELAY_MIN_S, 2 * RETRY_DELAY_MIN_S, 4 * RETRY_DELAY_MIN_S]
+    assert delays_s[-1] == RETRY_DELAY_MAX_S

@@ -99,7 +99,7 @@ def test_the_longest_body_fits_and_one_byte_more_is_refused(open_store: OpenStor
     longest = bytes(store.body_bytes_max)
 
     store.append_bodies([longest, longest], term=1)
-    with pytest.raises(ValueError, match="at most 4040 can be kept"):
+    with pytest.raises(ValueError, match="at most 4040 are kept"):
         store.append_bodies([b"fits", longest + b"!"], term=1)
     assert bodies_of(store) == [longest, longest]
 

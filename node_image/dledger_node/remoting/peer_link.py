@@ -31,6 +31,8 @@ CONNECT_TIMEOUT_S: Final = 1.0
 HELLO_TIMEOUT_S: Final = 2.0
 RETRY_DELAY_MIN_S: Final = 0.02
 RETRY_DELAY_MAX_S: Final = 0.5
+STEADY_S: Final = 1.0
+"""A link that lasts for less was probably not lost by chance, and will be lost again."""
 ANSWER_BYTES_MAX: Final = 64 * 1024
 
 
@@ -98,8 +100,11 @@ class PeerLink:
             self._wanted.set()
 
     async def run(self) -> None:
-        """Connect, and connect again, for ever; back off while the peer cannot be reached."""
+        """Connect, and connect again, for ever; back off while the peer cannot be reached, or hangs
+        up at once.
+        """
         delay_s = 0.0
+        now_s = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(self._uniform(delay_s / 2, delay_s))
             if not self._needed:
@@ -108,9 +113,9 @@ class PeerLink:
             connection = await self._open()
             if connection is None:
                 self._owner.link_lost(self.peer_id)
-                delay_s = min(RETRY_DELAY_MAX_S, max(RETRY_DELAY_MIN_S, delay_s * 2))
+                delay_s = _longer(delay_s)
                 continue
-            delay_s = 0.0
+            began_s = now_s()
             self._connection = connection
             self._told = ""
             self._owner.link_restored(self.peer_id)
@@ -119,6 +124,7 @@ class PeerLink:
             finally:
                 self._connection = None
                 connection.close()
+            delay_s = 0.0 if now_s() - began_s >= STEADY_S else _longer(delay_s)
             self._owner.link_lost(self.peer_id)
 
     async def _open(self) -> "_Connection | None":
@@ -284,3 +290,7 @@ class _Connection(asyncio.Protocol):
             if self._paused:
                 self._queue.appendleft(push)
                 return
+
+
+def _longer(delay_s: float) -> float:
+    return min(RETRY_DELAY_MAX_S, max(RETRY_DELAY_MIN_S, delay_s * 2))

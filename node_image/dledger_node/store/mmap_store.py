@@ -174,7 +174,7 @@ class MmapStore:
         """Stored bytes of whole entries, one run per segment, and the last index they hold.
 
         At least one entry, then as many as `bytes_max` allows. What this process neither wrote nor
-        verified is verified here. IndexError outside of the log; StoreDamagedError.
+        verified, or `doubt`s, is verified here. IndexError outside of the log; StoreDamagedError.
         """
         self._check_range(first_index, last_index)
         try:
@@ -186,6 +186,10 @@ class MmapStore:
             self.damage = error
             raise
 
+    def doubt(self) -> None:
+        """Verify what is stored now whenever it is read again."""
+        self._verified_index = self._log.end_index + 1
+
     # -- writing -----------------------------------------------------------------------------------
 
     def reserve(self, body_sizes: Sequence[int]) -> list[Place]:
@@ -194,7 +198,7 @@ class MmapStore:
         """
         if (largest := max(body_sizes)) > self.body_bytes_max:
             raise ValueError(
-                f"a body of {largest} bytes; at most {self.body_bytes_max} can be kept"
+                f"a body of {largest} bytes; {self.body_bytes_max} at most can be kept"
             )
         return self._log.reserve(body_sizes)
 
