@@ -66,16 +66,16 @@ class SimCluster(Events):
         }
         self._hear_clients()
         self.older_disks = OlderDisks(conditions, self.members, self._disks, self.checker)
-        network, checker = self.network, self.checker
-        self.rotting = Rotting(conditions, self.members, network, checker, self, self._start)
+        self.rotting = Rotting(
+            conditions, self.members, self.network, self.checker, self, self._start, self._note
+        )
         for member_id in conditions.member_ids:
             self._start(member_id)
 
     def _hear_clients(self) -> None:
         clients = Clients(self, self.members, self._work, told=self.transcript is not None)
-        self.history = clients.history
         self.propose, self.read, self.read_index = clients.propose, clients.read, clients.read_index
-        self.transfer, self.change = clients.transfer, clients.change
+        self.history, self.transfer, self.change = clients.history, clients.transfer, clients.change
 
     # -- faults ----------------------------------------------------------------------------------
 

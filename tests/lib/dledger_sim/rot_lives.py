@@ -70,24 +70,32 @@ def decaying(rng: random.Random) -> Conditions:
 
 
 def rot_entry(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Let entries of a member rot; it may die with that, or be handed the leadership, or the leader
-    dies that has counted its copy.
+    """Let entries of a member rot; it may die with that, or be handed the leadership and asked for
+    what has rotted, or the leader dies that has counted its copy.
     """
     planned, rot_us = _restarted(cluster, target, rng)
-    rot: Act = ("rot_entry", target, _index(cluster, target, rng), rng.choice(ENTRIES))
-    leaders = [member.member_id for member in cluster.members.values() if member.leads]
+    count = rng.choice(ENTRIES)
+    rot: Act = ("rot_entry", target, _index(cluster, target, rng), count)
     drawn = rng.random()
-    if drawn < 0.4 or not leaders:
+    if drawn < 0.3:
         return [*planned, (rot_us, rot)]
-    if drawn < 0.6:
+    if drawn < 0.5:
         return [*planned, (rot_us, (*rot, _some_time_us(cluster, rng)))]
-    leader_id = rng.choice(leaders)
     if drawn < 0.8:
-        return [*planned, (rot_us, rot), (rot_us + 1, ("transfer", leader_id, target))]
+        index = rng.randint(0, len(cluster.members[target].disk.cached))
+        led_us = rot_us + _handing_over_us(cluster)
+        return [
+            *planned,
+            (rot_us, ("rot_entry", target, index, count)),
+            *_handed_over(cluster, target, rot_us + 1),
+            (led_us, ("read", target, index, 0)),
+        ]
+    leaders = [member.member_id for member in cluster.members.values() if member.leads]
+    counted_by = rng.choice(leaders or cluster.conditions.member_ids)
     return [
         *planned,
         (rot_us, (*rot, _some_time_us(cluster, rng))),
-        (rot_us + 1, ("crash", leader_id, _some_time_us(cluster, rng))),
+        (rot_us + 1, ("crash", counted_by, _some_time_us(cluster, rng))),
     ]
 
 
@@ -105,16 +113,27 @@ def rot_behind(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
     downs_us = [(peer_id, rng.randint(1, RESTART_TICKS_MAX) * TICK_US) for peer_id in peers]
     restarted_us = 3 + rng.randint(1, 2) * election_us
     led_us = restarted_us + rng.randint(4, 5) * election_us
-    rot_us = led_us + 2 * TICK_US + 10 * conditions.delay_us
+    rot_us = led_us + _handing_over_us(cluster)
     away: Act = ("split", [behind]) if rng.random() < 0.3 else ("crash", behind, rot_us)
     return [
         (1, ("heal",)),
         (2, away),
         (restarted_us, ("power_cut", downs_us)),
-        *((led_us, ("transfer", peer_id, victim)) for peer_id in peers if peer_id != victim),
+        *_handed_over(cluster, victim, led_us),
         (rot_us, ("rot_entry", victim, lacking, rng.choice(ENTRIES))),
         (rot_us + 1, ("heal",)),
     ]
+
+
+def _handed_over(cluster: SimCluster, target: str, at_us: int) -> Planned:
+    """Ask whoever may lead to let the target do so."""
+    peers = [peer_id for peer_id in cluster.conditions.member_ids if peer_id != target]
+    return [(at_us, ("transfer", peer_id, target)) for peer_id in peers]
+
+
+def _handing_over_us(cluster: SimCluster) -> int:
+    """How long that takes, mostly."""
+    return 2 * TICK_US + 10 * cluster.conditions.delay_us
 
 
 def _restarted(cluster: SimCluster, target: str, rng: random.Random) -> tuple[Planned, int]:
@@ -128,9 +147,7 @@ def _restarted(cluster: SimCluster, target: str, rng: random.Random) -> tuple[Pl
 
 
 def _index(cluster: SimCluster, target: str, rng: random.Random) -> int:
-    """The first that somebody lacks, or one soon after; the newest that may rot; or one of those
-    that were read from the disk.
-    """
+    """The first that somebody lacks, or one soon after; the newest that may rot; or any."""
     length = len(cluster.members[target].disk.cached)
     lacking = min(len(member.disk.cached) for member in cluster.members.values())
     return rng.choice((lacking, lacking + rng.randint(0, 3), length, rng.randint(0, length)))

@@ -33,14 +33,16 @@ class Rotting:
         checker: Checker,
         events: Events,
         start: Callable[[str], None],
+        note: Callable[[str, str], None],
     ) -> None:
-        """`start` opens a member's store, which calls `opens`."""
+        """`start` opens a member's store, which calls `opens`; `note` tells what happens."""
         self._first = Membership(conditions.voter_ids)
         self._members = members
         self._network = network
         self._checker = checker
         self._events = events
         self._start = start
+        self._note = note
         self._look_us = dict.fromkeys(members, 0)
         """When each member that is out looks again."""
 
@@ -65,6 +67,7 @@ class Rotting:
         first_index = max(disk.begin_index, min(index, disk.checkpoint_end))
         end = min(first_index + count, disk.checkpoint_end + 1)
         disk.rot(first_index, end)
+        self._note(member_id, f"has entries {first_index} to {end - 1} rot")
         self._checker.rot.counts["rotted"] += 1
         self._checker.rot.counts["rotted_entries"] += end - first_index
 
@@ -88,6 +91,7 @@ class Rotting:
             if self._events.now_us < self._look_us[member.member_id]:
                 return False  # that is planned already
             if not self._is_in_order(member.member_id, disk):
+                self._note(member.member_id, "is damaged, and stays out")
                 self._look_us[member.member_id] = self._events.now_us + LOOK_US
                 self._events.after(LOOK_US, self._start, member.member_id)
                 return False
@@ -118,6 +122,7 @@ class Rotting:
         match plan(case, self._words(member_id)).remedy:
             case Remedy.JOIN:
                 disk.set_aside()
+                self._note(member_id, f"sets aside all behind entry {len(disk.durable) - 1}")
                 self._checker.lost_volume(member_id)
                 self._checker.rot.counts["set_aside"] += 1
                 return True

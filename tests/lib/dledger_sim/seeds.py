@@ -15,7 +15,7 @@ STATES_RATE = 0.125
 BUSY_RATE = 0.6
 ROT_RATE = 0.09
 DECAYING_RATE = 0.5
-ROT_VOTERS_MIN = 3
+ROT_MEMBERS_MIN = 3
 """Of fewer, none may lose its disk."""
 STATE_FAULTS = (
     "crash", "isolate", "reset_link", "clog", "pause", "lose_volume", "rot_snapshot",
@@ -51,7 +51,7 @@ def _with_rot(rng: random.Random, *, with_states: bool) -> Conditions:
         else:
             calm = rng.random() < DECAYING_RATE
             base = decaying(rng) if calm else Conditions.drawn(rng, ANYWHERE)
-        if len(base.voter_ids) >= ROT_VOTERS_MIN and "older_disk" not in base.faults:
+        if base.member_count >= ROT_MEMBERS_MIN and "older_disk" not in base.faults:
             return with_rot(base, rng)
 
 
