@@ -92,10 +92,10 @@ system-tests:
 sim = PYTHONPATH=tests/lib $(RUN) -m dledger_sim $(1)
 
 .PHONY: sim
-sim: setup ## Run the simulator: SEEDS=1000 FIRST_SEED=0, or SEED=7, or TAPE=file; LEDGER=1 COVERAGE=1 STATES=1
+sim: setup ## Run the simulator: SEEDS=1000 FIRST_SEED=0, or SEED=7, or TAPE=file; LEDGER=1 COVERAGE=1 STATES=1 ROT=1
 	$(call sim,$(if $(TAPE),--tape $(TAPE),$(if $(SEED),--seed $(SEED), \
 	  --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),0) \
-	  $(if $(LEDGER),--ledger) $(if $(COVERAGE),--coverage) $(if $(STATES),--states))) $(if $(EVENTS),--events $(EVENTS)))
+	  $(if $(LEDGER),--ledger) $(if $(COVERAGE),--coverage) $(if $(STATES),--states) $(if $(ROT),--rot))) $(if $(EVENTS),--events $(EVENTS)))
 
 .PHONY: sim-mutants
 sim-mutants: setup ## Hunt every planted bug, and write the table of docs/simulator.md

@@ -48,7 +48,7 @@ def dump(entries: list[CommittedEntry]) -> bytes:
 
 
 def test_a_state_tells_what_was_left_out_doubled_or_exchanged() -> None:
-    entries = applicable(log_of(*range(1, 30)), 0, 29)
+    entries = applicable(log_of(*range(1, 30)), 0)
     others = [
         entries[:-1],
         entries[1:],
@@ -61,7 +61,7 @@ def test_a_state_tells_what_was_left_out_doubled_or_exchanged() -> None:
 
 
 def test_a_state_is_the_same_in_whatever_batches_it_came() -> None:
-    entries = applicable(log_of(*range(1, 30)), 0, 29)
+    entries = applicable(log_of(*range(1, 30)), 0)
     state = SimState()
     for entry in entries:
         state.apply([entry])
@@ -70,7 +70,7 @@ def test_a_state_is_the_same_in_whatever_batches_it_came() -> None:
 
 
 def test_what_leaders_write_for_themselves_is_not_applied() -> None:
-    assert [entry.index for entry in applicable(log_of(-1, 5, -2, 6), 0, 4)] == [1, 3]
+    assert [entry.index for entry in applicable(log_of(-1, 5, -2, 6), 0)] == [1, 3]
 
 
 def snapshots_with(disk: SimDisk, *indexes: int, reserved: int = 2) -> SimSnapshots:
@@ -143,11 +143,11 @@ class Judged:
         self.rules = StateRules({"n0": self.disk}, self.log[:8])
 
     def dump(self, count: int) -> bytes:
-        return dump(applicable(self.log, 0, count))
+        return dump(applicable(self.log[:count], 0))
 
     def begins(self, count: int, begin_index: int) -> None:
         machine = SimState()
-        machine.apply(applicable(self.log, 0, count))
+        machine.apply(applicable(self.log[:count], 0))
         self.rules.begins("n0", Applied(machine=machine, index=count - 1, term=1), begin_index)
 
 

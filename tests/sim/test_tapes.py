@@ -16,6 +16,8 @@ TAPES = sorted((Path(__file__).parent / "tapes").glob("*.json"))
 EVENT_COUNT = 600
 WITH_STATE = 7
 """A seed in which members keep a state."""
+WITH_ROT = 817
+"""A seed in which entries rot."""
 
 
 @pytest.mark.parametrize("path", TAPES, ids=lambda path: path.stem)
@@ -31,7 +33,7 @@ def test_a_tape_finds_its_planted_bug(path: Path) -> None:
     assert mutants.finds_again(path)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, WITH_STATE])
+@pytest.mark.parametrize("seed", [0, 1, 2, WITH_STATE, WITH_ROT])
 def test_a_tape_holds_all_that_decides_a_run(seed: int) -> None:
     tape, violation = record(seed, EVENT_COUNT)
     assert violation is None
@@ -44,7 +46,9 @@ def test_a_tape_holds_all_that_decides_a_run(seed: int) -> None:
     assert replayed.acknowledged_count == drawn.acknowledged_count
     assert replayed.leader_count == drawn.leader_count
     assert replayed.state_counts == drawn.state_counts
+    assert replayed.rot_counts == drawn.rot_counts
     assert bool(drawn.state_counts) == (seed == WITH_STATE)
+    assert bool(drawn.rot_counts) == (seed == WITH_ROT)
 
 
 def test_a_tape_is_shrunk_to_what_makes_it_fail(monkeypatch: pytest.MonkeyPatch) -> None:

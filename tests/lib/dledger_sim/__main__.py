@@ -50,6 +50,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=0, help="0 for one a core")
     parser.add_argument("--coverage", action="store_true", help="print which situations were met")
     parser.add_argument("--states", action="store_true", help="only seeds that keep a state")
+    parser.add_argument("--rot", action="store_true", help="only seeds in which entries rot")
     parser.add_argument("--ledger", action="store_true", help=f"add the run to {LEDGER}")
     parser.add_argument("--tapes", type=Path, default=TAPES, help="where failures are kept")
     return parser.parse_args()
@@ -76,6 +77,7 @@ def _run(seeds: range, arguments: argparse.Namespace) -> int:
         process_count=arguments.processes,
         covered=arguments.coverage,
         states_only=arguments.states,
+        rot_only=arguments.rot,
     )
     for part in parts:
         totals.add(part)

@@ -79,6 +79,19 @@ def _rot_snapshot(cluster: SimCluster, member_id: str, down_us: int | None = Non
         disk.rot_newest_snapshot()
 
 
+def _rot_entry(
+    cluster: SimCluster, member_id: str, index: int, count: int, down_us: int | None = None
+) -> None:
+    """Spoil durable entries of a member's log, while it lives or as it dies, if its disk may be
+    lost. Nobody knows until somebody reads them.
+    """
+    if cluster.rotting.may_rot(member_id):
+        if down_us is not None:
+            cluster.crash(member_id, down_us=down_us, told="dies, and entries of its log rot")
+        cluster.fault_count += 1
+        cluster.rotting.rot(member_id, index, count)
+
+
 def _remove_front(cluster: SimCluster, member_id: str, rate: float) -> None:
     cluster.remove_front(member_id, rate)
 
@@ -136,6 +149,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "restore_volume": _restore_volume,
     "restore_log": _restore_log,
     "rot_snapshot": _rot_snapshot,
+    "rot_entry": _rot_entry,
     "remove_front": _remove_front,
     "power_cut": _power_cut,
     "split": _split,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dledger_sim.coverage import Coverage
-from dledger_sim.seeds import keeps_state
+from dledger_sim.seeds import keeps_state, rots
 from dledger_sim.shrink import Shrinker
 from dledger_sim.simulation import record, simulate
 from dledger_sim.tape import Tape
@@ -48,6 +48,8 @@ class Totals:
     coverage: Coverage = field(default_factory=Coverage)
     state_counts: Counter[str] = field(default_factory=Counter)
     """What was done for the members' states."""
+    rot_counts: Counter[str] = field(default_factory=Counter)
+    """What became of entries that rot."""
 
     def add(self, other: "Totals") -> None:
         """Count another part."""
@@ -62,16 +64,18 @@ class Totals:
         self.failures += other.failures
         self.coverage.counts.update(other.coverage.counts)
         self.state_counts.update(other.state_counts)
+        self.rot_counts.update(other.rot_counts)
 
     def told(self) -> str:
         """The one line that ends a campaign."""
-        states = [f" {name}={count}" for name, count in sorted(self.state_counts.items())]
+        counts = sorted(self.state_counts.items()) + sorted(self.rot_counts.items())
         return (
             f"seeds={self.seed_count} events={self.event_count} faults={self.fault_count} "
             f"violations={len(self.failures)} virtual_s={self.virtual_s:.0f} "
             f"leaders={self.leader_count} committed={self.committed_count} "
             f"acknowledged={self.acknowledged_count} "
-            f"events_per_cpu_s={self.event_count / max(self.cpu_s, 1e-9):.0f}" + "".join(states)
+            f"events_per_cpu_s={self.event_count / max(self.cpu_s, 1e-9):.0f}"
+            + "".join(f" {name}={count}" for name, count in counts)
         )
 
 
@@ -84,6 +88,8 @@ class Task:
     covered: bool
     states_only: bool = False
     """Those seeds alone in which members keep a state."""
+    rot_only: bool = False
+    """Those alone in which entries rot."""
 
 
 def run_task(task: Task) -> Totals:
@@ -94,7 +100,7 @@ def run_task(task: Task) -> Totals:
     gc.set_threshold(GC_THRESHOLD)
     started_s = time.process_time()
     for seed in task.seeds:
-        if task.states_only and not keeps_state(seed):
+        if (task.states_only and not keeps_state(seed)) or (task.rot_only and not rots(seed)):
             continue
         coverage = totals.coverage if task.covered else None
         totals.seed_count += 1
@@ -112,6 +118,7 @@ def run_task(task: Task) -> Totals:
         totals.committed_count += summary.committed_count
         totals.acknowledged_count += summary.acknowledged_count
         totals.state_counts.update(summary.state_counts)
+        totals.rot_counts.update(summary.rot_counts)
     totals.cpu_s = time.process_time() - started_s
     gc.set_threshold(*thresholds)
     return totals
@@ -124,6 +131,7 @@ def run(
     process_count: int = 0,
     covered: bool = False,
     states_only: bool = False,
+    rot_only: bool = False,
 ) -> Iterator[Totals]:
     """Run seeds and yield what each part of them came to, in order.
 
@@ -136,6 +144,7 @@ def run(
             event_count=event_count,
             covered=covered,
             states_only=states_only,
+            rot_only=rot_only,
         )
         for at in range(0, len(seeds), SEEDS_PER_TASK)
     ]

@@ -23,6 +23,7 @@ from dledger_sim.conditions import Conditions
 from dledger_sim.disk import Entry, SimDisk
 from dledger_sim.kinds import described
 from dledger_sim.membership_rules import MembershipRules
+from dledger_sim.rot_rules import RotRules
 from dledger_sim.state_rules import StateRules
 from dledger_sim.violation import ViolationError
 
@@ -45,6 +46,7 @@ class Checker:
         self.committed: list[Entry] = []
         """The one true log, as far as anybody has called it committed."""
         self.states = StateRules(disks, self.committed)
+        self.rot = RotRules(disks)
         self._committed_in: list[int] = []
         """For each of its entries, the term of whoever first called it so."""
         self.acknowledged_count = 0
@@ -111,6 +113,7 @@ class Checker:
         if not hard_state.joining:
             self._joining.discard(member_id)
             self._admitted(disk, member_id)
+            self.rot.saved(member_id)
         elif member_id not in self._joining:
             self._joins_again(disk, member_id)
         if hard_state.term < self._terms[member_id]:

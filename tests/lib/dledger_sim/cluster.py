@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from dledger_node.errors import StoreDamagedError
-from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting.native import PeerMessage
 from dledger_sim.checker import Checker
@@ -18,14 +17,15 @@ from dledger_sim.choices import Choices, DrawnChoices
 from dledger_sim.clients import Clients
 from dledger_sim.conditions import Conditions
 from dledger_sim.coverage import Coverage
-from dledger_sim.disk import SimDisk
 from dledger_sim.events import Events
 from dledger_sim.kinds import described
 from dledger_sim.member import DiedError, SimMember
 from dledger_sim.moments import Moment
 from dledger_sim.network import SimLink, SimNetwork
 from dledger_sim.older_disks import OlderDisks
-from dledger_sim.reshaping import agree, may_lose_volume
+from dledger_sim.reshaping import agree
+from dledger_sim.rotting import Rotting
+from dledger_sim.rotting_disk import make_disks
 from dledger_sim.transcript import Transcript, state_of
 from dledger_sim.violation import ViolationError
 from dledger_sim.wire import Wire
@@ -55,7 +55,7 @@ class SimCluster(Events):
         self.transcript = transcript
         self.choices: Choices = choices or DrawnChoices(rng)
         self.on_moment: Callable[[Moment, str], None] | None = None
-        self._disks = {member_id: SimDisk() for member_id in conditions.member_ids}
+        self._disks = make_disks(conditions)
         self.checker = Checker(conditions, self._disks)
         self.network = SimNetwork(conditions, self.choices)
         self._coverage = coverage
@@ -66,14 +66,16 @@ class SimCluster(Events):
         }
         self._hear_clients()
         self.older_disks = OlderDisks(conditions, self.members, self._disks, self.checker)
+        self.rotting = Rotting(
+            conditions, self.members, self.network, self.checker, self, self._start, self._note
+        )
         for member_id in conditions.member_ids:
             self._start(member_id)
 
     def _hear_clients(self) -> None:
         clients = Clients(self, self.members, self._work, told=self.transcript is not None)
-        self.history = clients.history
         self.propose, self.read, self.read_index = clients.propose, clients.read, clients.read_index
-        self.transfer, self.change = clients.transfer, clients.change
+        self.history, self.transfer, self.change = clients.history, clients.transfer, clients.change
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -90,8 +92,7 @@ class SimCluster(Events):
 
     def lose_volume(self, member_id: str, kept_rate: float | None, *, down_us: int) -> None:
         """Kill a member, and empty or damage its disk unless another voter lost its own already."""
-        first = Membership(self.conditions.voter_ids)
-        if self.older_disks.need(member_id) or not may_lose_volume(self.members, first, member_id):
+        if self.older_disks.need(member_id) or not self.rotting.may_lose(member_id):
             return
         self.crash(member_id, down_us=down_us)
         self._note(member_id, "loses its volume" if kept_rate is None else "has a damaged volume")
@@ -228,15 +229,8 @@ class SimCluster(Events):
 
     def _start(self, member_id: str) -> None:
         member = self.members[member_id]
-        if member.raft is not None:
+        if member.raft is not None or not self.rotting.opens(member):
             return
-        try:
-            member.start()
-        except StoreDamagedError:
-            if not member.disk.rotted:
-                raise
-            member.lose_volume(None)  # as its error asks of people
-            member.start()
         self._note(member_id, "starts")
         self._notice_link(member_id, lost=False)
         first_tick_us = self.choices.number(
@@ -252,6 +246,9 @@ class SimCluster(Events):
             self.after(member.paused_until_us - self.now_us, self._tick, member, life)
             return
         self.after(member.tick_us, self._tick, member, life)
+        if member.disk.damaged:  # as a client's read has found
+            self._fail(member, DiedError("it has rotted"), "read")
+            return
         if member.disk.full and not member.leads:
             return  # it has no room for a leader's first entry, so it must not stand
         raft.tick()
@@ -320,10 +317,8 @@ class SimCluster(Events):
             return
         try:
             action(*arguments)
-        except StoreDamagedError:
-            if not member.disk.rotted:
-                raise
-            self.crash(member.member_id, down_us=HARD_STATE_US)
+        except StoreDamagedError as error:
+            self._fail(member, error, "state")
         self._note(member.member_id, what)
 
     def _free_disk(self, member_id: str) -> None:
@@ -367,9 +362,9 @@ class SimCluster(Events):
                 first()
             if member.saving is None and member.work():
                 self.after(HARD_STATE_US, self._hard_state_saved, member, member.life)
-        except DiedError:
+        except (DiedError, StoreDamagedError) as error:
             self._note(member.member_id, what)
-            self.crash(member.member_id, down_us=HARD_STATE_US)
+            self._fail(member, error, "push")
             return
         raft, disk = member.raft, member.disk
         if raft is not None and raft.contradiction:
@@ -385,6 +380,11 @@ class SimCluster(Events):
             self.after(flush_us, self._flushed, member, member.life)
         if self.transcript is not None:
             self._note(member.member_id, what)
+
+    def _fail(self, member: SimMember, error: Exception, found_by: str) -> None:
+        """Let a member stop, since it died in the middle of something or has found damage."""
+        told = self.rotting.found(member, error, found_by)
+        self.crash(member.member_id, down_us=HARD_STATE_US, told=told)
 
     def _notice_link(self, member_id: str, *, lost: bool) -> None:
         """Let peers, and a starting member, learn of its connections."""

@@ -351,6 +351,11 @@ class Conditions:
         return self.changes > 0 or "reshape" in self.faults
 
     @property
+    def rots(self) -> bool:
+        """Whether entries of logs may rot."""
+        return "rot_entry" in self.faults
+
+    @property
     def voter_ids(self) -> tuple[str, ...]:
         """With whom the group begins."""
         return self.member_ids[: self.voter_count or self.member_count]

@@ -119,6 +119,12 @@ class SimDisk:
     """Those of the state, by last included index; all of them durable."""
     rotted: bool = False
     """The newest of them has, and none was taken since."""
+    rotten: dict[int, Entry] = field(default_factory=dict)
+    """Entries that have rotted, by index, as they are read now; see `RottingDisk`."""
+    damaged: bool = False
+    """Its member has found one of these."""
+    set_aside_count: int = 0
+    """How often damaged entries were set aside since its member was whole."""
     full: bool = False
     """No room for another entry; the member's shell refuses what would need some."""
 
@@ -155,6 +161,18 @@ class SimDisk:
         """Write down what is committed and durable: nothing, of a log that has just begun anew."""
         if index >= self.begin_index:
             self.checkpoint = index
+
+    def open(self) -> int:
+        """Begin a life; returns up to where the last checkpoint says that the log is committed."""
+        return self.checkpoint
+
+    def read(self, first_index: int, end: int) -> list[Entry]:
+        """The entries before `end`, as they are served."""
+        return self.cached[first_index:end]
+
+    def remove_before(self, first_index: int) -> None:
+        """Remove entries from the front."""
+        self.begin_index = first_index
 
     def begin_flush(self) -> None:
         """Flush what is written now."""
@@ -220,7 +238,7 @@ class SimDisk:
     @property
     def has_memory(self) -> bool:
         """Whether its member is no blank one, nor may become one for want of a snapshot."""
-        return not (self.hard_state.joining or self.rotted)
+        return not (self.hard_state.joining or self.rotted or self.rotten or self.damaged)
 
     def copy(self) -> Copy:
         """What would be left if the power went now and took all that is not flushed."""

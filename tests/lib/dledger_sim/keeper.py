@@ -81,6 +81,7 @@ class SimKeeper:
         self._log = LogView(disk)
         self._world = world
         self._rules = world.checker.states
+        self._rules_of_rot = world.checker.rot
         self._looked_at_index = -1
         self._committed_index = -1
         self._applies = False
@@ -184,7 +185,9 @@ class SimKeeper:
         end = min(last_index, applied.index + BATCH_ENTRIES_MAX) + 1
         if end > applied.index + 1:
             self._rules.reaches(self._member_id, applied.index, self._disk.begin_index)
-        entries = applicable(self._disk.cached, applied.index + 1, end)
+        unread = self._disk.read(applied.index + 1, end)
+        self._rules_of_rot.serves(self._member_id, applied.index + 1, unread)
+        entries = applicable(unread, applied.index + 1)
         term = self._disk.cached[end - 1].term if end > 0 else -1
         self._later("applies", self._apply, entries, end - 1, term)
 

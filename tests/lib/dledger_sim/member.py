@@ -5,8 +5,9 @@ only while it still leads the proposal's term.
 """
 
 from collections import deque
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
+from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.member_state import Role
@@ -36,7 +37,7 @@ from dledger_sim.history import Answer, Operation
 from dledger_sim.keeper import SimKeeper
 from dledger_sim.membership_bodies import body_of
 from dledger_sim.moments import Moment
-from dledger_sim.pushed import PushedEntries
+from dledger_sim.pushed import PushedEntries, filled
 from dledger_sim.world import World
 
 PROPOSALS_WAITING_MAX = 50
@@ -51,9 +52,6 @@ SENDING_MOMENTS: Final[dict[type[Message], Moment]] = {
 
 class DiedError(Exception):
     """The member died in the middle of a Ready."""
-
-
-Push = TypeVar("Push", AppendRequest, InstallSnapshotRequest)
 
 
 class Waiting(NamedTuple):
@@ -113,7 +111,7 @@ class SimMember:
     def start(self) -> None:
         """Begin a life with what the disk holds."""
         conditions = self.conditions
-        self.committed_index = self.disk.checkpoint
+        self.committed_index = self.disk.open()
         self._world.checker.started(self.member_id, self.committed_index)
         self.raft = Raft(
             RaftConfig(
@@ -172,7 +170,7 @@ class SimMember:
         if first_index <= disk.begin_index:
             return False
         disk.checkpoint = max(disk.checkpoint, last_index)
-        disk.begin_index = first_index
+        disk.remove_before(first_index)
         self.raft.remove_before(first_index)
         return True
 
@@ -196,7 +194,13 @@ class SimMember:
         if not self.raft.master or not self.disk.begin_index <= index <= self.committed_index:
             operation.answer(Answer.REFUSED, now_us)
             return
-        operation.bodies = (self.disk.cached[index].body,)
+        try:
+            (entry,) = self.disk.read(index, index + 1)
+        except StoreDamagedError:
+            operation.answer(Answer.REFUSED, now_us)  # and with the next tick it leaves
+            return
+        self._world.checker.rot.serves(self.member_id, index, [entry])
+        operation.bodies = (entry.body,)
         operation.answer(Answer.DONE, now_us)
 
     def read_index(self, operation: Operation) -> None:
@@ -360,7 +364,7 @@ class SimMember:
         if moment is not None:
             world.moment(moment, self.member_id)
         if isinstance(message, InstallSnapshotRequest):
-            message = self._filled(message)
+            message = filled(message, self.disk, world.checker.rot)
         if not isinstance(message, AppendRequest):
             world.send(message)
             return
@@ -368,20 +372,10 @@ class SimMember:
         middle = message.last_index
         if message.first_index < middle and choices.chance(self._site_split, rate):
             middle = (message.first_index + message.last_index) // 2
-            world.send(self._filled(message.until(middle)))
-            world.send(self._filled(message.after(middle)))
+            world.send(filled(message.until(middle), self.disk, world.checker.rot))
+            world.send(filled(message.after(middle), self.disk, world.checker.rot))
         else:
-            world.send(self._filled(message))
-
-    def _filled(self, push: Push) -> Push:
-        """Put the entries into a push, as a link does when it sends one."""
-        assert push.first_index >= self.disk.begin_index, f"{push} asks for what was removed"
-        entries = self.disk.cached[push.first_index : push.last_index + 1]
-        assert len(entries) == push.last_index - push.first_index + 1
-        pairs = [(entry.term, entry.body) for entry in entries]
-        # The core has given the message away; `dataclasses.replace` costs more than a step.
-        object.__setattr__(push, "entries", PushedEntries(push.first_index, pairs))
-        return push
+            world.send(filled(message, self.disk, world.checker.rot))
 
     def _commit(self, committed_index: int) -> None:
         world = self._world

@@ -33,6 +33,8 @@ PAGE = Path("docs/simulator.md")
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PACKAGE = "dledger_node"
 CORE = f"{PACKAGE}.raft"
+REMEDY = f"{PACKAGE}.remedy"
+"""What a damaged member does, which shows where entries rot."""
 SEED_COUNT = 2000
 EQUIVALENT_SEED_COUNT = 60
 """Of what is proved to be equivalent, so that the proof meets the facts."""
@@ -48,7 +50,7 @@ class Mutant:
 
     name: str
     module: str
-    """The module that is patched: of the core, or of the rules of a shell that keeps a state."""
+    """The module that is patched: of the core, or of a shell's rules that run in the simulator."""
     rule: str
     """Which rule it breaks, or where it is known from."""
     old: str
@@ -149,14 +151,16 @@ def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Foun
     """Plant one bug in this process and run seeds until one finds it; those count that may."""
     (mutant,) = [mutant for mutant in load() if mutant.name == name]
     plant(mutant)
-    from dledger_sim.seeds import keeps_state
+    from dledger_sim.seeds import keeps_state, rots
     from dledger_sim.simulation import simulate
     from dledger_sim.violation import ViolationError
 
     signal.signal(signal.SIGVTALRM, _never_ends)
     started_s = time.process_time()
     seeds: Iterator[int] = itertools.count()
-    if not mutant.shows_without_state:
+    if mutant.module == REMEDY:
+        seeds = filter(rots, seeds)
+    elif not mutant.shows_without_state:
         seeds = filter(keeps_state, seeds)
     for seed in itertools.islice(seeds, seed_count):
         signal.setitimer(signal.ITIMER_VIRTUAL, SEED_CPU_S_MAX)

@@ -12,6 +12,7 @@ from dledger_sim.cluster import NOTICE_US, SimCluster
 from dledger_sim.conditions import TICK_US
 from dledger_sim.moments import Moment
 from dledger_sim.reshaping import likely_kinds
+from dledger_sim.rot_lives import rot_behind, rot_entry
 
 Planned: TypeAlias = list[tuple[int, Act]]
 """Acts with their delays, at least 1 µs."""
@@ -349,6 +350,8 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "late_term": _late_term,
     "rot_snapshot": _rot_snapshot,
     "leave_behind": _leave_behind,
+    "rot_entry": rot_entry,
+    "rot_behind": rot_behind,
 }
 ANYWHERE: Final = tuple(FAULTS)[: list(FAULTS).index("older_disk")]
 """Those that need no conditions of their own."""
@@ -357,7 +360,7 @@ AIMED_FAULTS: Final = (
     "clog", "pause",
 )  # fmt: skip
 AMBUSHES: Final = {
-    Moment.ELECTED: (*AIMED_FAULTS, "hide", "reshape"),
+    Moment.ELECTED: (*AIMED_FAULTS, "hide", "reshape", "rot_entry"),
     Moment.CHANGES: (*AIMED_FAULTS, "reshape"),
     Moment.STANDS: ("hold_up",),
     Moment.FETCHES: (*AIMED_FAULTS, "remove_front", "rot_snapshot"),

@@ -47,6 +47,9 @@ def settle(cluster: SimCluster) -> None:
 
     cluster.run_until(appended, timeout_us)
     cluster.run_until(answered, timeout_us, rule="every request is answered")
+    if calm.rots:
+        _read_everything(cluster)
+        cluster.run_until(lambda: cluster.agreed() and _all_sound(cluster), timeout_us)
     if calm.snapshot_entries:
         rule = "members of a healed group have equal states"
         cluster.run_until(lambda: _equal_states(cluster), timeout_us, rule=rule)
@@ -56,6 +59,20 @@ def settle(cluster: SimCluster) -> None:
         _nobody_is_deposed(cluster, timeout_us)
     if calm.stall_ticks >= STALL_TICKS_MIN:
         _push_without_waste(cluster, timeout_us)
+
+
+def _read_everything(cluster: SimCluster) -> None:
+    """Let each member read all of its log, as for a new member; so what has rotted is found."""
+    for member in cluster.members.values():
+        if member.disk.rotten and not member.disk.damaged:
+            member.disk.damaged = True
+            cluster.checker.rot.counts["found_in_the_end"] += 1
+            cluster.crash(member.member_id, down_us=1, told="leaves: it has read all of its log")
+
+
+def _all_sound(cluster: SimCluster) -> bool:
+    """Whether nothing is left that has rotted."""
+    return not any(member.disk.rotten or member.disk.damaged for member in cluster.members.values())
 
 
 def _equal_states(cluster: SimCluster) -> bool:

@@ -1,4 +1,6 @@
-"""What a seed's group has to live with; in one seed of eight, members keep a state besides."""
+"""What a seed's group has to live with; in one seed of eight, members keep a state besides, and in
+one of eleven, entries of their logs rot.
+"""
 
 import dataclasses
 import random
@@ -7,9 +9,14 @@ from dledger_sim.conditions import TICK_US, Conditions
 from dledger_sim.disk import Keep
 from dledger_sim.moments import Moment
 from dledger_sim.nemesis import ANYWHERE
+from dledger_sim.rot_lives import decaying, with_rot
 
 STATES_RATE = 0.125
 BUSY_RATE = 0.6
+ROT_RATE = 0.09
+DECAYING_RATE = 0.5
+ROT_MEMBERS_MIN = 3
+"""Of fewer, none may lose its disk."""
 STATE_FAULTS = (
     "crash", "isolate", "reset_link", "clog", "pause", "lose_volume", "rot_snapshot",
     "fill_disk",
@@ -24,9 +31,28 @@ def keeps_state(seed: int) -> bool:
     return random.Random(f"state of seed {seed}").random() < STATES_RATE
 
 
+def rots(seed: int) -> bool:
+    """Whether entries of logs rot in the life that a seed draws; again by chance of its own."""
+    return random.Random(f"rot of seed {seed}").random() < ROT_RATE
+
+
 def conditions_of(seed: int, rng: random.Random) -> Conditions:
     """Draw a seed's conditions."""
+    if rots(seed):
+        return _with_rot(rng, with_states=keeps_state(seed))
     return with_state(rng) if keeps_state(seed) else Conditions.drawn(rng, ANYWHERE)
+
+
+def _with_rot(rng: random.Random, *, with_states: bool) -> Conditions:
+    """Draw conditions under which a member may do without its disk, and entries rot."""
+    while True:
+        if with_states:
+            base = with_state(rng)
+        else:
+            calm = rng.random() < DECAYING_RATE
+            base = decaying(rng) if calm else Conditions.drawn(rng, ANYWHERE)
+        if base.member_count >= ROT_MEMBERS_MIN and "older_disk" not in base.faults:
+            return with_rot(base, rng)
 
 
 def with_state(rng: random.Random) -> Conditions:

@@ -36,6 +36,8 @@ class Summary:
     acknowledged_count: int
     state_counts: Counter[str]
     """What was done for the members' states; empty where they keep none."""
+    rot_counts: Counter[str]
+    """What became of entries that rot; empty where none does."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,4 +176,5 @@ def _summary(cluster: SimCluster) -> Summary:
         committed_count=len(cluster.checker.committed),
         acknowledged_count=cluster.checker.acknowledged_count,
         state_counts=cluster.checker.states.counts,
+        rot_counts=cluster.checker.rot.counts,
     )

@@ -55,14 +55,12 @@ class SimState:
         self._count, *self._digests = _DUMP.unpack(raw)
 
 
-def applicable(log: Sequence[Entry], first_index: int, end: int) -> list[CommittedEntry]:
-    """The entries before `end` as a state sees them: those that leaders wrote for themselves it
-    does not.
-    """
+def applicable(entries: Sequence[Entry], first_index: int) -> list[CommittedEntry]:
+    """Entries as a state sees them: those that leaders wrote for themselves it does not."""
     return [
-        CommittedEntry(index, log[index].body.to_bytes(BODY_BYTES, "big"))
-        for index in range(first_index, end)
-        if log[index].body >= 0
+        CommittedEntry(index, entry.body.to_bytes(BODY_BYTES, "big"))
+        for index, entry in enumerate(entries, first_index)
+        if entry.body >= 0
     ]
 
 

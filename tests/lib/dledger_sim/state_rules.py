@@ -75,6 +75,6 @@ class StateRules:
 
     def _true_dump(self, index: int) -> bytes:
         for at in range(len(self._dumps) - 1, index + 1):
-            self._truth.apply(applicable(self._committed, at, at + 1))
+            self._truth.apply(applicable(self._committed[at : at + 1], at))
             self._dumps.append(b"".join(self._truth.dump()))
         return self._dumps[index + 1]

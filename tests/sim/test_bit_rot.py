@@ -1,0 +1,364 @@
+"""Entries of logs that rot: what the disk gives, what members do, and that lives meet it all."""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from dledger_node.errors import StoreDamagedError
+from dledger_node.raft.ready import HardState
+from dledger_sim import campaign
+from dledger_sim.acts import perform
+from dledger_sim.cluster import SimCluster
+from dledger_sim.conditions import TICK_US, Conditions
+from dledger_sim.disk import Entry, chained
+from dledger_sim.history import Answer, Operation
+from dledger_sim.member import SimMember
+from dledger_sim.rot_rules import RotRules
+from dledger_sim.rotting_disk import MARGIN_ENTRIES, SEGMENT_ENTRIES, RottingDisk
+from dledger_sim.seeds import rots
+from dledger_sim.simulation import simulate
+from dledger_sim.violation import ViolationError
+
+CONDITIONS = Conditions(faults=("rot_entry",), checkpoint=1.0)
+ELECTION_US = CONDITIONS.election_ticks * TICK_US
+ENTRY_COUNT = 12
+OLD = 4
+"""An entry that lies long before the last."""
+EVENT_COUNT = 1500
+SEEDS = range(800)
+SEEDS_PER_CHUNK = 2500
+CHUNK_COUNT = 8
+SEEDS_MAX = 60
+"""After so many seeds in which entries rot, a planted bug must have been found."""
+WHAT_HAPPENS = {
+    "found_by_push", "found_by_read", "found_by_start", "found_in_the_end", "healed", "rotted",
+    "rotted_entries", "set_aside", "stayed_out",
+}  # fmt: skip
+
+
+# -- the disk --------------------------------------------------------------------------------------
+
+
+def opened_disk(count: int = ENTRY_COUNT) -> RottingDisk:
+    """A disk whose member has restarted with so many entries."""
+    log: list[Entry] = []
+    for body in range(1, count + 1):
+        log.append(chained(log, 1, body))
+    memory = HardState(term=1, vote_for=None)
+    disk = RottingDisk(hard_state=memory, durable=log, cached=list(log), checkpoint_end=count - 1)
+    disk.open()
+    return disk
+
+
+def append(disk: RottingDisk, count: int) -> None:
+    for body in range(100, 100 + count):
+        disk.append(chained(disk.cached, 1, body))
+    disk.begin_flush()
+    disk.finish_flush()
+
+
+def test_what_has_rotted_is_not_given() -> None:
+    disk = opened_disk()
+    disk.rot(OLD, OLD + 1)
+
+    assert disk.read(0, OLD) == disk.durable[:OLD]
+    assert not disk.damaged
+    with pytest.raises(StoreDamagedError, match="entry 4 has rotted"):
+        disk.read(0, OLD + 1)
+    assert disk.damaged
+
+
+def test_what_this_life_has_written_or_verified_is_read_from_the_page_cache() -> None:
+    disk = opened_disk()
+    append(disk, 3)
+    disk.save_checkpoint(ENTRY_COUNT + 2)
+    first_seen = ENTRY_COUNT - MARGIN_ENTRIES
+    disk.rot(first_seen, ENTRY_COUNT + 3)
+
+    assert len(disk.read(first_seen, ENTRY_COUNT + 3)) == MARGIN_ENTRIES + 3
+
+
+def test_behind_the_checkpoint_nothing_rots_that_a_torn_tail_would_look_like() -> None:
+    disk = opened_disk()
+    append(disk, 1)
+
+    with pytest.raises(AssertionError):
+        disk.rot(ENTRY_COUNT, ENTRY_COUNT + 1)
+    disk.save_checkpoint(ENTRY_COUNT)
+    disk.rot(ENTRY_COUNT, ENTRY_COUNT + 1)
+
+
+def test_segments_before_the_first_damage_are_kept_with_term_and_vote() -> None:
+    disk = opened_disk()
+    before, hard_state = disk.durable, disk.hard_state
+    disk.rot(7, 9)
+    disk.set_aside()
+
+    assert disk.durable == before[: 7 // SEGMENT_ENTRIES * SEGMENT_ENTRIES]
+    assert disk.lost == [before], "its member has confirmed that"
+    assert (disk.hard_state.term, disk.hard_state.joining) == (hard_state.term, True)
+    assert not disk.rotten
+
+
+@pytest.mark.parametrize("what", ["truncated", "replaced", "removed from the front", "lost"])
+def test_what_is_removed_is_rotten_no_more(what: str) -> None:
+    disk = opened_disk()
+    disk.rot(OLD, OLD + 2)
+    assert not disk.has_memory
+    match what:
+        case "truncated":
+            disk.truncate(OLD)
+        case "replaced":
+            disk.replace(disk.durable[:3])
+        case "removed from the front":
+            disk.remove_before(OLD + 2)
+        case _:
+            disk.lose(None)
+
+    assert not disk.rotten
+    assert disk.has_memory == (what != "lost")
+
+
+def test_a_judge_sees_what_is_given_that_was_not_written() -> None:
+    disk = opened_disk()
+    rules = RotRules({"n0": disk})
+    disk.rot(OLD, OLD + 1)
+
+    rules.serves("n0", 0, disk.durable)
+    with pytest.raises(ViolationError, match="nothing that has rotted is served"):
+        rules.serves("n0", OLD, [disk.rotten[OLD]])
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+
+class Group:
+    """Three members. One may have been away while the others wrote; these have restarted since."""
+
+    def __init__(self, *, away: bool = True) -> None:
+        self.cluster = SimCluster(CONDITIONS, random.Random(1))
+        self.until_agreed()
+        self.away = next(one for one in self.cluster.members if one != self.leader.member_id)
+        if away:
+            self.cluster.split({self.away})
+        self.append(ENTRY_COUNT)
+        self.run(ELECTION_US)
+        others = [one for one in self.cluster.members if one != self.away or not away]
+        perform(self.cluster, ("power_cut", [(one, TICK_US) for one in others]))
+        self.cluster.run_until(lambda: self.cluster.leader() is not None, 20 * ELECTION_US)
+
+    @property
+    def leader(self) -> SimMember:
+        leader = self.cluster.leader()
+        assert leader is not None
+        return leader
+
+    @property
+    def follower(self) -> SimMember:
+        members = self.cluster.members.values()
+        return next(one for one in members if one is not self.leader and one.member_id != self.away)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {name: n for name, n in self.cluster.checker.rot.counts.items() if n}
+
+    def append(self, count: int) -> None:
+        operation = self.cluster.propose(self.leader.member_id, count)
+        self.cluster.run_until(lambda: operation.answered is Answer.DONE, 20 * ELECTION_US)
+
+    def rot(self, member: SimMember, index: int, *details: int) -> None:
+        perform(self.cluster, ("rot_entry", member.member_id, index, 1, *details))
+
+    def until_agreed(self) -> None:
+        self.cluster.run_until(self.cluster.agreed, 40 * ELECTION_US)
+        self.run(ELECTION_US)
+
+    def run(self, duration_us: int) -> None:
+        end_us = self.cluster.now_us + duration_us
+        self.cluster.run_until(lambda: self.cluster.now_us >= end_us, 2 * duration_us)
+
+    def read(self, index: int) -> Operation:
+        return self.cluster.read(self.leader.member_id, index)
+
+
+def test_a_leader_that_must_push_what_has_rotted_leaves_and_takes_it_from_another() -> None:
+    group = Group()
+    rotten = group.leader
+    group.rot(rotten, OLD)
+    group.cluster.heal_network()
+    group.until_agreed()
+
+    assert rotten.life == 2, "it restarted, and it left"
+    assert group.leader is not rotten
+    assert len(rotten.disk.durable) > ENTRY_COUNT
+    found = {"found_by_push": 1, "set_aside": 1, "healed": 1}
+    assert found.items() <= group.counts.items()
+    assert not rotten.disk.rotten
+
+
+def test_the_member_that_lags_gets_what_was_written() -> None:
+    group = Group()
+    group.rot(group.leader, OLD)
+    group.cluster.heal_network()
+    group.until_agreed()
+    log = group.cluster.members[group.away].disk.durable
+
+    assert [entry.chain for entry in log] == [e.chain for e in group.cluster.checker.committed]
+
+
+def test_rot_that_nobody_reads_harms_nobody() -> None:
+    group = Group(away=False)
+    group.until_agreed()
+    leader = group.leader
+    group.rot(leader, OLD)
+    for _ in range(5):
+        group.append(3)
+        group.run(ELECTION_US)
+
+    assert group.leader is leader
+    assert group.counts == {"rotted": 1, "rotted_entries": 1}
+
+
+def test_a_clients_read_that_finds_rot_is_refused_and_the_member_leaves_and_heals() -> None:
+    group = Group(away=False)
+    group.until_agreed()
+    rotten = group.leader
+    group.rot(rotten, OLD)
+
+    assert group.read(OLD - 1).answered is Answer.DONE
+    assert group.read(OLD).answered is Answer.REFUSED
+    group.run(2 * TICK_US)
+    assert rotten.raft is None
+    group.until_agreed()
+    assert group.counts["found_by_read"] == group.counts["healed"] == 1
+    assert group.read(OLD).answered is Answer.DONE
+
+
+def test_a_start_finds_what_rotted_near_the_checkpoint_and_not_what_lies_long_before() -> None:
+    group = Group(away=False)
+    group.until_agreed()
+    follower = group.follower
+    group.rot(follower, OLD, TICK_US)
+    group.until_agreed()
+    assert (follower.disk.rotten.keys(), "found_by_start" in group.counts) == ({OLD}, False)
+
+    group.rot(follower, len(follower.disk.durable), TICK_US)
+    group.until_agreed()
+    assert group.counts["found_by_start"] == group.counts["healed"] == 1
+    assert not follower.disk.rotten
+
+
+def test_a_damaged_member_stays_out_until_the_others_have_a_leader() -> None:
+    group = Group(away=False)
+    group.until_agreed()
+    follower = group.follower
+    log = follower.disk.durable
+    group.cluster.split({group.leader.member_id})
+    group.rot(follower, len(log), TICK_US)
+    group.run(10 * ELECTION_US)
+
+    assert follower.raft is None
+    assert follower.disk.durable == log, "nothing was changed"
+    assert group.counts["stayed_out"] > 1
+    group.cluster.heal_network()
+    group.until_agreed()
+    assert group.counts["healed"] == 1
+
+
+def test_of_three_disks_one_may_have_rotted_until_it_is_healed() -> None:
+    group = Group(away=False)
+    group.until_agreed()
+    leader, follower = group.leader, group.follower
+    group.rot(follower, OLD)
+    group.rot(leader, OLD)
+    perform(group.cluster, ("lose_volume", leader.member_id, TICK_US))
+    assert (list(follower.disk.rotten), list(leader.disk.rotten)) == ([OLD], [])
+    assert leader.raft is not None
+
+    group.rot(follower, len(follower.disk.durable), TICK_US)
+    group.until_agreed()
+    assert group.counts["healed"] == 1
+    group.rot(leader, OLD)
+    assert list(leader.disk.rotten) == [OLD]
+
+
+def test_without_conditions_that_say_so_nothing_rots() -> None:
+    cluster = SimCluster(Conditions(), random.Random(1))
+    cluster.run_until(cluster.agreed, 20 * ELECTION_US)
+    perform(cluster, ("rot_entry", "n0", 0, 1))
+
+    assert not cluster.checker.rot.counts
+
+
+# -- lives -----------------------------------------------------------------------------------------
+
+
+def assert_sound(seeds: range) -> campaign.Totals:
+    task = campaign.Task(seeds=seeds, event_count=EVENT_COUNT, covered=False, rot_only=True)
+    totals = campaign.run_task(task)
+    assert not totals.failures
+    assert totals.seed_count == sum(map(rots, seeds))
+    return totals
+
+
+def test_lives_meet_all_that_becomes_of_rot() -> None:
+    totals = assert_sound(SEEDS)
+
+    assert {name for name, count in totals.rot_counts.items() if count > 0} >= WHAT_HAPPENS
+    assert all(f" {name}=" in totals.told() for name in WHAT_HAPPENS)
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("chunk", range(CHUNK_COUNT))
+def test_no_life_with_rot_breaks_a_rule(chunk: int) -> None:
+    first_seed = SEEDS.stop + chunk * SEEDS_PER_CHUNK
+    totals = assert_sound(range(first_seed, first_seed + SEEDS_PER_CHUNK))
+
+    assert totals.rot_counts["found_by_push"] > 0
+
+
+def first_violation() -> str:
+    """The rule that the first life breaks which breaks one."""
+    seeds: Iterator[int] = filter(rots, itertools.count())
+    for seed in itertools.islice(seeds, SEEDS_MAX):
+        try:
+            simulate(seed, EVENT_COUNT)
+        except ViolationError as violation:
+            return violation.rule
+    return ""
+
+
+def test_a_shell_that_does_not_verify_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RottingDisk, "verify", lambda *_: None)
+
+    assert first_violation() == "nothing that has rotted is served"
+
+
+def test_and_so_are_its_peers_that_have_taken_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RottingDisk, "verify", lambda *_: None)
+    monkeypatch.setattr(RotRules, "serves", lambda *_: None)
+
+    assert first_violation() == "equal index and term mean equal logs"
+
+
+def test_a_member_that_sets_its_log_aside_and_does_not_join_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_aside = RottingDisk.set_aside
+
+    def without_joining(disk: RottingDisk) -> None:
+        hard_state = disk.hard_state
+        set_aside(disk)
+        disk.hard_state = hard_state
+
+    monkeypatch.setattr(RottingDisk, "set_aside", without_joining)
+
+    assert first_violation() == "who votes holds what it had confirmed"
+
+
+def test_one_seed_in_eleven_has_rot() -> None:
+    share = sum(map(rots, range(4000))) / 4000
+
+    assert 1 / 13 < share < 1 / 9
