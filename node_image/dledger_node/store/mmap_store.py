@@ -197,9 +197,7 @@ class MmapStore:
         is too long.
         """
         if (largest := max(body_sizes)) > self.body_bytes_max:
-            raise ValueError(
-                f"a body of {largest} bytes; {self.body_bytes_max} at most can be kept"
-            )
+            raise ValueError(f"a body of {largest} bytes; at most {self.body_bytes_max} are kept")
         return self._log.reserve(body_sizes)
 
     def append_bodies(
