@@ -127,6 +127,48 @@ def test_a_search_finds_what_is_told_before_it_is_saved(monkeypatch: pytest.Monk
         Search(ONE_CRASHES).run(LIMITS)
 
 
+def test_a_search_finds_a_crash_between_a_vote_and_its_saving(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready_in_order = Raft.ready
+
+    def vote_saved_last(raft: Raft) -> Ready | None:
+        saved, ready = raft._saved_hard_state, ready_in_order(raft)
+        if ready is not None and ready.hard_state is not None and ready.messages:
+            only_vote = ready.hard_state.term == saved.term
+            raft._ready = ready = replace(ready, hard_state=None) if only_vote else ready
+        return ready
+
+    monkeypatch.setattr(Raft, "ready", vote_saved_last)
+
+    with pytest.raises(ViolationError, match="one leader a term"):
+        Search(replace(ONE_CRASHES, candidates_max=3)).run(LIMITS)
+
+
+def test_a_search_finds_a_start_that_loses_the_end_of_its_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def shortened(*arguments: Any) -> MemberState:
+        member = recovered(*arguments)
+        if member.log.end_index > member.committed_index:
+            member.log.truncate(member.log.end_index)
+            member.durable_index = member.log.end_index
+        return member
+
+    monkeypatch.setattr(core, "recovered", shortened)
+
+    with pytest.raises(ViolationError, match="committed is durable on a majority"):
+        Search(ONE_CRASHES).run(LIMITS)
+
+
+def test_a_search_tells_the_way_to_what_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum, "is_majority", lambda count, voter_count: 2 * count >= voter_count)
+    scope = Scope(member_count=2, entries_max=1, heartbeat_rounds_max=1, candidates_max=2)
+
+    with pytest.raises(ViolationError, match=r"one leader a term: .*\n  n\d times out: "):
+        Search(scope, keeps_ways=True).run(LIMITS)
+
+
 def test_a_search_finds_what_is_confirmed_before_it_is_durable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, NamedTuple
 
+from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.member_state import Role
 from dledger_sim.exhaustive_judge import Terms, judge
 from dledger_sim.exhaustive_members import Members, Scope
+from dledger_sim.exhaustive_way import told
 from dledger_sim.violation import ViolationError
 
 STATE_BITS: Final = 20
@@ -96,14 +98,15 @@ class Moves(NamedTuple):
 
 
 class Search:
-    """One search; `run` raises ViolationError with what the members are where a rule is broken.
+    """One search; `run` raises ViolationError where a rule is broken, and tells the way there if
+    `keeps_ways`, which takes memory.
 
     The group's state is a number: from its low end, each member's state, how many have crashed, and
     the longest log that any member has ever known as committed. That is no part of any member after
     a crash, and yet must not be lost.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, *, keeps_ways: bool = False) -> None:
         self._scope = scope
         self._members = Members(scope)
         self._shifts = [STATE_BITS * number for number in range(scope.member_count)]
@@ -125,6 +128,7 @@ class Search:
         """Each such set of messages once: many states have the same, and memory is what ends."""
         self._waiting: defaultdict[int, list[int]] = defaultdict(list)
         """States of the group by rank."""
+        self._came_from: dict[int, int] | None = {} if keeps_ways else None
 
     def run(self, limits: Limits) -> Result:
         """Visit every state, or stop at a limit.
@@ -161,7 +165,15 @@ class Search:
             if not self._waiting:
                 complete = True
                 break
-            transition_count += self._visit(self._waiting[lowest].pop(), lowest)
+            group = self._waiting[lowest].pop()
+            try:
+                transition_count += self._visit(group, lowest)
+            except ViolationError as violation:
+                detail = str(violation).removeprefix(f"{violation.rule}: ")
+                raise ViolationError(violation.rule, f"{detail}{self._way(group)}") from None
+            except InvariantError as error:
+                rule = "a core finds what it relies on"
+                raise ViolationError(rule, f"{error}{self._way(group)}") from error
         return self._result(visit_count, transition_count, complete, started_s)
 
     def _visit(self, group: int, rank: int) -> int:
@@ -201,6 +213,8 @@ class Search:
             known = networks.get(following)
             if known is None:
                 self._judge(following)
+                if self._came_from is not None:
+                    self._came_from[following] = group
             else:
                 on_its_way |= known
                 if on_its_way == known:
@@ -215,15 +229,23 @@ class Search:
     def _told(self, group: int, state: int) -> int:
         """Remember what a member knows as committed; the judge looks whether all agree on it."""
         number = group >> self._committed_shift
-        known, told = self._committed[number], self._members.seen[state].committed
-        if len(told) <= len(known):
+        known, learnt = self._committed[number], self._members.seen[state].committed
+        if len(learnt) <= len(known):
             return group
-        if told[: len(known)] != known:
-            raise ViolationError("committed is the same everywhere", f"{known} and {told}")
-        if told not in self._committed_numbers:
-            self._committed_numbers[told] = len(self._committed)
-            self._committed.append(told)
-        return group + (self._committed_numbers[told] - number << self._committed_shift)
+        if learnt[: len(known)] != known:
+            raise ViolationError("committed is the same everywhere", f"{known} and {learnt}")
+        if learnt not in self._committed_numbers:
+            self._committed_numbers[learnt] = len(self._committed)
+            self._committed.append(learnt)
+        return group + (self._committed_numbers[learnt] - number << self._committed_shift)
+
+    def _way(self, group: int) -> str:
+        way: list[list[int]] = []
+        at: int | None = group
+        while at is not None and self._came_from is not None:
+            way.append([at >> shift & STATE_MASK for shift in self._shifts])
+            at = self._came_from.get(at)
+        return "".join(f"\n  {line}" for line in told(self._members, way[::-1]))
 
     # -- one member --------------------------------------------------------------------------------
 
@@ -346,6 +368,7 @@ def main() -> int:
     parser.add_argument("--crashes", type=int, default=0, help="of all members together")
     parser.add_argument("--flush-apart", action="store_true", help="also between other inputs")
     parser.add_argument("--recalls", action="store_true", help="who starts again asks its peers")
+    parser.add_argument("--ways", action="store_true", help="tell the way to a broken rule")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--gib", type=float, default=6.0, help="of memory at most")
     arguments = parser.parse_args()
@@ -362,7 +385,7 @@ def main() -> int:
     memory_max_bytes = int(arguments.gib * (1 << 30))
     limits = Limits(seconds_max=60 * arguments.minutes, memory_max_bytes=memory_max_bytes)
     try:
-        print(Search(scope).run(limits))
+        print(Search(scope, keeps_ways=arguments.ways).run(limits))
     except ViolationError as violation:
         print(f"VIOLATION {violation}")
         return 1

@@ -8,7 +8,7 @@ was truncated since the last flush, of what it was before; and as committed, any
 both committed and durable, or nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -170,6 +170,10 @@ class Members:
         if after != state or sent or dies:  # others are not asked for again
             self._steps[state][input_] = step
         return step
+
+    def steps_of(self, state: int) -> Iterable[tuple[int, Step]]:
+        """The inputs that were looked at in a state, and what they do."""
+        return self._steps[state].items()
 
     def starts(self, state: int) -> tuple[Start, ...]:
         """What a member may be after a crash in a state."""
