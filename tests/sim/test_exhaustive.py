@@ -1,15 +1,22 @@
 """Every run of small groups, searched to the end; see `dledger_sim.exhaustive`."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from dledger_node.raft import quorum
+from dledger_node.raft import core, entry_handler, quorum, recalling
+from dledger_node.raft.core import Raft
+from dledger_node.raft.member_state import Follower, MemberState
 from dledger_node.raft.membership import Membership, Promote, Remove
-from dledger_sim.exhaustive import Scope, Search
+from dledger_node.raft.ready import HardState, Ready
+from dledger_node.raft.recovered import recovered
+from dledger_sim.exhaustive import Limits, Search
+from dledger_sim.exhaustive_members import Scope
 from dledger_sim.violation import ViolationError
 
-VISITS_MAX = 2_000_000
+LIMITS = Limits(visits_max=2_000_000)
 ONE_IS_REMOVED = Scope(
     member_count=2, terms_max=2, entries_max=2, heartbeat_rounds_max=1, candidates_max=2,
     changes=(Remove("n1"), Remove("n0")),
@@ -17,6 +24,9 @@ ONE_IS_REMOVED = Scope(
 ONE_IS_PROMOTED = Scope(
     first=Membership(("n0", "n1"), ("n2",)), entries_max=2, heartbeat_rounds_max=1,
     candidates_max=1, flush_apart=False, changes=(Promote("n2"),),
+)  # fmt: skip
+ONE_CRASHES = Scope(
+    entries_max=1, heartbeat_rounds_max=1, candidates_max=2, flush_apart=False, crashes_max=1,
 )  # fmt: skip
 
 
@@ -31,7 +41,7 @@ ONE_IS_PROMOTED = Scope(
     ids=["three-members-one-entry", "two-members-two-entries", "three-members-two-entries"],
 )
 def test_no_run_of_a_small_group_breaks_a_rule(scope: Scope) -> None:
-    result = Search(scope).run(visits_max=VISITS_MAX)
+    result = Search(scope).run(LIMITS)
 
     assert result.complete
     assert result.leaders_seen
@@ -41,10 +51,143 @@ def test_no_run_of_a_small_group_breaks_a_rule(scope: Scope) -> None:
 @pytest.mark.simulation
 @pytest.mark.parametrize("scope", [ONE_IS_REMOVED, ONE_IS_PROMOTED], ids=["removed", "promoted"])
 def test_no_run_of_a_small_group_that_changes_breaks_a_rule(scope: Scope) -> None:
-    result = Search(scope).run(visits_max=VISITS_MAX)
+    result = Search(scope).run(LIMITS)
 
     assert result.complete
     assert result.changes_committed, "the change can be committed"
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize(
+    "scope",
+    [
+        Scope(
+            member_count=2, terms_max=2, entries_max=2, heartbeat_rounds_max=1, candidates_max=2,
+            crashes_max=1,
+        ),
+        Scope(
+            member_count=2, entries_max=2, heartbeat_rounds_max=1, candidates_max=2, crashes_max=2,
+        ),
+        Scope(entries_max=1, heartbeat_rounds_max=1, candidates_max=3, crashes_max=1),
+        replace(ONE_CRASHES, entries_max=2, candidates_max=1),
+        replace(ONE_CRASHES, recalls=True, candidates_max=1),
+        Scope(
+            member_count=2, entries_max=2, heartbeat_rounds_max=1, candidates_max=2,
+            crashes_max=1, recalls=True,
+        ),
+    ],
+    ids=["two-members-two-terms", "two-members-two-crashes", "three-members-one-entry",
+         "three-members-two-entries", "three-members-that-ask", "two-members-that-ask"],
+)  # fmt: skip
+def test_no_run_of_a_small_group_that_crashes_breaks_a_rule(scope: Scope) -> None:
+    result = Search(scope).run(LIMITS)
+
+    assert result.complete
+    assert result.crashed_count, "members crash"
+    assert result.committed_max >= scope.entries_max - 1, "all that is proposed can be committed"
+
+
+def test_a_search_finds_a_start_that_forgets_a_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(*arguments: Any) -> MemberState:
+        member = recovered(*arguments)
+        member.vote_for = None
+        return member
+
+    monkeypatch.setattr(core, "recovered", forgetful)
+
+    with pytest.raises(ViolationError, match="one leader a term"):
+        Search(ONE_CRASHES).run(LIMITS)
+
+
+def test_a_search_finds_a_vote_that_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    unsaved = MemberState.unsaved
+
+    def without_vote(member: MemberState, saved: HardState) -> HardState | None:
+        state = unsaved(member, saved)
+        return None if state is None or state.term == saved.term else replace(state, vote_for=None)
+
+    monkeypatch.setattr(MemberState, "unsaved", without_vote)
+
+    with pytest.raises(ViolationError, match="one leader a term"):
+        Search(ONE_CRASHES).run(LIMITS)
+
+
+def test_a_search_finds_what_is_told_before_it_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready_in_order = Raft.ready
+
+    def told_first(raft: Raft) -> Ready | None:
+        ready = ready_in_order(raft)
+        if ready is not None and ready.hard_state is not None and ready.messages:
+            raft._ready = ready = replace(ready, hard_state=None)
+        return ready
+
+    monkeypatch.setattr(Raft, "ready", told_first)
+
+    with pytest.raises(ViolationError, match="what is told outlives a crash"):
+        Search(ONE_CRASHES).run(LIMITS)
+
+
+def test_a_search_finds_a_crash_between_a_vote_and_its_saving(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready_in_order = Raft.ready
+
+    def vote_saved_last(raft: Raft) -> Ready | None:
+        saved, ready = raft._saved_hard_state, ready_in_order(raft)
+        if ready is not None and ready.hard_state is not None and ready.messages:
+            only_vote = ready.hard_state.term == saved.term
+            raft._ready = ready = replace(ready, hard_state=None) if only_vote else ready
+        return ready
+
+    monkeypatch.setattr(Raft, "ready", vote_saved_last)
+
+    with pytest.raises(ViolationError, match="one leader a term"):
+        Search(replace(ONE_CRASHES, candidates_max=3)).run(LIMITS)
+
+
+def test_a_search_finds_a_start_that_loses_the_end_of_its_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def shortened(*arguments: Any) -> MemberState:
+        member = recovered(*arguments)
+        if member.log.end_index > member.committed_index:
+            member.log.truncate(member.log.end_index)
+            member.durable_index = member.log.end_index
+        return member
+
+    monkeypatch.setattr(core, "recovered", shortened)
+
+    with pytest.raises(ViolationError, match="committed is durable on a majority"):
+        Search(ONE_CRASHES).run(LIMITS)
+
+
+def test_a_search_tells_the_way_to_what_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum, "is_majority", lambda count, voter_count: 2 * count >= voter_count)
+    scope = Scope(member_count=2, entries_max=1, heartbeat_rounds_max=1, candidates_max=2)
+
+    with pytest.raises(ViolationError, match=r"one leader a term: .*\n  n\d times out: "):
+        Search(scope, keeps_ways=True).run(LIMITS)
+
+
+def test_a_search_finds_what_is_confirmed_before_it_is_durable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def written(member: MemberState, follower: Follower) -> int:
+        return follower.verified_index
+
+    monkeypatch.setattr(entry_handler, "confirmed_index", written)
+
+    with pytest.raises(ViolationError, match="what is told outlives a crash"):
+        Search(replace(ONE_CRASHES, flush_apart=True)).run(LIMITS)
+
+
+def test_a_search_finds_a_sound_disk_that_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        recalling, "_is_older", lambda member, mark: mark.index >= member.log.end_index
+    )
+
+    with pytest.raises(ViolationError, match="a sound disk is believed"):
+        Search(replace(ONE_CRASHES, recalls=True)).run(LIMITS)
 
 
 def test_a_search_finds_a_commit_by_too_few_of_a_changed_group(
@@ -57,7 +200,7 @@ def test_a_search_finds_a_commit_by_too_few_of_a_changed_group(
     monkeypatch.setattr(quorum, "reached_by_majority", half)
 
     with pytest.raises(ViolationError, match="committed is durable on a majority"):
-        Search(ONE_IS_PROMOTED).run(visits_max=VISITS_MAX)
+        Search(ONE_IS_PROMOTED).run(LIMITS)
 
 
 def test_a_search_finds_a_quorum_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +208,4 @@ def test_a_search_finds_a_quorum_that_is_none(monkeypatch: pytest.MonkeyPatch) -
     scope = Scope(member_count=2, entries_max=1, heartbeat_rounds_max=1, candidates_max=2)
 
     with pytest.raises(ViolationError, match="one leader a term"):
-        Search(scope).run(visits_max=VISITS_MAX)
+        Search(scope).run(LIMITS)

@@ -2,72 +2,48 @@
 
 The network is a set: a message once sent may arrive at any time, any number of times, or never,
 which covers loss, delay, doubling and disorder. Time is abstract: an election timeout or a
-heartbeat may come at any moment. A core's step depends on nothing but its state and its input, so
-each is computed once, and the search itself moves small numbers about.
+heartbeat may come at any moment, and so may a crash. What an input does to a member is computed
+once (`exhaustive_members`); the search itself moves small numbers about:
+
+    python -m dledger_sim.exhaustive --members 3 --terms 2 --entries 2 --crashes 1 --minutes 30
 """
 
-import heapq
-import pickle
+import argparse
+import gc
+import resource
+import sys
 import time
-from collections.abc import Iterator
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import count
+from typing import Final, NamedTuple
 
-from dledger_node.raft.config import RaftConfig
-from dledger_node.raft.core import Raft
-from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogTerms
-from dledger_node.raft.member_state import Follower, Leader, Role
-from dledger_node.raft.membership import Change, Membership
-from dledger_node.raft.messages import Message
-from dledger_node.raft.progress import PushState
-from dledger_node.raft.ready import HardState
+from dledger_node.raft.invariants import InvariantError
+from dledger_node.raft.member_state import Role
+from dledger_sim.exhaustive_judge import Terms, judge
+from dledger_sim.exhaustive_members import Members, Scope
+from dledger_sim.exhaustive_way import told
 from dledger_sim.violation import ViolationError
 
-LONG_TICKS = 1_000_000
-TIMEOUT, HEARTBEAT, PROPOSE, FLUSH, CHANGE = -1, -2, -3, -4, -5
-"""Inputs that are no messages; those are numbers from 0. Below CHANGE there are further changes."""
-TIME_SUFFIXES = ("_tick", "_ticks", "_due", "_since", "deadline")
+STATE_BITS: Final = 20
+STATE_MASK: Final = (1 << STATE_BITS) - 1
+CRASH_BITS: Final = 4
+CRASH_MASK: Final = (1 << CRASH_BITS) - 1
+RESTART_RANK: Final = 24
+"""A crash sets a member back: this lets searches that are not ended see some, and not only them."""
+WAITS: Final = 1
+"""In the set of messages that belongs to a state of the group: it is to be visited."""
+VISITS_BETWEEN_LOOKS: Final = 4096
+MOVES_KEPT_MAX: Final = 8_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """How far the search goes."""
+class Limits:
+    """Where a search stops unless it is complete before."""
 
-    member_count: int = 3
-    terms_max: int = 1
-    entries_max: int = 2
-    heartbeat_rounds_max: int = 2
-    candidates_max: int = 3
-    """So many of the members may stand for election."""
-    flush_apart: bool = True
-    """Anything may happen between a write and its flush; otherwise it is flushed with the write."""
-    first: Membership | None = None
-    """Who belongs to the group at first; None for all, as voters."""
-    changes: tuple[Change, ...] = ()
-    """What leaders may be asked for, until there is one change in their log."""
-
-
-class Seen(NamedTuple):
-    """What the judge sees of a member."""
-
-    role: Role
-    term: int
-    terms: tuple[int, ...]
-    """The term of each entry."""
-    committed_index: int
-    durable_index: int
-    changed_at: int
-    """Index of the change in this log; -1 when there is none."""
-    membership: Membership
-
-
-class Step(NamedTuple):
-    """What an input does to a member."""
-
-    state: int
-    sent: int
-    """Set of messages, one bit each."""
+    visits_max: int = sys.maxsize
+    seconds_max: float = float("inf")
+    memory_max_bytes: int = 6 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +52,12 @@ class Result:
 
     state_count: int
     """What the members can be together."""
+    crashed_count: int
+    """How many of these come after a crash."""
     visit_count: int
     """A state is visited again when more messages can be on their way there."""
     transition_count: int
+    """Inputs, and crashes, that change a member, for each visit."""
     member_state_count: int
     message_count: int
     complete: bool
@@ -88,29 +67,71 @@ class Result:
     changes_committed: int
     """In how many states of a member a change of the membership is committed."""
 
+    def __str__(self) -> str:
+        return (
+            f"{'complete' if self.complete else 'not complete'}: {self.state_count:,} states, "
+            f"{self.crashed_count:,} of them after a crash, {self.visit_count:,} visits, "
+            f"{self.transition_count:,} transitions, {self.elapsed_s:.0f} s; "
+            f"{self.member_state_count:,} states of a member, {self.message_count:,} messages"
+        )
+
+
+Move = tuple[int, int, int, int]
+"""What an input does to the group's number, which messages it sends, what it does to the rank, and
+the member's state after it if that knows more to be committed, otherwise -1.
+"""
+
+
+class Moves(NamedTuple):
+    """All that can happen to a member in a state, with some messages on their way to it.
+
+    Inputs that lead to the same state are one move.
+    """
+
+    said: int
+    """What it sends without a change of its state."""
+    change_count: int
+    moves: list[Move]
+    death_count: int
+    deaths: list[Move]
+    """Crashes."""
+
 
 class Search:
-    """One search; `run` raises ViolationError with the way to what it found."""
+    """One search; `run` raises ViolationError where a rule is broken, and tells the way there if
+    `keeps_ways`, which takes memory.
 
-    def __init__(self, scope: Scope) -> None:
+    The group's state is a number: from its low end, each member's state, how many have crashed, and
+    the longest log that any member has ever known as committed. That is no part of any member after
+    a crash, and yet must not be lost.
+    """
+
+    def __init__(self, scope: Scope, *, keeps_ways: bool = False) -> None:
         self._scope = scope
-        self._ids = tuple(f"n{number}" for number in range(scope.member_count))
-        self._first = scope.first or Membership(self._ids)
-        self._blobs: list[bytes] = []
-        self._seen: list[Seen] = []
-        self._inputs: list[tuple[int, ...]] = []
-        self._ranks: list[int] = []
-        self._numbers: dict[Any, int] = {}
-        self._messages: list[Message] = []
-        self._message_numbers: dict[Message, int] = {}
-        self._addressed = [0] * scope.member_count
-        self._steps: list[dict[int, Step]] = []
+        self._members = Members(scope)
+        self._shifts = [STATE_BITS * number for number in range(scope.member_count)]
+        self._crash_shift = STATE_BITS * scope.member_count
+        self._committed_shift = self._crash_shift + CRASH_BITS
+        self._committed: list[Terms] = [()]
+        self._committed_numbers: dict[Terms, int] = {(): 0}
         self._judged: set[tuple[int, ...]] = set()
-        self._committed_max = -1
-        self._leader_states: set[int] = set()
+        self._kinds: list[int] = []
+        """What the judge sees of a state of a member, as a number."""
+        self._kind_numbers: dict[object, int] = {}
+        self._heeded: list[int] = []
+        """For each state of a member, all messages that may do something."""
+        self._moves: list[dict[int, Moves]] = []
+        self._moves_kept = 0
+        self._networks: dict[int, int] = {}
+        """For each state of the group, all messages that may be on their way; and `WAITS`."""
+        self._same: dict[int, int] = {}
+        """Each such set of messages once: many states have the same, and memory is what ends."""
+        self._waiting: defaultdict[int, list[int]] = defaultdict(list)
+        """States of the group by rank."""
+        self._came_from: dict[int, int] | None = {} if keeps_ways else None
 
-    def run(self, *, visits_max: int) -> Result:
-        """Visit every state, or stop after so many visits.
+    def run(self, limits: Limits) -> Result:
+        """Visit every state, or stop at a limit.
 
         What the members are together is visited once for all ways that lead there, with every
         message that any of them sends. So more may arrive than in any one run: a search that finds
@@ -118,269 +139,258 @@ class Search:
         visited first: then nearly all ways to a state are known before it is visited, and few are
         visited again. Any order finds the same.
         """
+        collects = gc.isenabled()
+        gc.disable()  # it would look at millions of values, none of which is ever part of a cycle
+        try:
+            return self._run(limits)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _run(self, limits: Limits) -> Result:
         started_s = time.perf_counter()
-        first = tuple(self._first_state(number) for number in range(len(self._ids)))
-        networks: dict[tuple[int, ...], int] = {first: 0}
-        waiting, ordered = {first}, [(0, first)]
-        visit_count, transition_count = 0, 0
-        while waiting and visit_count < visits_max:
-            _, members = heapq.heappop(ordered)
-            waiting.remove(members)
-            network = networks[members]
-            visit_count += 1
-            for following, sent in self._next(members, network):
-                transition_count += 1
-                known = networks.get(following)
-                if known is None:
-                    networks[following] = sent
-                elif sent | known != known:
-                    networks[following] = sent | known
-                else:
+        first = 0
+        for number, shift in enumerate(self._shifts):
+            state = self._members.first_state(number)
+            self._state_found(state)
+            first |= state << shift
+        self._networks[first] = WAITS
+        self._waiting[0].append(first)
+        visit_count, transition_count, complete = 0, 0, False
+        for visit_count in count():
+            if visit_count % VISITS_BETWEEN_LOOKS == 0 and _is_over(limits, visit_count, started_s):
+                break
+            while self._waiting and not self._waiting[lowest := min(self._waiting)]:
+                del self._waiting[lowest]
+            if not self._waiting:
+                complete = True
+                break
+            group = self._waiting[lowest].pop()
+            try:
+                transition_count += self._visit(group, lowest)
+            except ViolationError as violation:
+                detail = str(violation).removeprefix(f"{violation.rule}: ")
+                raise ViolationError(violation.rule, f"{detail}{self._way(group)}") from None
+            except InvariantError as error:
+                rule = "a core finds what it relies on"
+                raise ViolationError(rule, f"{error}{self._way(group)}") from error
+        return self._result(visit_count, transition_count, complete, started_s)
+
+    def _visit(self, group: int, rank: int) -> int:
+        """Do all that can happen in a state of the group; returns in how many ways."""
+        states = [group >> shift & STATE_MASK for shift in self._shifts]
+        kept, heeded = self._moves, self._heeded
+        network = self._networks[group] ^ WAITS
+        while True:
+            said, all_moves = network, []
+            for state in states:
+                moves = kept[state].get(network & heeded[state])
+                if moves is None:
+                    moves = self._find_moves(state, network)
+                said |= moves.said
+                all_moves.append(moves)
+            if said == network:
+                break
+            network = said
+        self._networks[group] = self._same.setdefault(network, network)
+        may_die = (group >> self._crash_shift & CRASH_MASK) < self._scope.crashes_max
+        transition_count = 0
+        for moves in all_moves:
+            transition_count += moves.change_count
+            self._go(group, network, rank, moves.moves)
+            if may_die:
+                transition_count += moves.death_count
+                self._go(group, network, rank, moves.deaths)
+        return transition_count
+
+    def _go(self, group: int, network: int, rank: int, moves: list[Move]) -> None:
+        networks = self._networks
+        for change, sent, further, told_by in moves:
+            following = group + change
+            if told_by >= 0:
+                following = self._told(following, told_by)
+            on_its_way = network | sent
+            known = networks.get(following)
+            if known is None:
+                self._judge(following)
+                if self._came_from is not None:
+                    self._came_from[following] = group
+            else:
+                on_its_way |= known
+                if on_its_way == known:
                     continue
-                if following not in waiting:
-                    waiting.add(following)
-                    rank = sum([self._ranks[state] for state in following])
-                    heapq.heappush(ordered, (rank, following))
-        return Result(
-            state_count=len(networks),
-            visit_count=visit_count,
-            transition_count=transition_count,
-            member_state_count=len(self._blobs),
-            message_count=len(self._messages),
-            complete=not waiting,
-            elapsed_s=time.perf_counter() - started_s,
-            leaders_seen=len(self._leader_states),
-            committed_max=self._committed_max,
-            changes_committed=sum(0 <= one.changed_at <= one.committed_index for one in self._seen),
-        )
+                if known & WAITS:
+                    networks[following] = self._same.setdefault(on_its_way, on_its_way)
+                    continue
+            on_its_way |= WAITS
+            networks[following] = self._same.setdefault(on_its_way, on_its_way)
+            self._waiting[rank + further].append(following)
 
-    def _next(
-        self, members: tuple[int, ...], network: int
-    ) -> Iterator[tuple[tuple[int, ...], int]]:
-        for number, state in enumerate(members):
-            steps = self._steps[state]
-            for input_ in self._inputs[state]:
-                step = steps.get(input_) or self._step(number, state, input_)
-                yield self._after(members, network, number, step)
-            waiting = network & self._addressed[number]
-            while waiting:
-                lowest = waiting & -waiting
-                waiting ^= lowest
-                input_ = lowest.bit_length() - 1
-                step = steps.get(input_) or self._step(number, state, input_)
-                if step.state != state or step.sent & ~network:
-                    yield self._after(members, network, number, step)
+    def _told(self, group: int, state: int) -> int:
+        """Remember what a member knows as committed; the judge looks whether all agree on it."""
+        number = group >> self._committed_shift
+        known, learnt = self._committed[number], self._members.seen[state].committed
+        if len(learnt) <= len(known):
+            return group
+        if learnt[: len(known)] != known:
+            raise ViolationError("committed is the same everywhere", f"{known} and {learnt}")
+        if learnt not in self._committed_numbers:
+            self._committed_numbers[learnt] = len(self._committed)
+            self._committed.append(learnt)
+        return group + (self._committed_numbers[learnt] - number << self._committed_shift)
 
-    def _after(
-        self, members: tuple[int, ...], network: int, number: int, step: Step
-    ) -> tuple[tuple[int, ...], int]:
-        if step.state != members[number]:
-            members = (*members[:number], step.state, *members[number + 1 :])
-            if members not in self._judged:
-                self._judged.add(members)
-                self._judge([self._seen[state] for state in members])
-        return members, network | step.sent
+    def _way(self, group: int) -> str:
+        way: list[list[int]] = []
+        at: int | None = group
+        while at is not None and self._came_from is not None:
+            way.append([at >> shift & STATE_MASK for shift in self._shifts])
+            at = self._came_from.get(at)
+        return "".join(f"\n  {line}" for line in told(self._members, way[::-1]))
 
     # -- one member --------------------------------------------------------------------------------
 
-    def _first_state(self, number: int) -> int:
-        raft = Raft(
-            RaftConfig(
-                self_id=self._ids[number],
-                voters=self._first.voters,
-                addable_ids=tuple(one for one in self._ids if one not in self._first.voters),
-                heartbeat_ticks=1,
-                election_ticks=4,
-                push_entries_max=1,
-            ),
-            HardState(term=0, vote_for=None),
-            LogTerms(),
-            committed_index=-1,
-            incarnation=0,
-            randint=_lowest,
-            memberships=LogMemberships(self._first),
+    def _state_found(self, state: int) -> None:
+        """Make room for what is kept for each state of a member."""
+        seen, whose = self._members.seen[state], self._members.whose[state]
+        self._kinds.append(self._kind_numbers.setdefault(seen, len(self._kind_numbers)))
+        self._heeded.append(self._members.addressed[whose])
+        self._moves.append({})
+
+    def _find_moves(self, state: int, network: int) -> Moves:
+        messages = network & self._heeded[state]
+        inputs = list(self._members.inputs[state])
+        while messages:
+            lowest = messages & -messages
+            messages ^= lowest
+            inputs.append(lowest.bit_length() - 1)
+        said, change_count, death_count = 0, 0, 0
+        moves: dict[int, int] = {}
+        deaths: dict[int, int] = {}
+        for input_ in inputs:
+            step = self._members.step(state, input_)
+            if step.state != state:
+                change_count += 1
+                moves[step.state] = moves.get(step.state, 0) | step.sent
+            elif step.sent:
+                said |= step.sent
+            elif input_ >= 0 and not step.dies:
+                self._heeded[state] &= ~(1 << input_)
+            for start in step.dies:
+                death_count += 1
+                deaths[start.state] = deaths.get(start.state, 0) | start.sent
+        if self._scope.crashes_max:
+            for start in self._members.starts(state):
+                death_count += 1
+                deaths[start.state] = deaths.get(start.state, 0) | start.sent
+        for new in range(len(self._moves), len(self._members.seen)):
+            self._state_found(new)
+        found = Moves(
+            said,
+            change_count,
+            [self._move(state, after, sent, 0, 0) for after, sent in moves.items()],
+            death_count,
+            [
+                self._move(state, after, sent, 1 << self._crash_shift, RESTART_RANK)
+                for after, sent in deaths.items()
+            ],
         )
-        return self._state(number, raft)
+        self._keep(state, network & self._heeded[state], found)
+        return found
 
-    def _step(self, number: int, state: int, input_: int) -> Step:
-        """Let the production core take one input."""
-        raft: Raft = pickle.loads(self._blobs[state])
-        member = raft._member
-        if input_ >= 0:
-            raft.step(self._messages[input_])
-        elif input_ == TIMEOUT:
-            member.now_ticks = member.election_deadline = LONG_TICKS
-            raft.tick()
-        elif input_ == HEARTBEAT:
-            raft.tick()
-        elif input_ == PROPOSE:
-            raft.propose(1, None)
-        elif input_ == FLUSH:
-            raft.persisted(raft.ledger_end_index, raft.ledger_end_term)
-        else:
-            raft.change_membership(self._scope.changes[CHANGE - input_])
-        sent = 0
-        while (ready := raft.ready()) is not None:
-            for message in ready.messages:
-                sent |= 1 << self._number_of(message)
-            raft.advance(ready)
-            if not self._scope.flush_apart:
-                raft.persisted(raft.ledger_end_index, raft.ledger_end_term)
-        before, step = self._seen[state], Step(self._state(number, raft), sent)
-        after = self._seen[step.state]
-        if after.term < before.term or after.committed_index < before.committed_index:
-            raise ViolationError("nothing goes back", f"{before} became {after}")
-        self._steps[state][input_] = step
-        return step
+    def _keep(self, state: int, messages: int, moves: Moves) -> None:
+        if self._moves_kept > MOVES_KEPT_MAX:
+            self._moves_kept = 0
+            for kept in self._moves:
+                kept.clear()
+        self._moves_kept += 1 + len(moves.moves) + len(moves.deaths)
+        self._moves[state][messages] = moves
 
-    def _number_of(self, message: Message) -> int:
-        number = self._message_numbers.get(message)
-        if number is None:
-            number = self._message_numbers[message] = len(self._messages)
-            self._messages.append(message)
-            self._addressed[self._ids.index(message.receiver)] |= 1 << number
-        return number
-
-    def _state(self, number: int, raft: Raft) -> int:
-        """The number of a member's state, in which no time has passed."""
-        _stop_clock(raft._member)
-        key = (number, _frozen(raft._member), raft._saved_hard_state)
-        known = self._numbers.get(key)
-        if known is not None:
-            return known
-        state = self._numbers[key] = len(self._blobs)
-        self._blobs.append(pickle.dumps(raft))
-        log = raft._member.log
-        seen = Seen(
-            raft.role,
-            raft.term,
-            tuple(log.term_at(index) for index in range(log.end_index + 1)),
-            raft.committed_index,
-            raft.durable_index,
-            raft._member.memberships.last_index,
-            raft.membership,
+    def _move(self, state: int, after: int, sent: int, crash: int, further: int) -> Move:
+        members = self._members
+        assert after <= STATE_MASK
+        rises = members.seen[after].committed_index > members.seen[state].committed_index
+        return (
+            (after - state << self._shifts[members.whose[state]]) + crash,
+            sent,
+            members.ranks[after] - members.ranks[state] + further,
+            after if rises else -1,
         )
-        self._seen.append(seen)
-        self._ranks.append(_rank(raft._member))
-        self._steps.append({})
-        self._inputs.append(tuple(self._inputs_of(number, raft)))
-        self._committed_max = max(self._committed_max, seen.committed_index)
-        if seen.role is Role.LEADER:
-            self._leader_states.add(state)
-        return state
-
-    def _inputs_of(self, number: int, raft: Raft) -> Iterator[int]:
-        scope, part = self._scope, raft._member.part
-        if isinstance(part, Leader):
-            if part.heartbeat_round < scope.heartbeat_rounds_max:
-                yield HEARTBEAT
-            if raft.ledger_end_index + 1 < scope.entries_max:
-                yield PROPOSE
-                if not raft._member.memberships.changed:
-                    yield from range(CHANGE, CHANGE - len(scope.changes), -1)
-        elif raft.term < scope.terms_max and number < scope.candidates_max:
-            yield TIMEOUT
-        if raft.durable_index < raft.ledger_end_index:
-            yield FLUSH
 
     # -- the judge ---------------------------------------------------------------------------------
 
-    def _judge(self, members: list[Seen]) -> None:
-        leader_terms = [one.term for one in members if one.role is Role.LEADER]
-        if len(set(leader_terms)) != len(leader_terms):
-            raise ViolationError("one leader a term", f"{members}")
-        longest = max(members, key=lambda one: one.committed_index)
-        committed = longest.terms[: longest.committed_index + 1]
-        for one in members:
-            if one.committed_index >= len(one.terms) or one.durable_index >= len(one.terms):
-                raise ViolationError("only what is here is committed", f"{one}")
-            count = min(one.committed_index + 1, len(committed))
-            if one.terms[:count] != committed[:count]:
-                raise ViolationError("committed is the same everywhere", f"{members}")
-        if committed:
-            holders = {
-                member_id
-                for member_id, one in zip(self._ids, members, strict=True)
-                if one.durable_index + 1 >= len(committed)
-                and one.terms[: len(committed)] == committed
-            }
-            # Before the change is committed, leaders count by it or, if they lack it, as before.
-            counted = {self._first, *(one.membership for one in members)}
-            if 0 <= longest.changed_at < len(committed):
-                counted = {longest.membership}
-            if not any(2 * len(holders & {*one.voters}) > len(one.voters) for one in counted):
-                raise ViolationError("committed is durable on a majority", f"{members}")
+    def _judge(self, group: int) -> None:
+        """Judge a state that is new; most look to the judge like one that it has seen."""
+        states = [group >> shift & STATE_MASK for shift in self._shifts]
+        seen, kinds = self._members.seen, self._kinds
+        committed = group >> self._committed_shift
+        key = (committed, *[kinds[state] for state in states])
+        if key not in self._judged:
+            self._judged.add(key)
+            members = [seen[state] for state in states]
+            judge(self._members.ids, self._members.first, members, self._committed[committed])
+
+    def _result(
+        self, visit_count: int, transition_count: int, complete: bool, started_s: float
+    ) -> Result:
+        seen = self._members.seen
+        crashes = CRASH_MASK << self._crash_shift
+        return Result(
+            state_count=len(self._networks),
+            crashed_count=sum(1 for group in self._networks if group & crashes),
+            visit_count=visit_count,
+            transition_count=transition_count,
+            member_state_count=len(seen),
+            message_count=len(self._members.messages),
+            complete=complete,
+            elapsed_s=time.perf_counter() - started_s,
+            leaders_seen=sum(one.role is Role.LEADER for one in seen),
+            committed_max=max(one.committed_index for one in seen),
+            changes_committed=sum(0 <= one.changed_at <= one.committed_index for one in seen),
+        )
 
 
-def _lowest(low: int, high: int) -> int:
-    return low
-
-
-def _rank(member: Any) -> int:
-    """How far a member has come: a sum of what hardly ever goes back within a term."""
-    part = member.part
-    rank = 3 * member.term + 4 * (
-        member.log.end_index + member.committed_index + member.durable_index
+def _is_over(limits: Limits, visit_count: int, started_s: float) -> bool:
+    return (
+        visit_count >= limits.visits_max
+        or time.perf_counter() - started_s >= limits.seconds_max
+        or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 >= limits.memory_max_bytes
     )
-    if isinstance(part, Leader):
-        rank += part.heartbeat_round
-        for one in part.progress.values():
-            rank += 2 * one.probe + 6 * one.match_index + one.next_index + one.answered_round
-            rank += one.state is PushState.APPEND
-    elif isinstance(part, Follower):
-        rank += 2 * (part.verified_index + part.acknowledged_index) + 3 * bool(part.leader_id)
-    else:
-        rank += len(part.votes)
-    return int(rank)
 
 
-def _stop_clock(member: Any) -> None:
-    """Set all that is a time to the same moment, and all that only counts to nothing: neither how
-    long ago something was is explored, nor how often.
-    """
-    member.refusals.clear()
-    member.marks.clear()  # nobody asks for them here
-    member.now_ticks = 0
-    member.election_deadline = LONG_TICKS
-    if isinstance(member.part, Follower):
-        member.part.told_index = -1
-    for one in (member.part, *getattr(member.part, "progress", {}).values()):
-        for name in _slots(one):
-            if name.endswith(TIME_SUFFIXES):
-                setattr(one, name, 0)
-    if isinstance(member.part, Leader):
-        rounds = [(round_, 0) for round_, _ in member.part.rounds_sent]
-        member.part.rounds_sent.clear()
-        member.part.rounds_sent.extend(rounds)
+def main() -> int:
+    """Search one scope, as far as time and memory go; return 1 when a rule was broken."""
+    parser = argparse.ArgumentParser(prog="dledger_sim.exhaustive", description=__doc__)
+    parser.add_argument("--members", type=int, default=3)
+    parser.add_argument("--terms", type=int, default=1)
+    parser.add_argument("--entries", type=int, default=2, help="in one log, leaders' first too")
+    parser.add_argument("--heartbeats", type=int, default=1, help="rounds of one leader")
+    parser.add_argument("--candidates", type=int, default=3, help="how many may stand")
+    parser.add_argument("--crashes", type=int, default=0, help="of all members together")
+    parser.add_argument("--flush-apart", action="store_true", help="also between other inputs")
+    parser.add_argument("--recalls", action="store_true", help="who starts again asks its peers")
+    parser.add_argument("--ways", action="store_true", help="tell the way to a broken rule")
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--gib", type=float, default=6.0, help="of memory at most")
+    arguments = parser.parse_args()
+    scope = Scope(
+        member_count=arguments.members,
+        terms_max=arguments.terms,
+        entries_max=arguments.entries,
+        heartbeat_rounds_max=arguments.heartbeats,
+        candidates_max=arguments.candidates,
+        flush_apart=arguments.flush_apart,
+        crashes_max=arguments.crashes,
+        recalls=arguments.recalls,
+    )
+    memory_max_bytes = int(arguments.gib * (1 << 30))
+    limits = Limits(seconds_max=60 * arguments.minutes, memory_max_bytes=memory_max_bytes)
+    try:
+        print(Search(scope, keeps_ways=arguments.ways).run(limits))
+    except ViolationError as violation:
+        print(f"VIOLATION {violation}")
+        return 1
+    return 0
 
 
-def _slots(value: Any) -> tuple[str, ...]:
-    return tuple(getattr(type(value), "__slots__", ()))
-
-
-@dataclass
-class _Mutable:
-    """Stands for all that is no frozen dataclass."""
-
-
-_MUTABLE = _Mutable.__dataclass_params__  # type: ignore[attr-defined]
-
-
-def _frozen(value: Any) -> Any:
-    """A value with the same contents that can be a key."""
-    if isinstance(value, set):
-        return frozenset(value)
-    if getattr(value, "__dataclass_params__", _MUTABLE).frozen:
-        return value
-    if isinstance(value, dict):
-        return tuple((key, _frozen(one)) for key, one in value.items())
-    if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
-        return tuple(_frozen(one) for one in value)
-    if callable(value) or not _slots(value) or type(value).__hash__ is not None:
-        return value if type(value).__hash__ is not None and not _slots(value) else _fields(value)
-    return _fields(value)
-
-
-def _fields(value: Any) -> Any:
-    names = _slots(value)
-    return (type(value).__name__, *(_frozen(getattr(value, name)) for name in names))
+if __name__ == "__main__":
+    sys.exit(main())

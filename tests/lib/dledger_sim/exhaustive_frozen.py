@@ -1,0 +1,158 @@
+"""A member's state as a value: with time taken out of it, as a key, and as bytes to go on from."""
+
+import io
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from dledger_node.raft.config import RaftConfig
+from dledger_node.raft.core import Raft
+from dledger_node.raft.member_state import Follower, Leader
+from dledger_node.raft.membership import Membership
+from dledger_node.raft.progress import PushState
+from dledger_node.raft.ready import HardState
+
+LONG_TICKS = 1_000_000
+TIME_SUFFIXES = ("_tick", "_ticks", "_due", "_since", "deadline")
+SAME_FOR_ALL = ("config", "randint", "refusals")
+"""What a member's states do not differ in."""
+
+
+def lowest(low: int, high: int) -> int:
+    """Stand for chance: how long anything takes is not looked at."""
+    return low
+
+
+def stop_clock(member: Any, *, marks: bool) -> None:
+    """Set all that is a time to the same moment, and all that only counts to nothing: neither how
+    long ago something was is explored, nor how often. `marks` tells whether anybody may ask for
+    them; who does not restart, or does not ask, needs none.
+    """
+    member.refusals.clear()
+    member.marks = dict(sorted(member.marks.items())) if marks else {}
+    member.now_ticks = 0
+    member.election_deadline = LONG_TICKS
+    part = member.part
+    if isinstance(part, Follower) and not marks:
+        part.told_index = -1
+    for one in (part, member.recalling, *getattr(part, "progress", {}).values()):
+        for name in _times(type(one)):
+            setattr(one, name, 0)
+    if isinstance(part, Leader):
+        rounds = [(round_, 0) for round_, _ in part.rounds_sent]
+        part.rounds_sent.clear()
+        part.rounds_sent.extend(rounds)
+
+
+def rank(member: Any) -> int:
+    """How far a member has come: a sum of what hardly ever goes back within a term."""
+    part = member.part
+    told = 3 * member.term + 4 * (
+        member.log.end_index + member.committed_index + member.durable_index
+    )
+    if isinstance(part, Leader):
+        told += part.heartbeat_round
+        for one in part.progress.values():
+            told += 2 * one.probe + 6 * one.match_index + one.next_index + one.answered_round
+            told += one.state is PushState.APPEND
+    elif isinstance(part, Follower):
+        told += 2 * (part.verified_index + part.acknowledged_index) + 3 * bool(part.leader_id)
+    else:
+        told += len(part.votes)
+    return int(told)
+
+
+# -- bytes -----------------------------------------------------------------------------------------
+
+
+class Bytes:
+    """Cores as bytes. What never changes is shared between all that are made of them."""
+
+    def __init__(self) -> None:
+        self._shared: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+
+    def of(self, raft: Raft) -> bytes:
+        """Keep a core."""
+        file = io.BytesIO()
+        pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
+        pickler.persistent_id = self._number  # type: ignore[method-assign]
+        pickler.dump(raft)
+        return file.getvalue()
+
+    def raft(self, blob: bytes) -> Raft:
+        """Make a core as it was kept."""
+        unpickler = pickle.Unpickler(io.BytesIO(blob))
+        unpickler.persistent_load = self._shared.__getitem__  # type: ignore[method-assign]
+        raft = unpickler.load()
+        assert isinstance(raft, Raft)
+        return raft
+
+    def _number(self, value: Any) -> int | None:
+        if not isinstance(value, RaftConfig | HardState | Membership) and value is not lowest:
+            return None
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self._shared)
+            self._shared.append(value)
+        return number
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Mutable:
+    """Stands for all that is no frozen dataclass."""
+
+
+_MUTABLE = _Mutable.__dataclass_params__  # type: ignore[attr-defined]
+_HOW: dict[type, Callable[[Any], Any]] = {}
+"""How the values of a type are frozen."""
+_KEYS: set[type] = set()
+"""Types whose values can be keys as they are."""
+_TIMES: dict[type, tuple[str, ...]] = {}
+
+
+def frozen(value: Any) -> Any:
+    """A value with the same contents that can be a key."""
+    kind = type(value)
+    how = _HOW.get(kind)
+    if how is None:
+        how = _HOW[kind] = _how(kind)
+    return how(value)
+
+
+def _all_frozen(values: Iterable[Any]) -> list[Any]:
+    return [one if type(one) in _KEYS else frozen(one) for one in values]
+
+
+def _how(kind: type) -> Callable[[Any], Any]:
+    if issubclass(kind, set):
+        return frozenset
+    if issubclass(kind, dict):
+        return lambda value: (*value, *_all_frozen(value.values()))
+    if issubclass(kind, list | tuple | deque):
+        return lambda value: tuple(_all_frozen(value))
+    if getattr(kind, "__dataclass_params__", _MUTABLE).frozen or not _slots(kind):
+        _KEYS.add(kind)
+        return lambda value: value
+    names = [name for name in _slots(kind) if name not in SAME_FOR_ALL]
+    if len(names) == 1:
+        return lambda value: (kind, frozen(getattr(value, names[0])))
+    fields = attrgetter(*names)
+    return lambda value: (kind, *_all_frozen(fields(value)))
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    return tuple(getattr(kind, "__slots__", ()))
+
+
+def _times(kind: type) -> tuple[str, ...]:
+    names = _TIMES.get(kind)
+    if names is None:
+        names = _TIMES[kind] = tuple(one for one in _slots(kind) if one.endswith(TIME_SUFFIXES))
+    return names
