@@ -1,14 +1,21 @@
-"""What a seed's group has to live with; in one seed of eight, members keep a state besides."""
+"""What a seed's group has to live with: in one seed of eight, members keep a state besides; in one
+of thirty, strikes set up a rare situation on purpose.
+"""
 
 import dataclasses
 import random
 
+from dledger_sim import sharp
 from dledger_sim.conditions import TICK_US, Conditions
 from dledger_sim.disk import Keep
 from dledger_sim.moments import Moment
 from dledger_sim.nemesis import ANYWHERE
 
 STATES_RATE = 0.125
+SHARP_RATE = 0.03
+"""A part of those without a state."""
+SHARP_STATES_RATE = 0.06
+"""A part of those with one."""
 BUSY_RATE = 0.6
 STATE_FAULTS = (
     "crash", "isolate", "reset_link", "clog", "pause", "lose_volume", "rot_snapshot",
@@ -24,8 +31,16 @@ def keeps_state(seed: int) -> bool:
     return random.Random(f"state of seed {seed}").random() < STATES_RATE
 
 
+def is_sharp(seed: int) -> bool:
+    """Whether a seed's strikes set up one rare situation on purpose; chance of its own decides."""
+    rate = SHARP_STATES_RATE if keeps_state(seed) else SHARP_RATE
+    return random.Random(f"sharp strikes of seed {seed}").random() < rate
+
+
 def conditions_of(seed: int, rng: random.Random) -> Conditions:
     """Draw a seed's conditions."""
+    if is_sharp(seed):
+        return sharp.drawn_with_state(rng) if keeps_state(seed) else sharp.drawn(rng)
     return with_state(rng) if keeps_state(seed) else Conditions.drawn(rng, ANYWHERE)
 
 
