@@ -41,11 +41,11 @@ def lines_of_lives(strike: str) -> list[str]:
 # -- which seeds -----------------------------------------------------------------------------------
 
 
-def test_one_seed_in_thirty_is_struck_so() -> None:
+def test_one_seed_in_twenty_five_is_struck_so() -> None:
     seeds = range(8000)
     with_state = [is_sharp(seed) for seed in seeds if keeps_state(seed)]
 
-    assert 0.027 < sum(map(is_sharp, seeds)) / len(seeds) < 0.04
+    assert 0.035 < sum(map(is_sharp, seeds)) / len(seeds) < 0.05
     assert 0.04 < sum(with_state) / len(with_state) < 0.08
 
 
@@ -109,4 +109,11 @@ def test_who_dies_while_it_asks_finds_out_when_it_asks_again() -> None:
 
     assert sum("gets an older disk" in line for line in lines) >= len(LIVES)
     assert sum("crashes" in line for line in lines) >= len(LIVES)
+    assert any(line.endswith("joins") and "mark Mark" in line for line in lines)
+
+
+def test_a_leader_finds_out_what_it_had_committed() -> None:
+    lines = lines_of_lives("leader_goes_back")
+
+    assert sum("gets an older disk" in line for line in lines) >= len(LIVES)
     assert any(line.endswith("joins") and "mark Mark" in line for line in lines)

@@ -15,7 +15,7 @@ from dledger_sim.disk import Copy, SimDisk
 from dledger_sim.member import SimMember
 from dledger_sim.reshaping import may_lose_volume
 
-STRIKES = frozenset({"older_disk", "lost_vote", "term_told_first"})
+STRIKES = frozenset({"older_disk", "lost_vote", "term_told_first", "leader_goes_back"})
 """Those that bring disks back."""
 
 

@@ -1,5 +1,5 @@
 """What a seed's group has to live with: in one seed of eight, members keep a state besides; in one
-of thirty, strikes set up a rare situation on purpose.
+of twenty-five, strikes set up a rare situation on purpose.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from dledger_sim.moments import Moment
 from dledger_sim.nemesis import ANYWHERE
 
 STATES_RATE = 0.125
-SHARP_RATE = 0.03
+SHARP_RATE = 0.04
 """A part of those without a state."""
 SHARP_STATES_RATE = 0.06
 """A part of those with one."""

@@ -67,8 +67,8 @@ def short_absence(cluster: SimCluster, target: str, rng: random.Random) -> Plann
 
 
 def lost_vote(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """A vote is lost on its way, and the disk of who gave it comes back as it was before. When all
-    have told what they know, another candidate asks for a vote in the same term.
+    """A vote is lost on its way, and the disk of who gave it comes back as it was before; or, where
+    no disk does, its voter dies. Then another candidate asks for a vote in the same term.
 
     The target lets both stand by asking them to take over. The first reaches the voter alone; the
     second lacks one vote, and asks again where a connection was reset.
@@ -80,6 +80,7 @@ def lost_vote(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     asked_us = (cluster.conditions.election_ticks + 2) * TICK_US
     comes_back_us = asked_us + turn_us
     recalled_us = comes_back_us + _recall_us(cluster)
+    dies = "restore_volume" if cluster.conditions.recall_ticks else "crash"
     return [
         (1, ("heal",)),
         (1, ("copy_volume", voter)),
@@ -89,7 +90,7 @@ def lost_vote(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
         (2 + turn_us, ("cut", [(target, first), (first, voter)])),
         (asked_us - 1, ("cut", _both_ways([second], [other]))),
         (asked_us, ("transfer", target, second)),
-        (comes_back_us, ("restore_volume", voter, DOWN_US)),
+        (comes_back_us, (dies, voter, DOWN_US)),
         (comes_back_us, ("heal",)),
         (comes_back_us, ("cut", first_links + _both_ways([second], [other]))),
         (recalled_us, ("reset", [(second, voter)])),
@@ -117,6 +118,25 @@ def term_told_first(cluster: SimCluster, target: str, rng: random.Random) -> Pla
         (comes_back_us, ("cut", _both_ways([follower], [target]))),
         (told_us, ("crash", follower, DOWN_US)),
         (told_us, ("heal",)),
+    ]
+
+
+def leader_goes_back(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """The target commits something with one follower, while another is cut off; then its disk comes
+    back as it was before. When all have told what they know, the one who holds it is cut off.
+    """
+    holder, *others = _shuffled_peers(cluster, target, rng)
+    while_us = rng.randint(2, 6) * cluster.conditions.proposal_interval_us
+    comes_back_us = while_us + _round_us(cluster) + _turn_us(cluster)
+    recalled_us = comes_back_us + _recall_us(cluster)
+    return [
+        (1, ("heal",)),
+        (1, ("copy_volume", target)),
+        (1, ("split", others)),
+        (comes_back_us, ("restore_volume", target, DOWN_US)),
+        (comes_back_us, ("heal",)),
+        (recalled_us, ("split", [holder])),
+        (recalled_us + 3 * cluster.conditions.election_ticks * TICK_US, ("heal",)),
     ]
 
 
@@ -150,12 +170,13 @@ STRIKES: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] =
     "short_absence": short_absence,
     "lost_vote": lost_vote,
     "term_told_first": term_told_first,
+    "leader_goes_back": leader_goes_back,
 }
 
 
 def drawn(rng: random.Random) -> Conditions:
     """Draw conditions for one of the strikes, of a group whose members keep no state."""
-    return rng.choice((_unheard_removals, _lost_votes, _terms_told_first))(rng)
+    return rng.choice(WITHOUT_STATE)(rng)
 
 
 def _unheard_removals(rng: random.Random) -> Conditions:
@@ -191,7 +212,7 @@ def _lost_votes(rng: random.Random) -> Conditions:
         member_count=5,
         heartbeat_ticks=heartbeat_ticks,
         election_ticks=election_ticks,
-        recall_ticks=RECALL_FOREVER_TICKS,
+        recall_ticks=rng.choice((RECALL_FOREVER_TICKS, RECALL_FOREVER_TICKS, 0)),
         proposal_interval_us=rng.choice((10_000, 20_000)),
         in_order=rng.random() < 0.5,
         flush_us=100,
@@ -218,6 +239,26 @@ def _terms_told_first(rng: random.Random) -> Conditions:
         leader_bias=1.0,
         faults=("term_told_first",),
     )
+
+
+def _leaders_go_back(rng: random.Random) -> Conditions:
+    """Draw a group of three, so that two commit something, and two elect a leader."""
+    heartbeat_ticks = rng.choice((1, 2))
+    election_ticks = heartbeat_ticks * rng.choice((6, 10))
+    return Conditions(
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=election_ticks,
+        recall_ticks=RECALL_FOREVER_TICKS,
+        proposal_interval_us=rng.choice((10_000, 20_000)),
+        in_order=rng.random() < 0.5,
+        flush_us=100,
+        strike_interval_us=4 * election_ticks * TICK_US,
+        leader_bias=1.0,
+        faults=("leader_goes_back",),
+    )
+
+
+WITHOUT_STATE: Final = (_unheard_removals, _lost_votes, _terms_told_first, _leaders_go_back)
 
 
 def drawn_with_state(rng: random.Random) -> Conditions:
