@@ -57,13 +57,11 @@ class Mutant:
     new: str
     equivalent: str = ""
     """Why no run can show it, where that is proved."""
-    needs_state: bool = False
-    """Of the core, and too rare where members keep no state."""
 
     @property
     def shows_without_state(self) -> bool:
         """Whether a life in which members keep no state may find it."""
-        return self.module.startswith(CORE) and not self.needs_state
+        return self.module.startswith(CORE)
 
     def applied(self, source: str) -> str:
         """The module's source with the bug; ValueError when the place is not exactly one."""

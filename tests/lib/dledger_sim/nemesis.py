@@ -5,17 +5,15 @@ It draws acts; `simulation` performs them, now or after a delay.
 
 import random
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
-from dledger_sim.acts import Act
+from dledger_sim import sharp
 from dledger_sim.cluster import NOTICE_US, SimCluster
 from dledger_sim.conditions import TICK_US
 from dledger_sim.moments import Moment
 from dledger_sim.reshaping import likely_kinds
 from dledger_sim.rot_lives import rot_behind, rot_entry
-
-Planned: TypeAlias = list[tuple[int, Act]]
-"""Acts with their delays, at least 1 µs."""
+from dledger_sim.sharp import Planned
 
 HEAL_RATE: Final = 0.25
 AMBUSH_CHANCES_MAX: Final = 20
@@ -352,6 +350,7 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "leave_behind": _leave_behind,
     "rot_entry": rot_entry,
     "rot_behind": rot_behind,
+    **sharp.STRIKES,
 }
 ANYWHERE: Final = tuple(FAULTS)[: list(FAULTS).index("older_disk")]
 """Those that need no conditions of their own."""

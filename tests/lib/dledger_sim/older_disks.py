@@ -15,6 +15,9 @@ from dledger_sim.disk import Copy, SimDisk
 from dledger_sim.member import SimMember
 from dledger_sim.reshaping import may_lose_volume
 
+STRIKES = frozenset({"older_disk", "lost_vote", "term_told_first", "leader_goes_back"})
+"""Those that bring disks back."""
+
 
 class OlderDisks:
     """The copies of one run, and what leaders count on that the disks hold."""
@@ -26,7 +29,7 @@ class OlderDisks:
         disks: Mapping[str, SimDisk],
         checker: Checker,
     ) -> None:
-        self.watch = "older_disk" in conditions.faults
+        self.watch = not STRIKES.isdisjoint(conditions.faults)
         """Whether there will be any."""
         self._first = Membership(conditions.voter_ids)
         self._members = members

@@ -6,7 +6,7 @@ members are cut off until the others have restarted with what they lack.
 
 import dataclasses
 import random
-from typing import Final, TypeAlias
+from typing import Final
 
 from dledger_sim.acts import Act
 from dledger_sim.cluster import SimCluster
@@ -14,12 +14,11 @@ from dledger_sim.conditions import TICK_US, Conditions
 from dledger_sim.disk import Keep
 from dledger_sim.moments import Moment
 from dledger_sim.rotting_disk import RottingDisk
+from dledger_sim.sharp import Planned
 
 RESTART_TICKS_MAX: Final = 5
 ENTRIES: Final = (1, 1, 1, 2, 5)
 """So many entries rot at once."""
-Planned: TypeAlias = list[tuple[int, Act]]
-"""As in `nemesis`."""
 OTHER_FAULTS: Final = (
     "crash", "isolate", "reset_link", "cut_one_way", "clog", "lose_volume", "remove_front",
 )  # fmt: skip

@@ -1,10 +1,12 @@
-"""What a seed's group has to live with; in one seed of eight, members keep a state besides, and in
-one of eleven, entries of their logs rot.
+"""What a seed's group has to live with: in one seed of eight, members keep a state besides; in one
+of twenty-five, strikes set up a rare situation on purpose; in one of eleven of all others, entries
+of logs rot.
 """
 
 import dataclasses
 import random
 
+from dledger_sim import sharp
 from dledger_sim.conditions import TICK_US, Conditions
 from dledger_sim.disk import Keep
 from dledger_sim.moments import Moment
@@ -12,6 +14,10 @@ from dledger_sim.nemesis import ANYWHERE
 from dledger_sim.rot_lives import decaying, with_rot
 
 STATES_RATE = 0.125
+SHARP_RATE = 0.04
+"""A part of those without a state."""
+SHARP_STATES_RATE = 0.06
+"""A part of those with one."""
 BUSY_RATE = 0.6
 ROT_RATE = 0.09
 DECAYING_RATE = 0.5
@@ -31,13 +37,21 @@ def keeps_state(seed: int) -> bool:
     return random.Random(f"state of seed {seed}").random() < STATES_RATE
 
 
+def is_sharp(seed: int) -> bool:
+    """Whether a seed's strikes set up one rare situation on purpose; chance of its own decides."""
+    rate = SHARP_STATES_RATE if keeps_state(seed) else SHARP_RATE
+    return random.Random(f"sharp strikes of seed {seed}").random() < rate
+
+
 def rots(seed: int) -> bool:
     """Whether entries of logs rot in the life that a seed draws; again by chance of its own."""
-    return random.Random(f"rot of seed {seed}").random() < ROT_RATE
+    return not is_sharp(seed) and random.Random(f"rot of seed {seed}").random() < ROT_RATE
 
 
 def conditions_of(seed: int, rng: random.Random) -> Conditions:
     """Draw a seed's conditions."""
+    if is_sharp(seed):
+        return sharp.drawn_with_state(rng) if keeps_state(seed) else sharp.drawn(rng)
     if rots(seed):
         return _with_rot(rng, with_states=keeps_state(seed))
     return with_state(rng) if keeps_state(seed) else Conditions.drawn(rng, ANYWHERE)

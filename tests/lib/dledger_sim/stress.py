@@ -10,8 +10,9 @@ from dledger_node.raft.member_state import Role
 from dledger_sim.acts import Act, perform
 from dledger_sim.cluster import SimCluster
 from dledger_sim.moments import Moment
-from dledger_sim.nemesis import Nemesis, Planned
+from dledger_sim.nemesis import Nemesis
 from dledger_sim.reshaping import likely_kinds
+from dledger_sim.sharp import Planned
 
 
 class Stress:

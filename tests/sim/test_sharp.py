@@ -1,0 +1,119 @@
+"""Strikes that set up one situation on purpose: how many seeds they take, and what these meet."""
+
+import random
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from dledger_node.raft import entry_handler
+from dledger_node.raft.member_state import Follower, MemberState
+from dledger_node.raft.messages import CompareRequest
+from dledger_sim import sharp
+from dledger_sim.conditions import Conditions
+from dledger_sim.nemesis import ANYWHERE, FAULTS
+from dledger_sim.seeds import conditions_of, is_sharp, keeps_state
+from dledger_sim.simulation import simulate
+from dledger_sim.transcript import Transcript
+
+EVENT_COUNT = 1500
+LIVES = range(8)
+DRAWS = (sharp.drawn, sharp.drawn_with_state)
+
+
+def conditions_for(strike: str, number: int) -> Conditions:
+    """Some that allow it."""
+    draw = DRAWS[strike == "short_absence"]
+    tries = (draw(random.Random(f"{strike} {number} {attempt}")) for attempt in count())
+    return next(drawn for drawn in tries if drawn.faults == (strike,))
+
+
+def lines_of_lives(strike: str) -> list[str]:
+    """What happened in some lives; none of them breaks a rule."""
+    lines: list[str] = []
+    for number in LIVES:
+        transcript = Transcript(lines_max=100_000)
+        simulate(number, EVENT_COUNT, transcript, conditions=conditions_for(strike, number))
+        lines += transcript.lines
+    return lines
+
+
+# -- which seeds -----------------------------------------------------------------------------------
+
+
+def test_one_seed_in_twenty_five_is_struck_so() -> None:
+    seeds = range(8000)
+    with_state = [is_sharp(seed) for seed in seeds if keeps_state(seed)]
+
+    assert 0.035 < sum(map(is_sharp, seeds)) / len(seeds) < 0.05
+    assert 0.04 < sum(with_state) / len(with_state) < 0.08
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_conditions_allow_one_strike_and_nothing_else(
+    draw: Callable[[random.Random], Conditions],
+) -> None:
+    for number in range(50):
+        drawn = draw(random.Random(number))
+        assert len(drawn.faults) == 1
+        assert drawn.faults[0] in sharp.STRIKES
+        assert drawn.loss == drawn.crash_in_ready == drawn.flush_failure == drawn.ambush == 0.0
+
+
+def test_every_strike_has_seeds_of_its_own() -> None:
+    seeds = [seed for seed in range(3000) if is_sharp(seed)]
+    drawn = [conditions_of(seed, random.Random(seed)) for seed in seeds]
+
+    assert {strike for one in drawn for strike in one.faults} == sharp.STRIKES.keys()
+    assert [bool(one.snapshot_entries) for one in drawn] == list(map(keeps_state, seeds))
+    assert sharp.STRIKES.keys() <= FAULTS.keys()
+    assert not sharp.STRIKES.keys() & set(ANYWHERE), "or every other seed would be another"
+
+
+# -- what they meet, where nothing is broken -------------------------------------------------------
+
+
+def test_a_leader_asks_about_what_its_follower_has_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle, removed = entry_handler.handle_compare, []
+
+    def counting(member: MemberState, follower: Follower, request: CompareRequest) -> None:
+        if request.index < member.log.begin_index:
+            removed.append(request)
+        handle(member, follower, request)
+
+    monkeypatch.setattr(entry_handler, "handle_compare", counting)
+    lines_of_lives("unheard_removal")
+
+    assert len(removed) >= len(LIVES)
+
+
+def test_a_log_begins_anew_after_a_short_absence() -> None:
+    counts = [
+        simulate(number, EVENT_COUNT, conditions=conditions_for("short_absence", number))
+        .state_counts["logs_begun_anew"]
+        for number in LIVES
+    ]  # fmt: skip
+
+    assert sum(counts) >= len(LIVES)
+
+
+def test_two_ask_for_one_vote_and_the_second_is_refused() -> None:
+    lines = lines_of_lives("lost_vote")
+
+    assert sum("gets an older disk" in line for line in lines) >= len(LIVES)
+    assert sum("REJECT_ALREADY_VOTED" in line for line in lines) >= len(LIVES) // 2
+
+
+def test_who_dies_while_it_asks_finds_out_when_it_asks_again() -> None:
+    lines = lines_of_lives("term_told_first")
+
+    assert sum("gets an older disk" in line for line in lines) >= len(LIVES)
+    assert sum("crashes" in line for line in lines) >= len(LIVES)
+    assert any(line.endswith("joins") and "mark Mark" in line for line in lines)
+
+
+def test_a_leader_finds_out_what_it_had_committed() -> None:
+    lines = lines_of_lives("leader_goes_back")
+
+    assert sum("gets an older disk" in line for line in lines) >= len(LIVES)
+    assert any(line.endswith("joins") and "mark Mark" in line for line in lines)
