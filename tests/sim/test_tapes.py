@@ -16,7 +16,7 @@ TAPES = sorted((Path(__file__).parent / "tapes").glob("*.json"))
 EVENT_COUNT = 600
 WITH_STATE = 7
 """A seed in which members keep a state."""
-WITH_ROT = 817
+WITH_ROT = 225
 """A seed in which entries rot."""
 
 

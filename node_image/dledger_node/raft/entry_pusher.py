@@ -170,6 +170,8 @@ def _accepted(member: MemberState, progress: Progress, response: PushResponse) -
     """Count what the peer confirms, and leave COMPARE if that was in question."""
     if response.match_index > member.log.end_index:
         return  # more than this leader has: nothing to count on
+    if progress.lacks_first and response.match_index < member.log.begin_index:
+        return  # said of the log that it is about to drop
     asked_index = progress.next_index - 1
     progress.confirm(response.match_index, member.now_ticks)
     if response.probe is not None:

@@ -301,7 +301,7 @@ class MemberState:
         self.log.restart(write.first_index)
         self.memberships.restart(write.membership)
         self.marks.clear()
-        self.durable_index = min(self.durable_index, write.first_index - 1)
+        self.durable_index = -1  # nothing of either log survives a crash now
         self.append(write, write.last_index, write.term)
         for entry in write.memberships:
             self.enter(entry)

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from dledger_sim.acts import Act
 from dledger_sim.cluster import NOTICE_US, SimCluster
 from dledger_sim.conditions import RECALL_FOREVER_TICKS, TICK_US, Conditions
+from dledger_sim.disk import Keep
 from dledger_sim.keeper import SEGMENT_ENTRIES
 
 Planned: TypeAlias = list[tuple[int, Act]]
@@ -140,6 +141,22 @@ def leader_goes_back(cluster: SimCluster, target: str, rng: random.Random) -> Pl
     ]
 
 
+def death_as_log_begins(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """A follower lacks the target's front, so that its log begins anew; it dies before anything of
+    the new log is on its disk, where nothing of the old one is left.
+    """
+    follower, *_ = _shuffled_peers(cluster, target, rng)
+    while_us = rng.randint(3, 10) * cluster.conditions.proposal_interval_us
+    return [
+        (1, ("heal",)),
+        (2, ("split", [follower])),
+        (while_us, ("remove_front", target, 1.0)),
+        (while_us + 1, ("heal",)),
+        (while_us + 2, ("reset", [(target, follower)])),
+        (while_us + 2 + 2 * _turn_us(cluster), ("crash", follower, DOWN_US)),
+    ]
+
+
 def _shuffled_peers(cluster: SimCluster, target: str, rng: random.Random) -> list[str]:
     peers = [peer_id for peer_id in cluster.conditions.member_ids if peer_id != target]
     rng.shuffle(peers)
@@ -171,6 +188,7 @@ STRIKES: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] =
     "lost_vote": lost_vote,
     "term_told_first": term_told_first,
     "leader_goes_back": leader_goes_back,
+    "death_as_log_begins": death_as_log_begins,
 }
 
 
@@ -258,7 +276,31 @@ def _leaders_go_back(rng: random.Random) -> Conditions:
     )
 
 
-WITHOUT_STATE: Final = (_unheard_removals, _lost_votes, _terms_told_first, _leaders_go_back)
+def _deaths_as_logs_begin(rng: random.Random) -> Conditions:
+    """Draw a group whose flushes take longer than a follower lives that has just been sent the
+    first entries of a log.
+    """
+    heartbeat_ticks = rng.choice((1, 2))
+    election_ticks = heartbeat_ticks * rng.choice((6, 10))
+    return Conditions(
+        member_count=rng.choice((3, 3, 5)),
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=election_ticks,
+        recall_ticks=RECALL_FOREVER_TICKS,
+        push_entries_max=rng.choice((1, 8)),
+        proposal_interval_us=rng.choice((10_000, 20_000)),
+        in_order=rng.random() < 0.5,
+        flush_us=20_000,
+        keep=Keep.NOTHING,
+        strike_interval_us=2 * election_ticks * TICK_US,
+        leader_bias=1.0,
+        faults=("death_as_log_begins",),
+    )
+
+
+WITHOUT_STATE: Final = (
+    _unheard_removals, _lost_votes, _terms_told_first, _leaders_go_back, _deaths_as_logs_begin
+)  # fmt: skip
 
 
 def drawn_with_state(rng: random.Random) -> Conditions:
