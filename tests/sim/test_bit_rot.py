@@ -27,7 +27,7 @@ ENTRY_COUNT = 12
 OLD = 4
 """An entry that lies long before the last."""
 EVENT_COUNT = 1500
-SEEDS = range(800)
+SEEDS = range(2000)
 SEEDS_PER_CHUNK = 2500
 CHUNK_COUNT = 8
 SEEDS_MAX = 60

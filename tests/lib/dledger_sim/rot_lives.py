@@ -13,10 +13,12 @@ from dledger_sim.cluster import SimCluster
 from dledger_sim.conditions import TICK_US, Conditions
 from dledger_sim.disk import Keep
 from dledger_sim.moments import Moment
+from dledger_sim.rotting import LOOK_US
 from dledger_sim.rotting_disk import RottingDisk
 from dledger_sim.sharp import Planned
 
 RESTART_TICKS_MAX: Final = 5
+TWICE_RATE: Final = 0.1
 ENTRIES: Final = (1, 1, 1, 2, 5)
 """So many entries rot at once."""
 OTHER_FAULTS: Final = (
@@ -72,6 +74,8 @@ def rot_entry(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     """Let entries of a member rot; it may die with that, or be handed the leadership and asked for
     what has rotted, or the leader dies that has counted its copy.
     """
+    if rng.random() < TWICE_RATE:
+        return _twice(cluster, target, rng)
     planned, rot_us = _restarted(cluster, target, rng)
     count = rng.choice(ENTRIES)
     rot: Act = ("rot_entry", target, _index(cluster, target, rng), count)
@@ -95,6 +99,22 @@ def rot_entry(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
         *planned,
         (rot_us, (*rot, _some_time_us(cluster, rng))),
         (rot_us + 1, ("crash", counted_by, _some_time_us(cluster, rng))),
+    ]
+
+
+def _twice(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """Let what a start verifies rot, and again before the member is whole: it hears nothing of its
+    peers meanwhile, though they can be asked.
+    """
+    newest = len(cluster.members[target].disk.cached)
+    down_us = rng.randint(1, RESTART_TICKS_MAX) * TICK_US
+    again_us = 2 + down_us + 2 * LOOK_US
+    links = [(peer_id, target) for peer_id in cluster.conditions.member_ids if peer_id != target]
+    return [
+        (1, ("heal",)),
+        (2, ("rot_entry", target, newest, 1, down_us)),
+        (2, ("clog", links, again_us + down_us + 2 * LOOK_US)),
+        (again_us, ("rot_entry", target, newest, 1, down_us)),
     ]
 
 
