@@ -41,7 +41,12 @@ class NullServer(asyncio.Protocol):
     def __init__(self, address: str, *, takes_batches: bool) -> None:
         self._takes_batches = takes_batches
         self._metadata = MetadataResponse(
-            group=GROUP, local_id=MEMBER, leader_id=MEMBER, term=1, peers={MEMBER: address}
+            group=GROUP,
+            local_id=MEMBER,
+            leader_id=MEMBER,
+            term=1,
+            peers={MEMBER: address},
+            voters=(MEMBER,) if takes_batches else (),
         ).to_json()
         self._decoder = FrameDecoder()
         self._index = 0
