@@ -127,7 +127,7 @@ async def test_a_group_lives_fails_over_and_goes(cluster: Cluster) -> None:
 
     assert await asyncio.to_thread(cluster.operator.stop) == 0
     assert "Traceback" not in cluster.operator.log()
-    assert "403" not in cluster.operator.log()
+    assert "forbidden" not in cluster.operator.log().lower(), "it may do all that it does"
 
 
 async def test_an_operator_that_was_dead_during_a_failover_catches_up(cluster: Cluster) -> None:
