@@ -37,8 +37,8 @@ async def append_stream(
         while (parcel := window.oldest or await window.first()) is not None:
             outcomes = await parcel.outcomes(number)
             if outcomes is None:
-                for number_, call in enumerate(parcel.calls, number):
-                    yield outcome_of(number_, call, await call.answer)
+                for at, call in enumerate(parcel.calls, number):
+                    yield outcome_of(at, call, await call.answer)
             else:
                 for outcome in outcomes:
                     yield outcome
