@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from dledger_client import parcels
 from dledger_client.outcomes import Outcome
-from dledger_client.parcels import Parcel, Starter, outcome_of
+from dledger_client.parcels import Parcel, Starter, no_body, outcome_of
 from dledger_client.tasks import Spawn
 
 Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
@@ -129,7 +129,7 @@ class _Window:
     def _add(self, body: bytes) -> None:
         """Put a body into the next parcel, which leaves when it is full or this turn ends."""
         if not isinstance(body, bytes):
-            raise TypeError(f"a body must be bytes, not {type(body).__name__}")
+            raise no_body(body)
         size = len(body)
         if size >= parcels.BODY_BYTES_MAX:
             self._send_next()  # without the large one

@@ -40,6 +40,7 @@ from dledger_client.errors import (
 from dledger_client.log_reader import LogReader
 from dledger_client.members import Timing
 from dledger_client.outcomes import Appended, Outcome
+from dledger_client.parcels import no_body
 from dledger_client.search import ask_everyone
 from dledger_client.session import Session
 from dledger_client.statistics import AppendStatistics
@@ -223,8 +224,9 @@ class DLedgerClient:
                 f"a batch of {len(bodies)} bodies and {size_bytes} bytes; at most {BATCH_MAX} and "
                 f"{IN_FLIGHT_BYTES} are allowed"
             )
-        if not all(isinstance(body, bytes) for body in bodies):
-            raise TypeError("every body of a batch must be bytes")
+        for body in bodies:
+            if not isinstance(body, bytes):
+                raise no_body(body)
         async with self._entered().batch_turns:
             outcomes = self._stream(bodies, BATCH_MAX, deadline_s)
             async with aclosing(outcomes):

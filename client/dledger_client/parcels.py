@@ -73,6 +73,11 @@ class Parcel:
         self.calls = [start(body, deadline_s) for body in self.bodies]
 
 
+def no_body(value: object) -> TypeError:
+    """The error for what is given as a body and is none."""
+    return TypeError(f"a body must be bytes, not {type(value).__name__}")
+
+
 def _outcomes_of_all(
     first_number: int, count: int, call: Call, answer: Message | ClientError
 ) -> list[Outcome]:

@@ -9,6 +9,7 @@ from dledger_client.dispatcher import Dispatcher
 from dledger_client.errors import ClientError, RefusedError
 from dledger_client.members import Timing
 from dledger_client.numbering import Numberer
+from dledger_client.parcels import no_body
 from dledger_client.tasks import TaskScope
 from dledger_formats import disk
 from dledger_formats.append_batch import AppendBatchRequest
@@ -59,7 +60,7 @@ class Session:
     def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
         """Start an append; one that no entry can hold is refused at once. TypeError for text."""
         if not isinstance(body, bytes):
-            raise TypeError(f"a body must be bytes, not {type(body).__name__}")
+            raise no_body(body)
         leader = self.dispatcher.leader
         remote_id = None if leader is None else leader.member_id  # mostly it is who gets it
         now_s = self._loop.time()

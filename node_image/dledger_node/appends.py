@@ -49,6 +49,17 @@ class _Gathered:
     def is_enough(self) -> bool:
         return self.count >= GATHERED_MAX or self.body_bytes >= GATHERED_BYTES_MAX
 
+    def all(self) -> Sequence[ClientCall]:
+        """Who is answered; those of `once` are among `calls` when they are sorted out."""
+        return [*self.calls, *self.batches]
+
+    def bodies(self) -> list[bytes]:
+        """The bodies of `all`."""
+        bodies = [call.body for call in self.calls]
+        for batch in self.batches:
+            bodies += batch.bodies
+        return bodies
+
 
 class Appends:
     """The way of an append from its connection into the core, and of its answer back."""
@@ -173,43 +184,48 @@ class Appends:
 
     def _propose(self) -> None:
         gathered, self._gathered = self._gathered, _Gathered()
-        calls = gathered.calls
         if gathered.once:
-            calls += self._sort_out(gathered.once)
-        calls = self._refuse_excess(calls)
-        batches = self._refuse_excess_batches(gathered.batches, calls)
-        if not calls and not batches:
+            gathered.calls += self._sort_out(gathered.once)
+        if not self._leads(None):
+            self._refuse(gathered.all(), DLedgerResponseCode.NOT_LEADER)
             return
-        bodies = [call.body for call in calls]
-        for batch in batches:
-            bodies += batch.bodies
+        bodies = gathered.bodies()
         sizes = list(map(len, bodies))
+        if not self._may_wait(sizes):
+            self._refuse_excess(gathered)
+            bodies = gathered.bodies()
+            sizes = list(map(len, bodies))
+        if not bodies:
+            return
         if not self._has_room(sizes):
-            self._refuse([*calls, *batches], DLedgerResponseCode.DISK_FULL)
+            self._refuse(gathered.all(), DLedgerResponseCode.DISK_FULL)
             return
         channels = None
         if gathered.once:
-            channels = self.once.channels(calls) + [0] * (len(bodies) - len(calls))
+            of_calls = self.once.channels(gathered.calls)
+            channels = of_calls + [0] * (len(bodies) - len(of_calls))
         proposal = self._core.propose(len(bodies), Entries(bodies, channels))
         if isinstance(proposal, Refusal):
-            self._refuse([*calls, *batches], DLedgerResponseCode.NOT_LEADER)
+            self._refuse(gathered.all(), DLedgerResponseCode.NOT_LEADER)
             return
-        self._await_quorum(proposal, calls, batches, sizes)
+        self._await_quorum(proposal, gathered, sizes)
         self._drive()
 
-    def _await_quorum(
-        self,
-        proposal: Proposal,
-        calls: Sequence[AppendCall],
-        batches: Sequence[BatchCall],
-        sizes: Sequence[int],
-    ) -> None:
+    def _may_wait(self, sizes: Sequence[int]) -> bool:
+        """Whether bodies of these sizes may wait for their quorum, all of them."""
+        return (
+            len(sizes) <= self._pending_requests_max - self.pending.count
+            and sum(sizes) <= PENDING_BYTES_MAX - self.pending.body_bytes
+            and max(sizes, default=0) <= self._store.body_bytes_max
+        )
+
+    def _await_quorum(self, proposal: Proposal, gathered: _Gathered, sizes: Sequence[int]) -> None:
         deadline_s = self._loop.time() + APPEND_WAIT_S
         at = 0
         parts: list[tuple[Sequence[ClientCall], int]]
-        parts = [([batch], len(batch.bodies)) for batch in batches]
-        if calls:
-            parts.insert(0, (calls, len(calls)))
+        parts = [([batch], len(batch.bodies)) for batch in gathered.batches]
+        if gathered.calls:
+            parts.insert(0, (gathered.calls, len(gathered.calls)))
         for part, count in parts:
             self.pending.add(
                 Batch(
@@ -234,59 +250,33 @@ class Appends:
             self._gathered.count += len(again)
         return fresh
 
-    def _refuse_excess(self, calls: list[AppendCall]) -> list[AppendCall]:
-        """Refuse what is too large, and what is more than may wait; returns the others."""
-        if not self._leads(None):
-            self._refuse(calls, DLedgerResponseCode.NOT_LEADER)
-            return []
-        if not calls:
-            return []
-        taken: list[AppendCall] = []
+    def _refuse_excess(self, gathered: _Gathered) -> None:
+        """Refuse what is too large, and what is more than may wait; the others stay."""
         count = self._pending_requests_max - self.pending.count
         room_bytes = PENDING_BYTES_MAX - self.pending.body_bytes
-        body_bytes_max = self._store.body_bytes_max
-        sizes = [len(call.body) for call in calls]
-        if len(calls) <= count and sum(sizes) <= room_bytes and max(sizes) <= body_bytes_max:
-            return calls
-        for call in calls:
-            size = len(call.body)
-            if size > body_bytes_max:
+
+        def stays(call: ClientCall, sizes: Sequence[int]) -> bool:
+            nonlocal count, room_bytes
+            if max(sizes) > self._store.body_bytes_max:
                 self._refuse([call], DLedgerResponseCode.DISK_ERROR)  # Java's answer too
-            elif len(taken) >= count or size > room_bytes:
+            elif len(sizes) > self._pending_requests_max:
+                self._refuse([call], DLedgerResponseCode.UNSUPPORTED)  # one by one they fit
+            elif len(sizes) > count or sum(sizes) > room_bytes:
                 self._refuse([call], DLedgerResponseCode.LEADER_PENDING_FULL)
             else:
-                room_bytes -= size
-                taken.append(call)
-        return taken
+                count -= len(sizes)
+                room_bytes -= sum(sizes)
+                return True
+            return False
 
-    def _refuse_excess_batches(
-        self, batches: Sequence[BatchCall], before: Sequence[AppendCall]
-    ) -> list[BatchCall]:
-        """The same, of those that came together, behind `before`."""
-        if not batches:
-            return []
-        if not self._leads(None):
-            self._refuse(batches, DLedgerResponseCode.NOT_LEADER)
-            return []
-        taken: list[BatchCall] = []
-        count = self._pending_requests_max - self.pending.count - len(before)
-        room_bytes = PENDING_BYTES_MAX - self.pending.body_bytes
-        room_bytes -= sum([len(call.body) for call in before])
-        for batch in batches:
-            body_count, body_bytes = len(batch.bodies), sum(map(len, batch.bodies))
-            if max(map(len, batch.bodies)) > self._store.body_bytes_max:
-                self._refuse([batch], DLedgerResponseCode.DISK_ERROR)
-            elif body_count > self._pending_requests_max:
-                self._refuse([batch], DLedgerResponseCode.UNSUPPORTED)  # one by one they fit
-            elif body_count > count or body_bytes > room_bytes:
-                self._refuse([batch], DLedgerResponseCode.LEADER_PENDING_FULL)
-            else:
-                count -= body_count
-                room_bytes -= body_bytes
-                taken.append(batch)
-        return taken
+        gathered.calls = [call for call in gathered.calls if stays(call, [len(call.body)])]
+        gathered.batches = [
+            batch for batch in gathered.batches if stays(batch, list(map(len, batch.bodies)))
+        ]
 
     def _refuse(self, calls: Sequence[ClientCall], code: DLedgerResponseCode) -> None:
+        if not calls:
+            return
         self.refused += sum(
             len(call.bodies) if isinstance(call, BatchCall) else 1 for call in calls
         )
