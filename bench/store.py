@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dledger_formats.checksum import crc32
+from dledger_formats.log.checksum import crc32
 from dledger_node.store.mmap_store import MmapStore
 
 BODY = os.urandom(1024)

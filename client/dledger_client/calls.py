@@ -10,18 +10,18 @@ import msgspec
 
 from dledger_client.connection import Connection
 from dledger_client.errors import ClientError, ConnectionLostError, RefusedError
-from dledger_formats import append_batch, membership_change, producers
-from dledger_formats.append_batch import AppendBatchRequest
-from dledger_formats.follow import FOLLOW as FOLLOW_CODE
-from dledger_formats.follow import FollowResponse
-from dledger_formats.frames import RemotingCommand
 from dledger_formats.json_objects import FormatError
-from dledger_formats.leadership_transfer import LeadershipTransferResponse
-from dledger_formats.membership_change import ChangeMembershipResponse
-from dledger_formats.producers import RegisterProducerResponse
-from dledger_formats.register import READ_REGISTER as READ_REGISTER_CODE
-from dledger_formats.register import ReadRegisterResponse
-from dledger_formats.requests import (
+from dledger_formats.protocol import append_batch, membership_change, producers
+from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.follow import FOLLOW as FOLLOW_CODE
+from dledger_formats.protocol.follow import FollowResponse
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
+from dledger_formats.protocol.membership_change import ChangeMembershipResponse
+from dledger_formats.protocol.producers import RegisterProducerResponse
+from dledger_formats.protocol.register import READ_REGISTER as READ_REGISTER_CODE
+from dledger_formats.protocol.register import ReadRegisterResponse
+from dledger_formats.protocol.requests import (
     NOT_APPENDED,
     AppendEntryResponse,
     DLedgerResponseCode,

@@ -46,14 +46,14 @@ from dledger_client.session import Session
 from dledger_client.statistics import AppendStatistics
 from dledger_client.tailing import LogBounds, bounds, tail
 from dledger_client.tasks import TaskScope
-from dledger_formats.leadership_transfer import LeadershipTransferRequest
-from dledger_formats.membership_change import (
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.protocol.membership_change import (
     ChangeKind,
     ChangeMembershipRequest,
     ChangeMembershipResponse,
 )
-from dledger_formats.register import SET, ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.requests import (
+from dledger_formats.protocol.register import SET, ReadRegisterRequest, ReadRegisterResponse
+from dledger_formats.protocol.requests import (
     AppendEntryResponse,
     DLedgerEntry,
     DLedgerResponseCode,

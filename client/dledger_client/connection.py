@@ -10,7 +10,7 @@ from typing import Final, Protocol, cast
 
 from dledger_client.addresses import ServerAddress
 from dledger_client.errors import ConnectionLostError
-from dledger_formats.frames import (
+from dledger_formats.protocol.frames import (
     FRAME_BYTES_MAX,
     OPAQUE_MAX,
     FrameDecoder,

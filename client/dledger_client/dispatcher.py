@@ -22,8 +22,8 @@ from dledger_client.members import Members, Timing
 from dledger_client.search import LeaderSearch
 from dledger_client.statistics import AppendStatistics
 from dledger_client.tasks import Spawn
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.requests import DLedgerResponseCode, Message
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.requests import DLedgerResponseCode, Message
 
 EXPIRY_INTERVAL_S: Final = 0.05
 DISK_FULL_PAUSE_S: Final = 0.5  # room is made by retention, which takes its time

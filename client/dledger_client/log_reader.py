@@ -7,8 +7,8 @@ from typing import Final
 from dledger_client.calls import FOLLOW, GET
 from dledger_client.range_reader import ANSWER_BYTES, entries_of, read_range
 from dledger_client.session import Session
-from dledger_formats.follow import FollowRequest, FollowResponse
-from dledger_formats.requests import DLedgerEntry, GetEntriesRequest
+from dledger_formats.protocol.follow import FollowRequest, FollowResponse
+from dledger_formats.protocol.requests import DLedgerEntry, GetEntriesRequest
 
 WAY_S: Final = 0.25
 """What an answer may take beyond the time that the server is to wait."""

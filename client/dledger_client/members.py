@@ -8,9 +8,9 @@ from typing import Final
 from dledger_client.addresses import SERVERS_MAX, ServerAddress, parse_server
 from dledger_client.connection import Connection, ConnectionWatcher
 from dledger_client.errors import AddressError, ConnectionLostError, RefusedError
-from dledger_formats.dialling import dial
 from dledger_formats.json_objects import FormatError
-from dledger_formats.requests import (
+from dledger_formats.net.dialing import dial
+from dledger_formats.protocol.requests import (
     DLedgerResponseCode,
     MetadataRequest,
     MetadataResponse,

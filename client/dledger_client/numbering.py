@@ -14,13 +14,13 @@ from dledger_client.calls import REGISTER, Call
 from dledger_client.dispatcher import EXPIRY_INTERVAL_S, Dispatcher
 from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import Spawn
-from dledger_formats.channels import WINDOW
-from dledger_formats.producers import (
+from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.producers import (
     AppendOnceRequest,
     RegisterProducerRequest,
     RegisterProducerResponse,
 )
-from dledger_formats.requests import (
+from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
     DLedgerResponseCode,

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from dledger_client.calls import Call, is_to_be_split
 from dledger_client.errors import ClientError, GroupUnreachableError, RefusedError
 from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
-from dledger_formats.requests import AppendEntryResponse, DLedgerResponseCode, Message
+from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode, Message
 
 BODIES_MAX: Final = 128
 BODY_BYTES_MAX: Final = 128 * 1024

@@ -6,7 +6,12 @@ from typing import Final, TypeAlias
 
 from dledger_client.calls import Call
 from dledger_client.errors import BadAnswerError, ClientError, NoEntryError
-from dledger_formats.requests import DLedgerEntry, DLedgerResponseCode, GetEntriesResponse, Message
+from dledger_formats.protocol.requests import (
+    DLedgerEntry,
+    DLedgerResponseCode,
+    GetEntriesResponse,
+    Message,
+)
 
 ANSWER_BYTES: Final = 256 * 1024
 """How many bytes of bodies one request asks for."""

@@ -9,7 +9,7 @@ from dledger_client.backoff import pause_s
 from dledger_client.connection import Connection
 from dledger_client.errors import ClientError, ConnectionLostError, RefusedError
 from dledger_client.members import Members
-from dledger_formats.requests import MetadataResponse
+from dledger_formats.protocol.requests import MetadataResponse
 
 POLLS_MAX: Final = 2 * SERVERS_MAX
 

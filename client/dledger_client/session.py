@@ -11,9 +11,9 @@ from dledger_client.members import Timing
 from dledger_client.numbering import Numberer
 from dledger_client.parcels import no_body
 from dledger_client.tasks import TaskScope
-from dledger_formats import disk
-from dledger_formats.append_batch import AppendBatchRequest
-from dledger_formats.requests import (
+from dledger_formats.log import disk
+from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     DLedgerResponseCode,
     GetEntriesRequest,

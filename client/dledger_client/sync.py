@@ -31,8 +31,8 @@ from dledger_client.members import Timing
 from dledger_client.outcomes import Appended, Outcome
 from dledger_client.session import BATCHES_MAX
 from dledger_client.tailing import LogBounds
-from dledger_formats.membership_change import ChangeKind
-from dledger_formats.requests import DLedgerEntry
+from dledger_formats.protocol.membership_change import ChangeKind
+from dledger_formats.protocol.requests import DLedgerEntry
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 from dledger_client.errors import NoEntryError, RefusedError
 from dledger_client.log_reader import LogReader
 from dledger_client.range_reader import check_entries
-from dledger_formats.follow import ONLY_THE_ENDS
-from dledger_formats.requests import DLedgerEntry, DLedgerResponseCode
+from dledger_formats.protocol.follow import ONLY_THE_ENDS
+from dledger_formats.protocol.requests import DLedgerEntry, DLedgerResponseCode
 
 POLL_MIN_S: Final = 0.02
 POLL_MAX_S: Final = 0.5

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dledger_formats import frames, requests
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.once import Entries, Once
 from dledger_node.pending import Batch, PendingAppends

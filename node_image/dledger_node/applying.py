@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from dledger_formats import disk
-from dledger_formats.disk import DamagedRecordError, EntryHeader
+from dledger_formats.log import disk
+from dledger_formats.log.disk import DamagedRecordError, EntryHeader
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.restoring import Applied, next_to_apply
 from dledger_node.state_machine.machine import CommittedEntry, StateMachine

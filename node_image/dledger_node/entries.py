@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dledger_formats.requests import DLedgerEntry
+from dledger_formats.protocol.requests import DLedgerEntry
 from dledger_node.store.mmap_store import MmapStore
 
 READ_BYTES_MAX: Final = 1 << 20

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_formats import follow, frames
-from dledger_formats.follow import FollowRequest, FollowResponse
-from dledger_formats.requests import DLedgerEntry, DLedgerResponseCode
+from dledger_formats.protocol import follow, frames
+from dledger_formats.protocol.follow import FollowRequest, FollowResponse
+from dledger_formats.protocol.requests import DLedgerEntry, DLedgerResponseCode
 from dledger_node.entries import read_entries
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.connection import Connection

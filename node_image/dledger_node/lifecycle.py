@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
+from dledger_formats.http.status import StorageState
 from dledger_formats.settings import NodeSettings
-from dledger_formats.status import StorageState
 from dledger_node.errors import (
     Damage,
     ListenError,

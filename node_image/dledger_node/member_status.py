@@ -5,8 +5,7 @@ formats.
 import re
 from dataclasses import dataclass
 
-from dledger_formats.settings import NodeSettings
-from dledger_formats.status import (
+from dledger_formats.http.status import (
     LeaderView,
     MembershipRole,
     NodeStatus,
@@ -14,6 +13,7 @@ from dledger_formats.status import (
     Role,
     StorageState,
 )
+from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 
 MASTER_BROKER_ID = 0

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_formats.membership_change import (
+from dledger_formats.log.memberships import BODY_BYTES_MAX
+from dledger_formats.protocol.membership_change import (
     ChangeKind,
     ChangeMembershipRequest,
     ChangeMembershipResponse,
 )
-from dledger_formats.memberships import BODY_BYTES_MAX
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import AddLearner, Change, Demote, Promote, Remove
 from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from dledger_formats import disk, frames, requests
-from dledger_formats.channels import channel_of
-from dledger_formats.producers import RegisterProducerRequest, RegisterProducerResponse
-from dledger_formats.requests import AppendEntryResponse, DLedgerResponseCode, Message
+from dledger_formats.log import disk
+from dledger_formats.log.channels import channel_of
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
+from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode, Message
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
 from dledger_node.remoting.connection import Connection

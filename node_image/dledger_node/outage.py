@@ -6,8 +6,7 @@ indexes read as those of an empty one.
 
 import asyncio
 
-from dledger_formats.settings import NodeSettings
-from dledger_formats.status import (
+from dledger_formats.http.status import (
     LeaderView,
     Manifest,
     MembershipRole,
@@ -15,6 +14,7 @@ from dledger_formats.status import (
     Role,
     StorageState,
 )
+from dledger_formats.settings import NodeSettings
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.member_status import NO_BROKER_ID

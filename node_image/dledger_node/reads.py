@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from dledger_formats import requests
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol import requests
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.entries import read_entries
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft

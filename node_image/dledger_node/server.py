@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeVar
 
-from dledger_formats import frames, requests
+from dledger_formats.http.status import FlushDiskType, LeaderView, Manifest, NodeStatus
+from dledger_formats.protocol import frames, requests
 from dledger_formats.settings import NodeSettings
-from dledger_formats.status import FlushDiskType, LeaderView, Manifest, NodeStatus
 from dledger_node import member_status, pushes, state_keeper, writes
 from dledger_node.appends import Appends
 from dledger_node.config import TICK_MS

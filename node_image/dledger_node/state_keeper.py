@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from dledger_formats.register import ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterResponse
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NO_STATE_MACHINE, NodeSettings
 from dledger_node.applying import Applying
 from dledger_node.installs import Installs, SnapshotMessage

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from dledger_formats.http.status import StorageState
 from dledger_formats.settings import NodeSettings
-from dledger_formats.status import StorageState
 from dledger_node.config import store_folder
 from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.healing import Healing

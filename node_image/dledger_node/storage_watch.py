@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dledger_formats.status import StorageState
+from dledger_formats.http.status import StorageState
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.core import Raft

@@ -3,8 +3,8 @@
 import logging
 from contextlib import AbstractContextManager
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.once import Entries
 from dledger_node.raft.ready import (
     Truncate,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings, SettingsError
-from dledger_formats.status import FlushDiskType
 from dledger_operator import names
 from dledger_operator.quantities import duration_ms, quantity_bytes
 from dledger_operator.shape import Shape

@@ -15,8 +15,12 @@ from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.tasks import TaskScope
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.requests import AppendEntryRequest, AppendEntryResponse, DLedgerResponseCode
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.requests import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    DLedgerResponseCode,
+)
 
 Code = DLedgerResponseCode
 BODIES = [b"body %d" % number for number in range(500)]

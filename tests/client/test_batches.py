@@ -11,8 +11,8 @@ from dledger_client.client import DLedgerClient
 from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_fake_server.behaviour import Behaviour, Instead
 from dledger_fake_server.group import Group
-from dledger_formats import disk
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log import disk
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 BODIES = [b"body %d" % number for number in range(500)]

@@ -14,7 +14,7 @@ from dledger_client.errors import (
 from dledger_client.members import Timing
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 # Longer than any test may take: what needs one of these to pass fails.

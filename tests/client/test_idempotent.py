@@ -15,9 +15,9 @@ from dledger_client.outcomes import Acknowledged, Refused
 from dledger_client.sync import BlockingClient
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
-from dledger_formats.channels import WINDOW
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 LOST = [

@@ -13,15 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import append_batch, disk, frames, memberships, requests, settings
-from dledger_formats.append_batch import AppendBatchRequest
+from dledger_formats import settings
 from dledger_formats.audit import AuditSummary, Finding, Verdict
-from dledger_formats.channels import ChannelEntry, channel_of
-from dledger_formats.checksum import crc32
-from dledger_formats.json_objects import FormatError
-from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.settings import NodeSettings, SettingsError
-from dledger_formats.status import (
+from dledger_formats.http.status import (
     FlushDiskType,
     LeaderView,
     Manifest,
@@ -30,6 +24,14 @@ from dledger_formats.status import (
     Role,
     SegmentFile,
 )
+from dledger_formats.json_objects import FormatError
+from dledger_formats.log import disk, memberships
+from dledger_formats.log.channels import ChannelEntry, channel_of
+from dledger_formats.log.checksum import crc32
+from dledger_formats.protocol import append_batch, frames, requests
+from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.producers import AppendOnceRequest
+from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_fuzz.mutate import Mutator
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.membership import Membership, MembershipEntry

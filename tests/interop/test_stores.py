@@ -7,7 +7,7 @@ import pytest
 from dledger_client.client import DLedgerClient
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import WAIT_S, wait_for
 from dledger_java.group import DATA_BYTES, INDEX_BYTES, JavaGroup

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_formats.status import FlushDiskType
+from dledger_formats.http.status import FlushDiskType
 from dledger_kube.objects import IMAGES, group, group_body
 from dledger_operator.group import Group, ImageDefaults, split_image
 from dledger_operator.shape import Shape

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats.membership_change import ChangeKind
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol.membership_change import ChangeKind
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_group.group import NodeGroup
 from dledger_group.ports import free_ports
 from dledger_kube.fake_leader import Answer, remoting

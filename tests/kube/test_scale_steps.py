@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dledger_formats.membership_change import ChangeKind
+from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import electorate
 from dledger_kube.scaling_world import ScalingWorld

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.register import SET
+from dledger_formats.log import disk
+from dledger_formats.protocol.register import SET
 from dledger_node import applying as applying_module
 from dledger_node.applying import Applying
 from dledger_node.errors import Damage, StoreDamagedError

@@ -5,11 +5,12 @@ import socket
 
 import pytest
 
-from dledger_formats import disk, frames, requests
-from dledger_formats.append_batch import APPEND_BATCH, AppendBatchRequest
-from dledger_formats.frames import FrameDecoder, RemotingCommand
-from dledger_formats.producers import APPEND_ONCE
-from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
+from dledger_formats.log import disk
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchRequest
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.producers import APPEND_ONCE
+from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 from dledger_group.wire import ask, connect

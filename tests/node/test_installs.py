@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dledger_formats.register import SET
+from dledger_formats.protocol.register import SET
 from dledger_node import installs as installs_module
 from dledger_node.errors import StoreError
 from dledger_node.installs import Installs

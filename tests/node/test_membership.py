@@ -12,10 +12,10 @@ from dledger_client.client import DLedgerClient
 from dledger_client.errors import NotLeaderError, OutcomeUnknownError, RefusedError
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged, Refused
-from dledger_formats.membership_change import ChangeKind
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.http.status import MembershipRole
+from dledger_formats.protocol.membership_change import ChangeKind
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import GroupState
-from dledger_formats.status import MembershipRole
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 

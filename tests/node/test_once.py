@@ -8,11 +8,11 @@ from typing import Self
 
 import pytest
 
-from dledger_formats import frames
-from dledger_formats.channels import WINDOW
-from dledger_formats.frames import FrameDecoder, RemotingCommand
-from dledger_formats.producers import APPEND_ONCE, REGISTER_PRODUCER
-from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
+from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.producers import APPEND_ONCE, REGISTER_PRODUCER
+from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 from dledger_group.wire import connect

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node import pushes
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.membership import Membership, MembershipEntry

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats.register import SET
+from dledger_formats.protocol.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.restoring import agrees, restore, save_is_due
 from dledger_node.state_machine.machine import CommittedEntry

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk, frames, requests
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log import disk
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.appends import GATHERED_BYTES_MAX, GATHERED_MAX
 from dledger_node.config import raft_config

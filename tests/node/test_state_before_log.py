@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.checksum import crc32
-from dledger_formats.register import SET
+from dledger_formats.log import disk
+from dledger_formats.log.checksum import crc32
+from dledger_formats.protocol.register import SET
 from dledger_formats.settings import NodeSettings
 from dledger_node import main
 from dledger_node.raft.member_state import Role

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats.status import StorageState
+from dledger_formats.http.status import StorageState
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest

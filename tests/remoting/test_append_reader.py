@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger_formats.append_batch import AppendBatchRequest
 from dledger_formats.json_objects import FormatError
-from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.requests import AppendEntryRequest, DLedgerResponseCode, Message
+from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.producers import AppendOnceRequest
+from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Message
 from dledger_node.remoting.append_reader import (
     ENVELOPE_BYTES_MAX,
     AppendBatchReader,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.channels import channel_of
+from dledger_formats.log import disk
+from dledger_formats.log.channels import channel_of
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store.producers import Finding

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import RemoteProtocolError, StoreDamagedError
 from dledger_node.store.block import Block
 from dledger_node.store.mmap_store import MmapStore

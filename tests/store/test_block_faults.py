@@ -15,7 +15,7 @@ from dledger_client.client import DLedgerClient
 from dledger_client.errors import ClientError
 from dledger_client.members import Timing
 from dledger_client.outcomes import Acknowledged
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 from dledger_node.errors import NodeError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.store.hard_state import load_hard_state
 from dledger_node.store.mmap_store import MmapStore
 

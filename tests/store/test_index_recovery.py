@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store import recovery
 from dledger_node.store.mmap_store import MmapStore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store.mmap_store import MmapStore
 from dledger_store_files.contents import all_bytes, bodies_of

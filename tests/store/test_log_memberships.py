@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.errors import Damage, RemoteProtocolError, StoreDamagedError, StoreFullError
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.store import checkpoint, memberships_file

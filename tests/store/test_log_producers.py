@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.channels import ChannelEntry, channel_of
+from dledger_formats.log import disk
+from dledger_formats.log.channels import ChannelEntry, channel_of
 from dledger_node.errors import StoreFullError
 from dledger_node.store import producers_file
 from dledger_node.store.log_producers import SAVE_ENTRIES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreError, StoreInUseError
 from dledger_node.store.flush_target import FlushTarget
 from dledger_node.store.mmap_store import MmapStore

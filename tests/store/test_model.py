@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.store.membership_bodies import body_of
 from dledger_node.store.mmap_store import MmapStore

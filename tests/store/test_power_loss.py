@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk as disk_format
+from dledger_formats.log import disk as disk_format
 from dledger_node.store import mmap_file_list
 from dledger_node.store.mmap_file import MmapFile
 from dledger_node.store.mmap_store import MmapStore

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.channels import ChannelEntry, channel_of
+from dledger_formats.log import disk
+from dledger_formats.log.channels import ChannelEntry, channel_of
 from dledger_node.store import producers as producers_module
 from dledger_node.store.producers import Finding, Producers
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.store.mmap_store import MmapStore
 
 OpenStore = Callable[..., MmapStore]

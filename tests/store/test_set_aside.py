@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk, memberships
+from dledger_formats.log import disk, memberships
 from dledger_node.errors import StoreDamagedError, StoreError
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.ready import HardState

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk, memberships
+from dledger_formats.log import disk, memberships
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.ready import HardState
 from dledger_node.store import memberships_file

@@ -11,9 +11,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dledger_formats import append_batch, json_objects
-from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.requests import (
+from dledger_formats import json_objects
+from dledger_formats.protocol import append_batch
+from dledger_formats.protocol.producers import AppendOnceRequest
+from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     DLedgerResponseCode,
     Message,

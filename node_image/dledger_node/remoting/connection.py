@@ -11,26 +11,29 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar, cast
 
-from dledger_formats import (
+from dledger_formats import json_objects
+from dledger_formats.json_objects import FormatError
+from dledger_formats.protocol import (
     append_batch,
     follow,
     frames,
-    json_objects,
     membership_change,
     producers,
     register,
     requests,
 )
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.json_objects import FormatError
-from dledger_formats.leadership_transfer import (
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
-from dledger_formats.membership_change import ChangeMembershipRequest, ChangeMembershipResponse
-from dledger_formats.producers import RegisterProducerRequest, RegisterProducerResponse
-from dledger_formats.register import ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
+from dledger_formats.protocol.membership_change import (
+    ChangeMembershipRequest,
+    ChangeMembershipResponse,
+)
+from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
+from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterResponse
+from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import (

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from dledger_formats import follow, frames, json_objects, requests
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.leadership_transfer import LeadershipTransferRequest
-from dledger_formats.membership_change import ChangeMembershipRequest
-from dledger_formats.producers import RegisterProducerRequest
-from dledger_formats.register import ReadRegisterRequest
-from dledger_formats.requests import DLedgerResponseCode, SystemCode
+from dledger_formats import json_objects
+from dledger_formats.protocol import follow, frames, requests
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.protocol.membership_change import ChangeMembershipRequest
+from dledger_formats.protocol.producers import RegisterProducerRequest
+from dledger_formats.protocol.register import ReadRegisterRequest
+from dledger_formats.protocol.requests import DLedgerResponseCode, SystemCode
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 

@@ -2,7 +2,7 @@
 
 What belongs here: bytes on this member's disk, what of them is durable, and what is left of them
 after a crash. What does not: who may write what (`raft` decides), sockets, clocks and logging. The
-layout of records is `dledger_formats.disk`; a page for people is `docs/disk-format.md`.
+layout of records is `dledger_formats.log.disk`; a page for people is `docs/disk-format.md`.
 
 `MmapStore` is the store; `mmap_store` says which of its methods is for which thread. Below it:
 

@@ -8,8 +8,8 @@ before.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dledger_formats import disk
-from dledger_formats.disk import BLANK_SIZE_MIN, Buffer
+from dledger_formats.log import disk
+from dledger_formats.log.disk import BLANK_SIZE_MIN, Buffer
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.store.entry_runs import EntryRun, Link

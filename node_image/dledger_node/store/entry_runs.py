@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dledger_formats import disk
-from dledger_formats.channels import ChannelEntry
-from dledger_formats.disk import BLANK_SIZE_MIN, ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
+from dledger_formats.log import disk
+from dledger_formats.log.channels import ChannelEntry
+from dledger_formats.log.disk import BLANK_SIZE_MIN, ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
 
 
 class Link(NamedTuple):

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from dledger_formats import disk
-from dledger_formats.channels import ChannelEntry
-from dledger_formats.disk import (
+from dledger_formats.log import disk
+from dledger_formats.log.channels import ChannelEntry
+from dledger_formats.log.disk import (
     ENTRY_HEADER_SIZE,
     INDEX_UNIT_SIZE,
     EntryHeader,

@@ -7,7 +7,7 @@ the log's at the next start.
 
 from collections.abc import Callable, Sequence
 
-from dledger_formats.disk import INDEX_UNIT_SIZE, Buffer
+from dledger_formats.log.disk import INDEX_UNIT_SIZE, Buffer
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.store import segment_files
 from dledger_node.store.block import Block, check_block

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from dledger_formats import memberships
-from dledger_formats.disk import Buffer
 from dledger_formats.json_objects import FormatError
+from dledger_formats.log import memberships
+from dledger_formats.log.disk import Buffer
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.store import memberships_file

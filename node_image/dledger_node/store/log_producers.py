@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from dledger_formats.channels import ChannelEntry
+from dledger_formats.log.channels import ChannelEntry
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store import producers_file
 from dledger_node.store.block import Block

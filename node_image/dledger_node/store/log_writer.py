@@ -7,8 +7,8 @@ What is durable, and when, is `MmapStore`'s business.
 from collections.abc import Sequence
 from typing import Final
 
-from dledger_formats import disk
-from dledger_formats.disk import INDEX_UNIT, INDEX_UNIT_SIZE, Buffer
+from dledger_formats.log import disk
+from dledger_formats.log.disk import INDEX_UNIT, INDEX_UNIT_SIZE, Buffer
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.block import Block
 from dledger_node.store.entry_runs import EntryRun, Link, Place, pack_runs, place_bodies

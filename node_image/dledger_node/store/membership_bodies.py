@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from dledger_formats import disk, memberships
-from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
+from dledger_formats.log import disk, memberships
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.store.entry_runs import EntryRun
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from dledger_formats.checksum import crc32
+from dledger_formats.log.checksum import crc32
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.store.membership_bodies import body_of, membership_of

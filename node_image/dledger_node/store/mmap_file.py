@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from dledger_formats.disk import Buffer
+from dledger_formats.log.disk import Buffer
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.store.open_files import Descriptor, Holder, OpenFiles
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.mmap_file import MmapFile, sync_folder
 from dledger_node.store.open_files import OpenFiles

@@ -17,8 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from dledger_formats import disk
-from dledger_formats.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer, EntryHeader, IndexUnit
+from dledger_formats.log import disk
+from dledger_formats.log.disk import (
+    ENTRY_HEADER_SIZE,
+    INDEX_UNIT_SIZE,
+    Buffer,
+    EntryHeader,
+    IndexUnit,
+)
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.raft.membership import Membership
 from dledger_node.store import ballast, recovery

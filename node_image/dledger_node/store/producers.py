@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from dledger_formats import disk
-from dledger_formats.channels import (
+from dledger_formats.log import disk
+from dledger_formats.log.channels import (
     PRODUCERS_MAX,
     WINDOW,
     ChannelEntry,

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger_formats.channels import PRODUCERS_MAX, WINDOW
-from dledger_formats.checksum import crc32
+from dledger_formats.log.channels import PRODUCERS_MAX, WINDOW
+from dledger_formats.log.checksum import crc32
 from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.store.mmap_file import NO_ROOM
 from dledger_node.store.producers import NOT_NOTED, Producer

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_formats import disk
-from dledger_formats.disk import (
+from dledger_formats.log import disk
+from dledger_formats.log.disk import (
     ENTRY_HEADER_SIZE,
     INDEX_UNIT_SIZE,
     DamagedRecordError,

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from dledger_formats import disk
-from dledger_formats.disk import INDEX_UNIT_SIZE
-from dledger_formats.status import SegmentFile
+from dledger_formats.http.status import SegmentFile
+from dledger_formats.log import disk
+from dledger_formats.log.disk import INDEX_UNIT_SIZE
 from dledger_node.store.log_files import LogFiles
 from dledger_node.store.log_writer import LogWriter
 from dledger_node.store.mmap_file import MmapFile

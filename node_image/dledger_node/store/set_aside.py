@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.raft.ready import HardState
 from dledger_node.store import checkpoint as checkpoint_file

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_formats.checksum import crc32
+from dledger_formats.log.checksum import crc32
 
 META_BYTES_MAX: Final = 512
 _KEYS: Final = ("lastIncludedIndex", "lastIncludedTerm", "dataBytes", "dataCrc32")

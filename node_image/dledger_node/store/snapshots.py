@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from dledger_formats.checksum import crc32
+from dledger_formats.log.checksum import crc32
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.store import snapshot_meta
 from dledger_node.store.held_snapshots import HeldSnapshots

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreError
 from dledger_node.store.mmap_store import MmapStore
 from dledger_node.store_command import output

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from dledger_formats import disk, memberships
-from dledger_formats.disk import ENTRY_HEADER_SIZE
 from dledger_formats.json_objects import FormatError
+from dledger_formats.log import disk, memberships
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.ready import HardState

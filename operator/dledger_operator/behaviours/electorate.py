@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dledger_formats.status import MembershipRole, NodeStatus
+from dledger_formats.http.status import MembershipRole, NodeStatus
 from dledger_operator.facts import Electorate
 from dledger_operator.group import Group
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from dledger_formats.status import NodeStatus
+from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
 from dledger_operator.behaviours import endpoints, observe
 from dledger_operator.behaviours.beginning import Beginning

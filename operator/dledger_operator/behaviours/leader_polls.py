@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Protocol
 
-from dledger_formats.status import LeaderView
+from dledger_formats.http.status import LeaderView
 from dledger_operator.behaviours.loops import Wake, backoff_s
 from dledger_operator.facts import Observation
 from dledger_operator.kube.errors import MemberSilentError

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from dledger_formats.status import MembershipRole, NodeStatus
+from dledger_formats.http.status import MembershipRole, NodeStatus
 from dledger_operator import names
 from dledger_operator.facts import Electorate, MemberFacts
 from dledger_operator.group import Group

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, Protocol
 
-from dledger_formats.leadership_transfer import LeadershipTransferResponse
-from dledger_formats.membership_change import ChangeKind, ChangeMembershipResponse
-from dledger_formats.requests import DLedgerResponseCode, Message
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
+from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembershipResponse
+from dledger_formats.protocol.requests import DLedgerResponseCode, Message
 from dledger_operator import names
 from dledger_operator.behaviours.loops import backoff_s
 from dledger_operator.behaviours.news import News

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from dledger_formats.membership_change import ChangeKind
+from dledger_formats.http.status import NodeStatus
+from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
-from dledger_formats.status import NodeStatus
 from dledger_operator import names
 from dledger_operator.facts import Electorate, Leader
 from dledger_operator.shape import Shape

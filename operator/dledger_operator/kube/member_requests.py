@@ -4,20 +4,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from dledger_formats.exchange import exchange
-from dledger_formats.frames import FrameError
 from dledger_formats.json_objects import FormatError
-from dledger_formats.leadership_transfer import (
+from dledger_formats.net.exchange import exchange
+from dledger_formats.protocol.frames import FrameError
+from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
-from dledger_formats.membership_change import (
+from dledger_formats.protocol.membership_change import (
     CHANGE_MEMBERSHIP,
     ChangeKind,
     ChangeMembershipRequest,
     ChangeMembershipResponse,
 )
-from dledger_formats.requests import Message, RequestCode, SystemCode
+from dledger_formats.protocol.requests import Message, RequestCode, SystemCode
 from dledger_operator import names
 from dledger_operator.facts import Leader
 from dledger_operator.kube.errors import MemberSilentError

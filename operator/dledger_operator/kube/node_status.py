@@ -5,8 +5,8 @@ from urllib.parse import urlencode
 
 import aiohttp
 
+from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_formats.json_objects import FormatError
-from dledger_formats.status import LeaderView, NodeStatus
 from dledger_operator import names
 from dledger_operator.kube.errors import MemberSilentError
 

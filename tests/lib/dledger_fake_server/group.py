@@ -9,22 +9,22 @@ from typing import Self
 from dledger_fake_server.behaviour import Behaviour, Instead
 from dledger_fake_server.connection import Connection
 from dledger_fake_server.producers import Producers
-from dledger_formats import disk
-from dledger_formats.append_batch import APPEND_BATCH, split
-from dledger_formats.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
-from dledger_formats.frames import RemotingCommand, encode, encode_responses
-from dledger_formats.leadership_transfer import (
+from dledger_formats.log import disk
+from dledger_formats.protocol.append_batch import APPEND_BATCH, split
+from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
+from dledger_formats.protocol.frames import RemotingCommand, encode, encode_responses
+from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
-from dledger_formats.producers import (
+from dledger_formats.protocol.producers import (
     APPEND_ONCE,
     REGISTER_PRODUCER,
     AppendOnceRequest,
     RegisterProducerRequest,
     RegisterProducerResponse,
 )
-from dledger_formats.requests import (
+from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
     DLedgerEntry,

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from dledger_formats.channels import WINDOW
-from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.producers import AppendOnceRequest
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
 class Producers:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from dledger_formats.status import (
+from dledger_formats.http.status import (
     FlushDiskType,
     LeaderView,
     MembershipRole,

@@ -18,7 +18,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dledger_formats.checksum import crc32
+from dledger_formats.log.checksum import crc32
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership, MembershipEntry

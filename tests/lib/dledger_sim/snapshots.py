@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from io import BytesIO
 from typing import BinaryIO, Final, Self
 
-from dledger_formats.checksum import crc32
+from dledger_formats.log.checksum import crc32
 from dledger_node.errors import Damage, StoreDamagedError, StoreFullError
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.store.held_snapshots import HeldSnapshots

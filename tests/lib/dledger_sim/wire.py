@@ -7,8 +7,8 @@ follower judges them before its core hears of them.
 
 import dataclasses
 
-from dledger_formats import disk as formats
-from dledger_formats.frames import FrameDecoder
+from dledger_formats.log import disk as formats
+from dledger_formats.protocol.frames import FrameDecoder
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.native import PeerMessage

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import ClientError
-from dledger_formats.membership_change import ChangeKind
+from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_node.store import snapshots
 from dledger_node.store.mmap_store import MmapStore
 from dledger_store_faults import grid

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import NodeError
 from dledger_node.raft.ready import HardState
 from dledger_node.store.hard_state import load_hard_state, save_hard_state

@@ -16,8 +16,8 @@ from unittest import mock
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import ClientError
 from dledger_client.members import Timing
+from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState, NodeSettings
-from dledger_formats.status import NodeStatus, StorageState
 from dledger_group.ports import free_ports
 from dledger_node import config, healer, lifecycle, main, server, storage_upkeep
 from dledger_node.lifecycle import Lifecycle

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.ready import HardState
 from dledger_node.store import membership_bodies

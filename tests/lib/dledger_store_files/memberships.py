@@ -1,7 +1,7 @@
 """A log whose membership changes three times, and what a running member does with it."""
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.store.membership_bodies import body_of
 from dledger_node.store.mmap_store import MmapStore

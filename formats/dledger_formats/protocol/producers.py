@@ -17,8 +17,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from dledger_formats.channels import SEQUENCE_MAX
-from dledger_formats.requests import Int64, Message
+from dledger_formats.log.channels import SEQUENCE_MAX
+from dledger_formats.protocol.requests import Int64, Message
 
 REGISTER_PRODUCER: Final = 52011
 APPEND_ONCE: Final = 52012

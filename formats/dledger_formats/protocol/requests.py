@@ -18,8 +18,8 @@ from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from dledger_formats import disk
 from dledger_formats.json_objects import FormatError
+from dledger_formats.log import disk
 
 
 class RequestCode(enum.IntEnum):

@@ -17,7 +17,7 @@ of which the request may be sent again; UNKNOWN_GROUP and UNKNOWN_MEMBER as ever
 import struct
 from typing import Final
 
-from dledger_formats.requests import Int32, Message
+from dledger_formats.protocol.requests import Int32, Message
 
 READ_REGISTER: Final = 52020
 """The request's code in its frame, among those that are ours (52000 to 52999)."""

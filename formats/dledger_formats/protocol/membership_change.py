@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from dledger_formats.requests import Int64, Message
+from dledger_formats.protocol.requests import Int64, Message
 
 CHANGE_MEMBERSHIP: Final = 52013
 """The request's code in its frame, among those that are ours (52000 to 52999)."""

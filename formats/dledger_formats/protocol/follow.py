@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from dledger_formats.requests import GetEntriesResponse, Int32, Int64, Message
+from dledger_formats.protocol.requests import GetEntriesResponse, Int32, Int64, Message
 
 FOLLOW: Final = 52010
 """The request's code in its frame, among those that are ours (52000 to 52999)."""

@@ -20,7 +20,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from dledger_formats.json_objects import FormatError
-from dledger_formats.requests import Message
+from dledger_formats.protocol.requests import Message
 
 APPEND_BATCH: Final = 52014
 """The request's code in its frame, among those that are ours (52000 to 52999)."""

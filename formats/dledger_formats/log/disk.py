@@ -35,8 +35,8 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
-from dledger_formats.channels import ChannelEntry
-from dledger_formats.checksum import crc32
+from dledger_formats.log.channels import ChannelEntry
+from dledger_formats.log.checksum import crc32
 
 NORMAL: Final = 1
 NOOP: Final = 2

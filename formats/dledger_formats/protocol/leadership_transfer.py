@@ -8,7 +8,7 @@ from typing import Self
 
 import msgspec
 
-from dledger_formats.requests import Int64, Message
+from dledger_formats.protocol.requests import Int64, Message
 
 
 def _zero() -> int:

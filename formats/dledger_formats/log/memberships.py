@@ -10,9 +10,10 @@ version does not know says something that it could not heed, so it is refused an
 import json
 from typing import Any, Final, NamedTuple
 
-from dledger_formats import disk, json_objects
-from dledger_formats.channels import PRODUCERS_MAX, channel_of
+from dledger_formats import json_objects
 from dledger_formats.json_objects import FormatError
+from dledger_formats.log import disk
+from dledger_formats.log.channels import PRODUCERS_MAX, channel_of
 from dledger_formats.settings import MEMBER_ID_PATTERN, MEMBERS_MAX
 
 BODY_BYTES_MAX: Final = 2560

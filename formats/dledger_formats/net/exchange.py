@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from typing import Final
 
-from dledger_formats import frames
-from dledger_formats.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 
 ANSWER_BYTES_MAX: Final = 64 * 1024
 _OPAQUE: Final = 1
