@@ -29,8 +29,8 @@ from typing import Final, cast
 
 import uvloop
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.outcomes import Acknowledged
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.protocol.requests import RequestCode
 

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from dledger_client.calls import APPEND, APPEND_BATCH, APPEND_ONCE, GET, Call, CallKind
-from dledger_client.dispatcher import Dispatcher
+from dledger_client.append.batches import no_body
+from dledger_client.append.producer import Numberer
+from dledger_client.calls.call import APPEND, APPEND_BATCH, APPEND_ONCE, GET, Call, CallKind
+from dledger_client.calls.dispatcher import Dispatcher
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError, RefusedError
-from dledger_client.members import Timing
-from dledger_client.numbering import Numberer
-from dledger_client.parcels import no_body
 from dledger_client.tasks import TaskScope
 from dledger_formats.log import disk
 from dledger_formats.protocol.append_batch import AppendBatchRequest

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from dledger_client.client import DLedgerClient, GroupMetadata
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import (
     GroupUnreachableError,
     NotLeaderError,
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_client.members import Timing
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.requests import DLedgerResponseCode

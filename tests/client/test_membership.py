@@ -2,7 +2,7 @@
 
 import pytest
 
-from dledger_client.calls import CHANGE_MEMBERSHIP, TRANSFER, Verdict, judge
+from dledger_client.calls.call import CHANGE_MEMBERSHIP, TRANSFER, Verdict, judge
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.membership_change import ChangeMembershipResponse

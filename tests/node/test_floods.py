@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.outcomes import Acknowledged
 from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode
 from dledger_group.group import NodeGroup

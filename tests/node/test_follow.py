@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dledger_client.addresses import ServerAddress
 from dledger_client.client import DLedgerClient
-from dledger_client.connection import Connection
+from dledger_client.cluster.addresses import ServerAddress
+from dledger_client.cluster.connection import Connection
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings

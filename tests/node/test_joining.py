@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.outcomes import Acknowledged
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 

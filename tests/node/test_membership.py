@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged, Refused
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import NotLeaderError, OutcomeUnknownError, RefusedError
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged, Refused
 from dledger_formats.http.status import MembershipRole
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.requests import DLedgerResponseCode

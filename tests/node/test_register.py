@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.cli import main
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged
 from dledger_client.sync import BlockingClient
 from dledger_formats.log import disk
 from dledger_formats.protocol.membership_change import ChangeKind

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import ClientError
-from dledger_client.outcomes import Acknowledged
 from dledger_formats.http.status import StorageState
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_client.commands.common import UsageError
-from dledger_client.lines import LineTooLongError, read_lines
+from dledger_client.commands.lines import LineTooLongError, read_lines
 from dledger_formats.log import disk
 
 STANDARD_INPUT: Final = "-"

@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from dledger_client.outcomes import Acknowledged
+from dledger_client.append.outcomes import Acknowledged
 from dledger_formats.log import disk
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.register import SET

@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 from unittest import mock
 
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError
-from dledger_client.members import Timing
 from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_group.ports import free_ports

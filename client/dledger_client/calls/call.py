@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from dledger_client.connection import Connection
+from dledger_client.cluster.connection import Connection
 from dledger_client.errors import ClientError, ConnectionLostError, RefusedError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import append_batch, membership_change, producers

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from dledger_client.addresses import SERVERS_MAX, ServerAddress
-from dledger_client.backoff import pause_s
-from dledger_client.connection import Connection
+from dledger_client.cluster.addresses import SERVERS_MAX, ServerAddress
+from dledger_client.cluster.backoff import pause_s
+from dledger_client.cluster.connection import Connection
+from dledger_client.cluster.members import Members
 from dledger_client.errors import ClientError, ConnectionLostError, RefusedError
-from dledger_client.members import Members
 from dledger_formats.protocol.requests import MetadataResponse
 
 POLLS_MAX: Final = 2 * SERVERS_MAX

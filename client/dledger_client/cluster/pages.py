@@ -5,7 +5,7 @@ import contextlib
 from http import HTTPStatus
 from typing import Final
 
-from dledger_client.addresses import ServerAddress
+from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.errors import ClientError
 
 PAGE_BYTES_MAX: Final = 1024 * 1024

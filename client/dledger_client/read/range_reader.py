@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Final, TypeAlias
 
-from dledger_client.calls import Call
+from dledger_client.calls.call import Call
 from dledger_client.errors import BadAnswerError, ClientError, NoEntryError
 from dledger_formats.protocol.requests import (
     DLedgerEntry,

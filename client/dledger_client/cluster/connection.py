@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol, cast
 
-from dledger_client.addresses import ServerAddress
+from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.errors import ConnectionLostError
 from dledger_formats.protocol.frames import (
     FRAME_BYTES_MAX,

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from dledger_client.calls import Call, is_to_be_split
+from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
+from dledger_client.calls.call import Call, is_to_be_split
 from dledger_client.errors import ClientError, GroupUnreachableError, RefusedError
-from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode, Message
 
 BODIES_MAX: Final = 128

@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from dledger_client.calls import REGISTER, Call
-from dledger_client.dispatcher import EXPIRY_INTERVAL_S, Dispatcher
+from dledger_client.calls.call import REGISTER, Call
+from dledger_client.calls.dispatcher import EXPIRY_INTERVAL_S, Dispatcher
 from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import Spawn
 from dledger_formats.log.channels import WINDOW

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_client.calls import FOLLOW, GET
-from dledger_client.range_reader import ANSWER_BYTES, entries_of, read_range
+from dledger_client.calls.call import FOLLOW, GET
+from dledger_client.read.range_reader import ANSWER_BYTES, entries_of, read_range
 from dledger_client.session import Session
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerEntry, GetEntriesRequest

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from typing import Final, TypeAlias
 
-from dledger_client import parcels
-from dledger_client.outcomes import Outcome
-from dledger_client.parcels import Parcel, Starter, no_body, outcome_of
+from dledger_client.append import batches
+from dledger_client.append.batches import Parcel, Starter, no_body, outcome_of
+from dledger_client.append.outcomes import Outcome
 from dledger_client.tasks import Spawn
 
 Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
@@ -62,7 +62,7 @@ class _Window:
         self._bodies_max = bodies_max
         self._bytes_max = bytes_max
         self._deadline_s = deadline_s
-        self._parcel_bodies_max = min(parcels.BODIES_MAX, max(1, bodies_max // PARCELS_IN_WINDOW))
+        self._parcel_bodies_max = min(batches.BODIES_MAX, max(1, bodies_max // PARCELS_IN_WINDOW))
         self._parcels: deque[Parcel] = deque()
         self._next: list[bytes] = []
         self._next_bytes = 0
@@ -131,13 +131,13 @@ class _Window:
         if not isinstance(body, bytes):
             raise no_body(body)
         size = len(body)
-        if size >= parcels.BODY_BYTES_MAX:
+        if size >= batches.BODY_BYTES_MAX:
             self._send_next()  # without the large one
         self._next.append(body)
         self._next_bytes += size
         self._count += 1
         self._bytes += size
-        if len(self._next) >= self._parcel_bodies_max or self._next_bytes >= parcels.BODY_BYTES_MAX:
+        if len(self._next) >= self._parcel_bodies_max or self._next_bytes >= batches.BODY_BYTES_MAX:
             self._send_next()
         elif len(self._next) == 1:
             self._loop.call_soon(self._send_next)

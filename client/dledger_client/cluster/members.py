@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dledger_client.addresses import SERVERS_MAX, ServerAddress, parse_server
-from dledger_client.connection import Connection, ConnectionWatcher
+from dledger_client.cluster.addresses import SERVERS_MAX, ServerAddress, parse_server
+from dledger_client.cluster.connection import Connection, ConnectionWatcher
 from dledger_client.errors import AddressError, ConnectionLostError, RefusedError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.dialing import dial

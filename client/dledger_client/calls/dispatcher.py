@@ -5,10 +5,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dledger_client.addresses import ServerAddress
-from dledger_client.backoff import PAUSE_MIN_S, pause_s
-from dledger_client.calls import Call, Judgement, Verdict, is_to_be_split, judge, success
-from dledger_client.connection import Connection
+from dledger_client.calls.call import Call, Judgement, Verdict, is_to_be_split, judge, success
+from dledger_client.calls.statistics import AppendStatistics
+from dledger_client.cluster.addresses import ServerAddress
+from dledger_client.cluster.backoff import PAUSE_MIN_S, pause_s
+from dledger_client.cluster.connection import Connection
+from dledger_client.cluster.members import Members, Timing
+from dledger_client.cluster.search import LeaderSearch
 from dledger_client.errors import (
     ClientError,
     ConnectionLostError,
@@ -18,9 +21,6 @@ from dledger_client.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_client.members import Members, Timing
-from dledger_client.search import LeaderSearch
-from dledger_client.statistics import AppendStatistics
 from dledger_client.tasks import Spawn
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.requests import DLedgerResponseCode, Message
