@@ -8,7 +8,7 @@ from aiohttp import web
 
 from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_kube.objects import leader_view, node_status
-from dledger_operator.kube.node_status import NodePages
+from dledger_operator.clients.member_pages import NodePages
 
 
 class FakeMember:

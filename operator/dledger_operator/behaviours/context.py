@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 
-from dledger_operator.behaviours.news import NewsDesk
-from dledger_operator.group import ImageDefaults
-from dledger_operator.kube.client import KubeApi
-from dledger_operator.kube.member_requests import MemberRequests
-from dledger_operator.kube.node_status import NodePages
+from dledger_operator.behaviours.report.event_recorder import NewsDesk
+from dledger_operator.clients.kubernetes import KubeApi
+from dledger_operator.clients.member_pages import NodePages
+from dledger_operator.clients.member_requests import MemberRequests
 from dledger_operator.metrics import OperatorMetrics
+from dledger_operator.spec.group import ImageDefaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from dledger_operator import names
-from dledger_operator.behaviours.founding import Traces, find_shape
-from dledger_operator.group import Group, ImageDefaults
-from dledger_operator.kube.errors import ConflictError, RefusedError
-from dledger_operator.quantities import quantity_bytes
+from dledger_operator.behaviours.children.founding import Traces, find_shape
+from dledger_operator.clients.errors import ConflictError, RefusedError
 from dledger_operator.resources import children
-from dledger_operator.shape import Shape
-from dledger_operator.spec_reader import InvalidSpecError
+from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.quantities import quantity_bytes
+from dledger_operator.spec.shape import Shape
+from dledger_operator.spec.spec_reader import InvalidSpecError
 from dledger_operator.views import Manifest, SettingsView, StatefulSetView, Trouble, VolumeView
 
 logger = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from dledger_formats.http.status import MembershipRole, NodeStatus
 from dledger_operator import names
+from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.facts import Electorate, MemberFacts
-from dledger_operator.group import Group
-from dledger_operator.kube.errors import MemberSilentError
+from dledger_operator.spec.group import Group
 from dledger_operator.views import PodView, Trouble, VolumeView
 
 

@@ -20,7 +20,7 @@ from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.facts import Electorate, Leader
-from dledger_operator.shape import Shape
+from dledger_operator.spec.shape import Shape
 
 NO_LEADER: Final = "NoLeader"
 CHANGE_UNDER_WAY: Final = "ChangeUnderWay"

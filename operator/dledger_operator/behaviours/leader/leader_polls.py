@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 from dledger_formats.http.status import LeaderView
 from dledger_operator.behaviours.loops import Wake, backoff_s
+from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.facts import Observation
-from dledger_operator.kube.errors import MemberSilentError
 from dledger_operator.views import PodView
 
 logger = logging.getLogger(__name__)

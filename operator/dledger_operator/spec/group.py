@@ -7,9 +7,9 @@ from typing import Any, Final, Self
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_operator import names
-from dledger_operator.quantities import duration_ms, quantity_bytes
-from dledger_operator.shape import Shape
-from dledger_operator.spec_reader import InvalidSpecError, SpecReader
+from dledger_operator.spec.quantities import duration_ms, quantity_bytes
+from dledger_operator.spec.shape import Shape
+from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")

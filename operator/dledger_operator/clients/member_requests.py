@@ -19,8 +19,8 @@ from dledger_formats.protocol.membership_change import (
 )
 from dledger_formats.protocol.requests import Message, RequestCode, SystemCode
 from dledger_operator import names
+from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.facts import Leader
-from dledger_operator.kube.errors import MemberSilentError
 
 # A member answers a change within 2 s, and a transfer within two of its election timeouts. What
 # takes longer may still be done: whoever asks looks at the members again.

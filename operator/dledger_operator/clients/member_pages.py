@@ -8,7 +8,7 @@ import aiohttp
 from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_formats.json_objects import FormatError
 from dledger_operator import names
-from dledger_operator.kube.errors import MemberSilentError
+from dledger_operator.clients.errors import MemberSilentError
 
 # A long poll is short enough that a host that vanished without a word is noticed within it.
 LEADER_WAIT_S: Final = 10

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from dledger_operator.behaviours.news import (
+from dledger_operator.behaviours.report.event_recorder import (
     ENDPOINTS_MISMATCH,
     LEADER_CHANGED,
     QUORUM_LOST,

@@ -27,8 +27,8 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.types import PatchType
 
 from dledger_operator import names
-from dledger_operator.kube import translate
-from dledger_operator.kube.errors import (
+from dledger_operator.clients import translate
+from dledger_operator.clients.errors import (
     ConflictError,
     KubeError,
     NotFoundError,

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dledger_operator import names
-from dledger_operator.behaviours.leader_polls import LeaderPolls
-from dledger_operator.behaviours.leadership import disproved, leaders_of_highest_term
+from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
+from dledger_operator.behaviours.leader.leadership import disproved, leaders_of_highest_term
+from dledger_operator.clients.errors import ConflictError, NotFoundError, UnavailableError
 from dledger_operator.facts import Electorate, Leader, Observation
-from dledger_operator.group import Group
-from dledger_operator.kube.errors import ConflictError, NotFoundError, UnavailableError
+from dledger_operator.spec.group import Group
 from dledger_operator.views import PodView
 
 logger = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from dledger_formats.settings import GroupState, SettingsError, parse_peers, variable_name
 from dledger_operator import names
-from dledger_operator.group import Group
 from dledger_operator.resources import config_map
-from dledger_operator.shape import Shape
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.shape import Shape
 from dledger_operator.views import SettingsView, StatefulSetView, Trouble, VolumeView
 
 FOUNDING_UNKNOWN: Final = "FoundingUnknown"

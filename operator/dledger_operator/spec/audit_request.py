@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from dledger_operator import names
-from dledger_operator.quantities import duration_ms
-from dledger_operator.spec_reader import InvalidSpecError, SpecReader
+from dledger_operator.spec.quantities import duration_ms
+from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 LEVELS: Final = ("Full",)
 DEFAULT_RESOURCES: Final = {

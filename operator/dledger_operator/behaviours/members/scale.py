@@ -10,8 +10,7 @@ from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembers
 from dledger_formats.protocol.requests import DLedgerResponseCode, Message
 from dledger_operator import names
 from dledger_operator.behaviours.loops import backoff_s
-from dledger_operator.behaviours.news import News
-from dledger_operator.behaviours.scale_steps import (
+from dledger_operator.behaviours.members.scale_steps import (
     ChangeMember,
     Seen,
     SetPods,
@@ -19,10 +18,11 @@ from dledger_operator.behaviours.scale_steps import (
     Wait,
     next_step,
 )
+from dledger_operator.behaviours.report.event_recorder import News
+from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.facts import Electorate, Leader
-from dledger_operator.group import Group
-from dledger_operator.kube.errors import MemberSilentError
 from dledger_operator.resources.event import NORMAL
+from dledger_operator.spec.group import Group
 from dledger_operator.views import StatefulSetView, Trouble
 
 logger = logging.getLogger(__name__)

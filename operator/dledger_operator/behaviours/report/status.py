@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from dledger_operator import names
-from dledger_operator.behaviours.founding import FIRST_VOTERS_KEY
-from dledger_operator.behaviours.leader_history import LeaderHistory
+from dledger_operator.behaviours.children.founding import FIRST_VOTERS_KEY
+from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.conditions import of_group
 from dledger_operator.facts import GroupFacts, LeaderChange, MemberFacts
 from dledger_operator.views import Manifest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from dledger_operator.kube.errors import KubeError
+from dledger_operator.clients.errors import KubeError
 from dledger_operator.resources import event
 from dledger_operator.views import Manifest
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from dledger_formats.http.status import MembershipRole, NodeStatus
 from dledger_operator.facts import Electorate
-from dledger_operator.group import Group
+from dledger_operator.spec.group import Group
 
 
 def remembered(status: Mapping[str, Any], group: Group | None) -> Electorate:
