@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dledger_formats.log.checksum import crc32
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
 
 BODY = os.urandom(1024)
 STORED_BYTES = len(BODY) + 48

@@ -48,10 +48,10 @@ from dledger_node.remoting.append_reader import (
     AppendReader,
 )
 from dledger_node.remoting.snapshot_messages import SnapshotChunk
-from dledger_node.store import memberships_file, producers_file
-from dledger_node.store.block import check_block
-from dledger_node.store.entry_runs import Link
-from dledger_node.store.producers import Producers
+from dledger_node.store.derived import memberships_file, producers_file
+from dledger_node.store.derived.producers import Producers
+from dledger_node.store.log.block import check_block
+from dledger_node.store.log.entry_runs import Link
 
 pytestmark = pytest.mark.fuzz
 MEMORY_BYTES_MAX = 64 << 20

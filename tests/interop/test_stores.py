@@ -12,8 +12,8 @@ from dledger_group.group import NodeGroup
 from dledger_group.waiting import WAIT_S, wait_for
 from dledger_java.group import DATA_BYTES, INDEX_BYTES, JavaGroup
 from dledger_node.raft.ready import HardState
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 
 pytestmark = pytest.mark.interop
 

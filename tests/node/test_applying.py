@@ -8,14 +8,14 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_formats.protocol.register import SET
-from dledger_node import applying as applying_module
-from dledger_node.applying import Applying
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.restoring import Applied, restore
+from dledger_node.state_machine import apply as applying_module
+from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.state_machine.restore import Applied, restore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.snapshots.snapshots import Snapshots
 
 ENTRIES = 300
 

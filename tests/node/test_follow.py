@@ -13,8 +13,8 @@ from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_group.ports import free_ports
-from dledger_node import follows
 from dledger_node.main import serve
+from dledger_node.services import follow as follows
 
 _ports = free_ports()
 

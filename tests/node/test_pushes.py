@@ -9,14 +9,14 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
-from dledger_node import pushes
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
-from dledger_node.storage_watch import StorageWatch
-from dledger_node.store.block import Block
-from dledger_node.store.membership_bodies import body_of
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.shell import pushes
+from dledger_node.store.derived.membership_bodies import body_of
+from dledger_node.store.log.block import Block
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.volume.health import StorageWatch
 
 ONE, TWO = Membership(("n0",)), Membership(("n0", "n1"))
 SAID = (MembershipEntry(1, TWO),)

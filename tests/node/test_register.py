@@ -23,7 +23,7 @@ from dledger_formats.protocol.register import SET
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_store_files.damage import flip
 
 SMALL = {

@@ -8,11 +8,11 @@ import pytest
 
 from dledger_formats.protocol.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.restoring import agrees, restore, save_is_due
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.state_machine.restore import agrees, restore, save_is_due
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.snapshots.snapshots import Snapshots
 
 END_INDEX = 199
 TERM_2_FROM = 100

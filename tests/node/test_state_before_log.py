@@ -21,12 +21,12 @@ from dledger_node.raft.messages import InstallSnapshotRequest, PushResponse, Pus
 from dledger_node.raft.ready import HardState
 from dledger_node.remoting.native import PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
-from dledger_node.server import DLedgerServer
-from dledger_node.state_keeper import StateKeeper
+from dledger_node.shell.server import DLedgerServer
+from dledger_node.state_machine.keeper import StateKeeper
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
-from dledger_node.store.hard_state import save_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.small_files.hard_state import save_hard_state
 
 SEGMENT_BYTES = 4096
 FIRST_INDEX = 100

@@ -10,10 +10,10 @@ import pytest
 
 from dledger_formats.http.status import StorageState
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
-from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
-from dledger_node.storage_watch import HAND_OVER_INTERVAL_MAX_S, StorageWatch, hand_over, state_of
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.volume.group_commit import GroupCommit
+from dledger_node.volume.health import HAND_OVER_INTERVAL_MAX_S, StorageWatch, hand_over, state_of
 from dledger_sim.driver import CoreDriver, of_type
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dledger_node.errors import StoreFullError
-from dledger_node.restoring import Applied
 from dledger_node.state_machine.machine import CommittedEntry
+from dledger_node.state_machine.restore import Applied
 from dledger_sim import campaign, conditions
 from dledger_sim.disk import Entry, SimDisk, chained
 from dledger_sim.moments import Moment

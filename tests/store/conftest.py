@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
 
 SEGMENT_BYTES = 4096
 INDEX_SEGMENT_BYTES = 320  # ten units

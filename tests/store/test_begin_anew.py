@@ -8,8 +8,8 @@ import pytest
 from dledger_formats.log import disk
 from dledger_formats.log.channels import channel_of
 from dledger_node.errors import RemoteProtocolError
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.producers import Finding
+from dledger_node.store.derived.producers import Finding
+from dledger_node.store.log.log_store import MmapStore
 
 OpenStore = Callable[..., MmapStore]
 Crashed = Callable[[MmapStore], Path]

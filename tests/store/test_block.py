@@ -7,8 +7,8 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import RemoteProtocolError, StoreDamagedError
-from dledger_node.store.block import Block
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.block import Block
+from dledger_node.store.log.log_store import MmapStore
 
 OpenStore = Callable[..., MmapStore]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]

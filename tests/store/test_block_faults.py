@@ -19,8 +19,8 @@ from dledger_formats.log import disk
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 from dledger_node.errors import NodeError
-from dledger_node.store.hard_state import load_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.small_files.hard_state import load_hard_state
 
 pytestmark = pytest.mark.storefaults
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_node.store import recovery
+from dledger_node.store.log import recovery
 from dledger_store_faults import corrupt
 
 pytestmark = pytest.mark.storefaults

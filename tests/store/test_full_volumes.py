@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dledger_node.errors import StoreFullError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
 from dledger_store_files.root import AS_ROOT
 
 OpenStore = Callable[..., MmapStore]
@@ -95,7 +95,7 @@ def test_a_limit_on_file_sizes_is_a_full_store(tmp_path: Path) -> None:
     script = (
         "import resource, sys; from pathlib import Path\n"
         "from dledger_node.errors import StoreFullError\n"
-        "from dledger_node.store.mmap_store import MmapStore\n"
+        "from dledger_node.store.log.log_store import MmapStore\n"
         "store = MmapStore.open(\n"
         "    Path(sys.argv[1]), segment_size_bytes=8192, index_segment_size_bytes=320\n"
         ")\n"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dledger_formats.log import disk
-from dledger_node.store.hard_state import load_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.small_files.hard_state import load_hard_state
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
 ARCHIVES: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())

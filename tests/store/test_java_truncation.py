@@ -8,7 +8,7 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
 from dledger_store_files.contents import all_bytes, bodies_of
 from dledger_store_files.damage import poke
 

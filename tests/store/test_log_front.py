@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_file import MmapFile
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.segments.segment import MmapFile
 from dledger_store_files.contents import bodies_of, flush
 
 OpenStore = Callable[..., MmapStore]

@@ -8,11 +8,11 @@ import pytest
 from dledger_formats.log import disk
 from dledger_formats.log.channels import ChannelEntry, channel_of
 from dledger_node.errors import StoreFullError
-from dledger_node.store import producers_file
-from dledger_node.store.log_producers import SAVE_ENTRIES
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.producers import Finding, Producer, Producers
-from dledger_node.store.producers_file import Image
+from dledger_node.store.derived import producers_file
+from dledger_node.store.derived.log_producers import SAVE_ENTRIES
+from dledger_node.store.derived.producers import Finding, Producer, Producers
+from dledger_node.store.derived.producers_file import Image
+from dledger_node.store.log.log_store import MmapStore
 
 OpenStore = Callable[..., MmapStore]
 Crashed = Callable[[MmapStore], Path]
@@ -130,7 +130,7 @@ def test_what_is_cut_is_forgotten(open_store: OpenStore, settled_index: int) -> 
 def test_what_is_cut_too_deep_to_be_taken_back_is_read_again(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.producers.UNDO_MAX", 2)
+    monkeypatch.setattr("dledger_node.store.derived.producers.UNDO_MAX", 2)
     store = open_store()
     appended_twice(store)
 
@@ -256,7 +256,7 @@ def test_a_file_that_ends_before_the_log_begins_is_not_believed(
 def test_who_registered_before_a_damage_is_unknown_and_who_came_later_is_not(
     open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.recovery.MARGIN_BYTES", 500)
+    monkeypatch.setattr("dledger_node.store.log.recovery.MARGIN_BYTES", 500)
     store = open_store()
     first, second = appended_twice(store)
     place = store.position(5).pos
@@ -328,7 +328,7 @@ def test_two_producers_with_one_number_are_not_believed() -> None:
 def test_a_damaged_index_far_from_the_end_hides_who_registered_before(
     open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.recovery.MARGIN_BYTES", 500)
+    monkeypatch.setattr("dledger_node.store.log.recovery.MARGIN_BYTES", 500)
     store = open_store()
     first, second = appended_twice(store)
     settle(store, 14)
@@ -365,7 +365,7 @@ def test_a_file_that_comes_late_does_not_replace_a_newer_one(open_store: OpenSto
 def test_a_file_whose_entry_cannot_be_found_is_not_believed(
     open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.recovery.MARGIN_BYTES", 500)
+    monkeypatch.setattr("dledger_node.store.log.recovery.MARGIN_BYTES", 500)
     store = open_store()
     appended_twice(store)
     settle(store, 5)

@@ -9,9 +9,9 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreError, StoreInUseError
-from dledger_node.store.flush_target import FlushTarget
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.open_files import Holder, OpenFiles
+from dledger_node.store.log.flush_target import FlushTarget
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.segments.open_files import Holder, OpenFiles
 from dledger_store_files.contents import bodies_of, flush
 
 OpenStore = Callable[..., MmapStore]

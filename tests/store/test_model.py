@@ -18,8 +18,8 @@ from hypothesis.stateful import (
 from dledger_formats.log import disk
 from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.raft.membership import Membership, MembershipEntry
-from dledger_node.store.membership_bodies import body_of
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived.membership_bodies import body_of
+from dledger_node.store.log.log_store import MmapStore
 
 SIZES = {"segment_size_bytes": 1024, "index_segment_size_bytes": 160}
 LISTS_OF_BODIES = st.lists(st.binary(max_size=400), min_size=1, max_size=8)

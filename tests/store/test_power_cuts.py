@@ -72,7 +72,7 @@ SHUT_DOWN_WITHIN_THE_SYNC = """
 import os, sys
 from pathlib import Path
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_file import sync_folder
+from dledger_node.store.segments.segment import sync_folder
 from dledger_store_faults import power
 
 with power.mounted_image(sys.argv[1]) as at:
@@ -109,7 +109,7 @@ def test_a_folder_is_not_called_durable_by_a_file_system_that_has_shut_down(
 SHUT_DOWN_WITHIN_THE_FLUSH = """
 import os, sys
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
 from dledger_store_faults import power
 
 with power.mounted_image(sys.argv[1]) as at:

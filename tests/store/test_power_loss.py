@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log import disk as disk_format
-from dledger_node.store import mmap_file_list
-from dledger_node.store.mmap_file import MmapFile
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.segments import segment_list
+from dledger_node.store.segments.segment import MmapFile
 
 pytestmark = pytest.mark.storefaults
 
@@ -37,9 +37,9 @@ class Disk:
         self.contents: dict[int, bytes] = {}
         self.names: dict[str, dict[str, int]] = {"data": {}, "index": {}}
         self._sync = MmapFile.sync
-        self._sync_folder = mmap_file_list.sync_folder
+        self._sync_folder = segment_list.sync_folder
         patch.setattr(MmapFile, "sync", lambda file: self.sync(file))
-        patch.setattr(mmap_file_list, "sync_folder", self.sync_folder)
+        patch.setattr(segment_list, "sync_folder", self.sync_folder)
 
     def sync(self, file: MmapFile) -> None:
         self._maybe_cut()

@@ -6,9 +6,9 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.store import recovery
-from dledger_node.store.mmap_file import MmapFile
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log import recovery
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.segments.segment import MmapFile
 from dledger_store_files.contents import all_bytes, bodies_of, entry_or_none, files_under, flush
 from dledger_store_files.damage import flip, poke
 

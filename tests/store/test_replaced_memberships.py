@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.store import checkpoint, memberships_file
-from dledger_node.store.block import Block
-from dledger_node.store.log_front import LogFront
-from dledger_node.store.mmap_file_list import MmapFileList
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived import memberships_file
+from dledger_node.store.log.block import Block
+from dledger_node.store.log.front import LogFront
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.segments.segment_list import MmapFileList
+from dledger_node.store.small_files import checkpoint
 from dledger_store_files.memberships import ENTRIES, VOTES, commit, fill, remove_front
 
 OpenStore = Callable[..., MmapStore]
@@ -37,7 +38,7 @@ class Copier:
         ):
             self._wrap(owner, name, patched)
         patched.setattr(
-            "dledger_node.store.checkpoints.save_checkpoint", checkpoint.save_checkpoint
+            "dledger_node.store.log.checkpoints.save_checkpoint", checkpoint.save_checkpoint
         )
 
     def copy(self) -> None:

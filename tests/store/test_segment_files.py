@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log import disk
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
 
 OpenStore = Callable[..., MmapStore]
 Crashed = Callable[[MmapStore], Path]

@@ -13,10 +13,10 @@ import pytest
 from dledger_formats.log import disk, memberships
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.ready import HardState
-from dledger_node.store import memberships_file
-from dledger_node.store.hard_state import save_hard_state
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.store.derived import memberships_file
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.small_files.hard_state import save_hard_state
+from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_node.store_command import command
 from dledger_node.store_command.command import ExitCode
 from dledger_node.store_command.log_folder import Segment

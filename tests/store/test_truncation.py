@@ -6,7 +6,7 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
 from dledger_store_files.contents import bodies_of, flush
 
 OpenStore = Callable[..., MmapStore]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger_node import group_commit
-from dledger_node.group_commit import GroupCommit
-from dledger_node.store import zero_ahead
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.segments import zero_ahead
+from dledger_node.volume import group_commit
+from dledger_node.volume.group_commit import GroupCommit
 from dledger_store_files.contents import all_bytes, bodies_of, flush
 
 OpenStore = Callable[..., MmapStore]

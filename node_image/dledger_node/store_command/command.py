@@ -10,7 +10,7 @@ from typing import Final
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
 from dledger_node.store_command import output
 from dledger_node.store_command.log_folder import LogFolder, list_folder
 from dledger_node.store_command.verify import Report, Verdict, lock_holder, verify

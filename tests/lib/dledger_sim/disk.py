@@ -23,7 +23,7 @@ from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.ready import HardState
-from dledger_node.store.snapshot_meta import SnapshotMeta
+from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 from dledger_sim.membership_bodies import HIGHEST, membership_of
 
 

@@ -9,13 +9,19 @@ from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from dledger_node.errors import StoreDamagedError, StoreFullError
-from dledger_node.fetching import Fetching, Part
-from dledger_node.lending import Lending, Loan
 from dledger_node.raft.messages import InstallSnapshotRequest, Message
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
-from dledger_node.restoring import Applied, covered_index, next_to_apply, restore, save_is_due
+from dledger_node.state_machine.fetch import Fetching, Part
+from dledger_node.state_machine.lend import Lending, Loan
 from dledger_node.state_machine.machine import CommittedEntry
-from dledger_node.store.retention import Policy, SealedSegment, Situation, decide
+from dledger_node.state_machine.restore import (
+    Applied,
+    covered_index,
+    next_to_apply,
+    restore,
+    save_is_due,
+)
+from dledger_node.store.log.retention import Policy, SealedSegment, Situation, decide
 from dledger_sim.conditions import TICK_US, Conditions
 from dledger_sim.disk import Entry, KeptSnapshot, SimDisk
 from dledger_sim.moments import Moment

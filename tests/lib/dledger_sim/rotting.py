@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from dledger_node.errors import StoreDamagedError
+from dledger_node.healing.decision import SET_ASIDE_MAX, Case, Remedy, Word, plan
 from dledger_node.raft.membership import Membership
-from dledger_node.remedy import SET_ASIDE_MAX, Case, Remedy, Word, plan
 from dledger_sim.checker import Checker
 from dledger_sim.conditions import Conditions
 from dledger_sim.events import Events

@@ -12,8 +12,8 @@ from typing import BinaryIO, Final, Self
 from dledger_formats.log.checksum import crc32
 from dledger_node.errors import Damage, StoreDamagedError, StoreFullError
 from dledger_node.state_machine.machine import CommittedEntry
-from dledger_node.store.held_snapshots import HeldSnapshots
-from dledger_node.store.snapshot_meta import SnapshotMeta
+from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
+from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 from dledger_sim.disk import Entry, KeptSnapshot, SimDisk
 
 BODY_BYTES: Final = 8
@@ -65,7 +65,7 @@ def applicable(entries: Sequence[Entry], first_index: int) -> list[CommittedEntr
 
 
 class SimSnapshots(HeldSnapshots):
-    """See `dledger_node.store.snapshots.Snapshots`."""
+    """See `dledger_node.store.snapshots.snapshots.Snapshots`."""
 
     def __init__(self, disk: SimDisk, reserved: int) -> None:
         """Look at all of them, as a member that starts."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from dledger_node.restoring import Applied
+from dledger_node.state_machine.restore import Applied
 from dledger_sim.disk import Entry, KeptSnapshot, SimDisk
 from dledger_sim.snapshots import SimState, applicable
 from dledger_sim.violation import ViolationError

@@ -12,8 +12,8 @@ from dledger_formats.protocol.frames import FrameDecoder
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.native import PeerMessage
-from dledger_node.store.block import check_block
-from dledger_node.store.entry_runs import Link
+from dledger_node.store.log.block import check_block
+from dledger_node.store.log.entry_runs import Link
 from dledger_sim.disk import Entry, SimDisk, chained
 from dledger_sim.pushed import PushedEntries
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from dledger_node.errors import NodeError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.ready import HardState
-from dledger_node.store import membership_bodies
-from dledger_node.store.hard_state import load_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived import membership_bodies
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.small_files.hard_state import load_hard_state
 from dledger_store_faults.contents import body_of, membership_at
 from dledger_store_faults.tally import Tally
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import ClientError
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_node.store import snapshots
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.snapshots import snapshots
 from dledger_store_faults import grid
 from dledger_store_faults.bad_blocks import BYTES_CHANGE, Fault, FaultyDisk
 from dledger_store_faults.grid import STRUCK, Cell, Moment, Role, Template

@@ -17,8 +17,8 @@ from pathlib import Path
 from dledger_formats.log import disk
 from dledger_node.errors import NodeError
 from dledger_node.raft.ready import HardState
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_store_faults.contents import SMALL_SEGMENTS, body_of
 from dledger_store_faults.crash import Image, write_image
 from dledger_store_faults.tally import Tally

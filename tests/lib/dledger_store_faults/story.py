@@ -14,12 +14,12 @@ from pathlib import Path
 
 from dledger_formats.log import disk
 from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
-from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.ready import HardState
-from dledger_node.store import membership_bodies
-from dledger_node.store.flush_target import FlushTarget
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived import membership_bodies
+from dledger_node.store.log.flush_target import FlushTarget
+from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
+from dledger_node.volume.group_commit import GroupCommit
 from dledger_store_faults.account import NOBODY
 from dledger_store_faults.contents import body_of, membership_at
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dledger_node.errors import StoreDamagedError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import MmapStore
 
 
 def flush(store: MmapStore) -> None:

@@ -3,8 +3,8 @@
 from dledger_formats.log import disk
 from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.raft.membership import Membership, MembershipEntry
-from dledger_node.store.membership_bodies import body_of
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived.membership_bodies import body_of
+from dledger_node.store.log.log_store import MmapStore
 
 THREE = ("n0", "n1", "n2")
 LEARNS = Membership(THREE, ("n3",))
