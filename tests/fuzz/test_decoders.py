@@ -30,7 +30,7 @@ from dledger_formats.log.channels import ChannelEntry, channel_of
 from dledger_formats.log.checksum import crc32
 from dledger_formats.protocol import append_batch, frames, requests
 from dledger_formats.protocol.append_batch import AppendBatchRequest
-from dledger_formats.protocol.producers import AppendOnceRequest
+from dledger_formats.protocol.producers import IdempotentAppendRequest
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_fuzz.mutate import Mutator
 from dledger_node.errors import RemoteProtocolError
@@ -44,8 +44,8 @@ from dledger_node.raft.messages import (
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import (
     AppendBatchReader,
-    AppendOnceReader,
     AppendReader,
+    IdempotentAppendReader,
 )
 from dledger_node.remoting.snapshot_messages import SnapshotChunk
 from dledger_node.store.derived import memberships_file, producers_file
@@ -121,19 +121,19 @@ def append_reader() -> tuple[list[bytes], Feed]:
 
 def append_once_reader() -> tuple[list[bytes], Feed]:
     """The same of appends that may be sent again."""
-    reader = AppendOnceReader(
+    reader = IdempotentAppendReader(
         lambda request: None if request.group else requests.DLedgerResponseCode(400)
     )
 
     def feed(raw: bytes) -> None:
         with contextlib.suppress(FormatError):
             refused, *fields = reader.read(raw)
-            request = AppendOnceRequest.from_json(raw)
+            request = IdempotentAppendRequest.from_json(raw)
             assert [request.body, request.producer, request.sequence] == fields
             assert (not request.group) == (refused is not None)
 
     ours = [
-        AppendOnceRequest(group="g", body=bytes(k), producer=10**k, sequence=k + 1).to_json()
+        IdempotentAppendRequest(group="g", body=bytes(k), producer=10**k, sequence=k + 1).to_json()
         for k in range(9)
     ]
     return ours, feed

@@ -30,7 +30,7 @@ from dledger_node.remoting.connection import Connection
 from dledger_node.remoting.service import AppendCall, BatchCall
 from dledger_node.services.append import GATHERED_BYTES_MAX, GATHERED_MAX
 from dledger_node.shell.server import DLedgerServer
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 SEGMENT_BYTES = 1 << 18
 
@@ -46,8 +46,8 @@ class Client(Connection):
             self.answers.append(requests.AppendEntryResponse.from_json(command.body))
 
 
-def open_store(folder: Path) -> MmapStore:
-    return MmapStore.open(
+def open_store(folder: Path) -> LogStore:
+    return LogStore.open(
         folder, segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=SEGMENT_BYTES
     )
 

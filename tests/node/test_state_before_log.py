@@ -25,7 +25,7 @@ from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import StateKeeper
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import save_hard_state
 
 SEGMENT_BYTES = 4096
@@ -101,7 +101,7 @@ class Member:
 
 
 def with_a_log(folder: Path) -> Path:
-    store = MmapStore.open(
+    store = LogStore.open(
         folder / "dledger-n0", segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=320
     )
     store.append_bodies([SET.pack(1, index) for index in range(6)], 1)

@@ -12,7 +12,7 @@ from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.store.derived import memberships_file
 from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files import checkpoint
 from dledger_store_files.memberships import (
     ENTRIES,
@@ -25,11 +25,11 @@ from dledger_store_files.memberships import (
     remove_front,
 )
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 
 
-def block_of(leader: MmapStore, follower: MmapStore, first: int, last: int) -> Block:
+def block_of(leader: LogStore, follower: LogStore, first: int, last: int) -> Block:
     data = b"".join(leader.read_range(first, last, 1 << 20)[0])
     return follower.check_block(
         data,

@@ -12,24 +12,24 @@ from dledger_node.store.derived import producers_file
 from dledger_node.store.derived.log_producers import SAVE_ENTRIES
 from dledger_node.store.derived.producers import Finding, Producer, Producers
 from dledger_node.store.derived.producers_file import Image
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 
 
-def register(store: MmapStore, term: int = 1) -> int:
+def register(store: LogStore, term: int = 1) -> int:
     number = store.producers.table.next_number()
     return store.append_bodies([b""], term, [channel_of(number, 0)], disk.NOOP)[0]
 
 
-def append(store: MmapStore, producer: int, *sequences: int, term: int = 1) -> None:
+def append(store: LogStore, producer: int, *sequences: int, term: int = 1) -> None:
     channels = [store.producers.table.channel(producer, sequence) for sequence in sequences]
     bodies = [b"%d of %d" % (sequence, producer) for sequence in sequences]
     store.append_bodies(bodies, term, channels)
 
 
-def settle(store: MmapStore, index: int) -> None:
+def settle(store: LogStore, index: int) -> None:
     """Let the log be durable and committed, as the server tells."""
     target = store.flush_target()
     store.flush(target)
@@ -38,11 +38,11 @@ def settle(store: MmapStore, index: int) -> None:
     store.producers.table.settle(index)
 
 
-def found(store: MmapStore, producer: int, last: int) -> list[int | Finding]:
+def found(store: LogStore, producer: int, last: int) -> list[int | Finding]:
     return [store.producers.table.find(producer, sequence) for sequence in range(1, last + 1)]
 
 
-def appended_twice(store: MmapStore) -> tuple[int, int]:
+def appended_twice(store: LogStore) -> tuple[int, int]:
     """Two producers with appends among ordinary ones, over several segments."""
     store.append_bodies([bytes(900)] * 3, term=1)
     first = register(store)
@@ -198,7 +198,7 @@ def test_the_file_of_another_log_is_not_believed(
     assert (found(again, 3, 6), found(again, 10, 1)) == EXPECTED
 
 
-def remove_front(store: MmapStore) -> int:
+def remove_front(store: LogStore) -> int:
     """Remove the segments before the last; returns the first entry that is left."""
     first_index = store.front.sealed_segments()[-1].last_index + 1
     store.front.save_begin(first_index)

@@ -17,12 +17,12 @@ from dledger_node.raft.membership import Membership
 from dledger_node.raft.ready import HardState
 from dledger_node.store.derived import memberships_file
 from dledger_node.store.derived.membership_bodies import body_of
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_store_files.contents import bodies_of, files_under, flush
 from dledger_store_files.damage import flip
 
-OpenStore = Callable[..., MmapStore]
+OpenStore = Callable[..., LogStore]
 
 SEGMENT_BYTES, INDEX_SEGMENT_BYTES = 4096, 320
 BODIES = [b"%04d" % number * 25 for number in range(100)]

@@ -6,11 +6,11 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreError
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.contents import bodies_of, flush
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 
 

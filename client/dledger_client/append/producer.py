@@ -16,7 +16,7 @@ from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import Spawn
 from dledger_formats.log.channels import WINDOW
 from dledger_formats.protocol.producers import (
-    AppendOnceRequest,
+    IdempotentAppendRequest,
     RegisterProducerRequest,
     RegisterProducerResponse,
 )
@@ -98,7 +98,7 @@ class Numberer:
         request, sequences = call.request, self._sequences
         if (
             sequences is not None
-            and isinstance(request, AppendOnceRequest)
+            and isinstance(request, IdempotentAppendRequest)
             and request.producer == sequences.producer
         ):
             if call.last_code is DLedgerResponseCode.UNKNOWN_PRODUCER:
@@ -119,7 +119,7 @@ class Numberer:
 
     def _forget(self, call: Call) -> None:
         sequences, request = self._sequences, call.request
-        assert isinstance(request, AppendOnceRequest)
+        assert isinstance(request, IdempotentAppendRequest)
         if sequences is not None and sequences.producer == request.producer:
             self._sequences = None
 
@@ -146,8 +146,8 @@ class Numberer:
     def _send(self, call: Call, sequences: Sequences) -> None:
         if not self._has_ended(call):
             request = call.request
-            assert isinstance(request, AppendEntryRequest | AppendOnceRequest)
-            call.request = AppendOnceRequest(
+            assert isinstance(request, AppendEntryRequest | IdempotentAppendRequest)
+            call.request = IdempotentAppendRequest(
                 group=self._group,
                 remote_id=request.remote_id,
                 body=request.body,

@@ -119,7 +119,7 @@ def _kind(
 
 
 APPEND: Final = _kind(RequestCode.APPEND, AppendEntryResponse, appends=True)
-APPEND_ONCE: Final = _kind(producers.APPEND_ONCE, AppendEntryResponse, appends=True)
+APPEND_IDEMPOTENT: Final = _kind(producers.APPEND_IDEMPOTENT, AppendEntryResponse, appends=True)
 APPEND_BATCH: Final = _kind(
     append_batch.APPEND_BATCH, AppendEntryResponse, appends=True, encode=_as_batch
 )

@@ -18,7 +18,7 @@ A segment's name is the offset of its first byte, in 20 digits; its length is th
 record never crosses a segment: what does not fit, with 8 bytes to spare for a blank, goes to the
 next.
 
-The layout is Java DLedger's (`DLedgerEntryCoder`, `DLedgerIndexEntry`, `MmapFileList`). Java leaves
+The layout is Java DLedger's (`DLedgerEntryCoder`, `DLedgerIndexEntry`, `SegmentList`). Java leaves
 both checksums 0 and never reads them; 0 therefore means "not covered". Ours are:
 
     body_crc    CRC-32 of the body
@@ -336,7 +336,7 @@ def unpack_index_unit(source: Buffer, at: int) -> IndexUnit:
 
 
 def needs_next_segment(entry_size: int, write_position: int, segment_size: int) -> bool:
-    """Whether an entry must go to the next segment (`MmapFileList.preAppend` of Java DLedger)."""
+    """Whether an entry must go to the next segment (`SegmentList.preAppend` of Java DLedger)."""
     return entry_size + BLANK_SIZE_MIN > segment_size - write_position
 
 

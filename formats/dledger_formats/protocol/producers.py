@@ -1,8 +1,8 @@
-"""REGISTER_PRODUCER and APPEND_ONCE, requests of our own: appends that may be sent again.
+"""REGISTER_PRODUCER and APPEND_IDEMPOTENT, requests of our own: appends that may be sent again.
 
     REGISTER_PRODUCER   request    {group, remoteId}
                         response   {code, group, leaderId, term, producer}
-    APPEND_ONCE         request    {group, remoteId, body, producer, sequence}
+    APPEND_IDEMPOTENT         request    {group, remoteId, body, producer, sequence}
                         response   as to APPEND; index, pos and term are those of the first copy
 
 A producer numbers its appends from 1 on and may send each as often as it likes: it is in the log
@@ -21,7 +21,7 @@ from dledger_formats.log.channels import SEQUENCE_MAX
 from dledger_formats.protocol.requests import Int64, Message
 
 REGISTER_PRODUCER: Final = 52011
-APPEND_ONCE: Final = 52012
+APPEND_IDEMPOTENT: Final = 52012
 """The requests' codes in their frames, among those that are ours (52000 to 52999)."""
 
 
@@ -40,7 +40,7 @@ class RegisterProducerResponse(Message, kw_only=True, frozen=True):
     """The producer's identity, given out once and never again."""
 
 
-class AppendOnceRequest(Message, kw_only=True, frozen=True):
+class IdempotentAppendRequest(Message, kw_only=True, frozen=True):
     """Append one entry with this body, unless this sequence of this producer is in the log."""
 
     body: bytes

@@ -31,7 +31,7 @@ from dledger_node.store.derived import memberships_file
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.recovery import WINDOW_BYTES
 from dledger_node.store.segments.segment import NO_ROOM, sync_folder
-from dledger_node.store.segments.segment_list import MmapFileList, starts_of
+from dledger_node.store.segments.segment_list import SegmentList, starts_of
 from dledger_node.store.small_files import checkpoint as checkpoint_file
 from dledger_node.store.small_files import hard_state
 from dledger_node.store.small_files.checkpoint import Checkpoint
@@ -94,9 +94,9 @@ def survey(
     whole = _without_gap(names, segment_size_bytes)
     index_whole = _without_gap(index_names, index_segment_size_bytes)
     with contextlib.ExitStack() as undo:
-        data = MmapFileList(folder / disk.DATA_FOLDER, segment_size_bytes, whole)
+        data = SegmentList(folder / disk.DATA_FOLDER, segment_size_bytes, whole)
         undo.callback(data.close)
-        index = MmapFileList(folder / disk.INDEX_FOLDER, index_segment_size_bytes, index_whole)
+        index = SegmentList(folder / disk.INDEX_FOLDER, index_segment_size_bytes, index_whole)
         undo.callback(index.close)
         found = sound_part(LogFiles(data, index), checkpoint)
         log_is_sound = found.is_whole and whole == names
@@ -181,7 +181,7 @@ def _without_gap(starts: Sequence[int], file_size: int) -> list[int]:
     return [start for at, start in enumerate(starts) if start == first + at * file_size]
 
 
-def _can_be_read(files: MmapFileList) -> bool:
+def _can_be_read(files: SegmentList) -> bool:
     try:
         for file in files.files:
             for begin, end in file.data_ranges(0):

@@ -36,8 +36,8 @@ class AppendCall(ClientCall, frozen=True, gc=False):
     body: bytes
 
 
-class OnceCall(AppendCall, frozen=True, gc=False):
-    """An APPEND_ONCE: whose it is, and its sequence among them."""
+class IdempotentCall(AppendCall, frozen=True, gc=False):
+    """An APPEND_IDEMPOTENT: whose it is, and its sequence among them."""
 
     producer: int
     sequence: int
@@ -59,7 +59,7 @@ class Service(Protocol):
     def append(self, calls: list[AppendCall]) -> None:
         """Take appends; each is answered on its connection."""
 
-    def append_once(self, calls: list[OnceCall]) -> None:
+    def append_idempotent(self, calls: list[IdempotentCall]) -> None:
         """Take appends that may be in the log already."""
 
     def append_batches(self, calls: list[BatchCall]) -> None:

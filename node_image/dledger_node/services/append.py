@@ -19,10 +19,10 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.remoting.connection import Connection
-from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall, OnceCall
-from dledger_node.services.idempotent import Entries, Once
+from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall, IdempotentCall
+from dledger_node.services.idempotent import Entries, IdempotentAppends
 from dledger_node.services.pending import Batch, PendingAppends
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 PENDING_BYTES_MAX: Final = 64 << 20
 GATHERED_MAX: Final = 128
@@ -39,7 +39,7 @@ class _Gathered:
     """What is proposed next, in this order: all at once."""
 
     calls: list[AppendCall] = field(default_factory=list)
-    once: list[OnceCall] = field(default_factory=list)
+    once: list[IdempotentCall] = field(default_factory=list)
     batches: list[BatchCall] = field(default_factory=list)
     count: int = 0
     """Of bodies."""
@@ -68,7 +68,7 @@ class Appends:
         self,
         settings: NodeSettings,
         core: Raft,
-        store: MmapStore,
+        store: LogStore,
         *,
         has_room: Callable[[Sequence[int]], bool],
         drive: Callable[[], None],
@@ -84,7 +84,7 @@ class Appends:
         self._gathered = _Gathered()
         self._drained = asyncio.Event()
         self.pending = PendingAppends()
-        self.once = Once(
+        self.once = IdempotentAppends(
             core,
             store,
             group=settings.group,
@@ -103,7 +103,7 @@ class Appends:
         self._gathered.calls += calls
         self._propose_if_enough([call.body for call in calls])
 
-    def gather_once(self, calls: list[OnceCall]) -> None:
+    def gather_idempotent(self, calls: list[IdempotentCall]) -> None:
         """The same for appends that may be in the log already."""
         self._propose_soon()
         self._gathered.once += calls
@@ -239,7 +239,7 @@ class Appends:
             )
             at += count
 
-    def _sort_out(self, once: list[OnceCall]) -> list[OnceCall]:
+    def _sort_out(self, once: list[IdempotentCall]) -> list[IdempotentCall]:
         """Answer what is in the log already, and such; returns what is to be appended."""
         if not self._leads(None):
             return once  # to be refused with the others

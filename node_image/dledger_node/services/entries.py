@@ -3,14 +3,14 @@
 from typing import Final
 
 from dledger_formats.protocol.requests import DLedgerEntry
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 READ_BYTES_MAX: Final = 1 << 20
 """Bytes of bodies in one answer, if it holds more than one entry."""
 
 
 def read_entries(
-    store: MmapStore, first_index: int, last_index: int, max_size: int
+    store: LogStore, first_index: int, last_index: int, max_size: int
 ) -> list[DLedgerEntry]:
     """Read the entries from `first_index` to at most `last_index`: one, and more while their
     bodies together hold no more than `max_size` bytes, READ_BYTES_MAX at most.

@@ -16,7 +16,7 @@ from dledger_formats.protocol.requests import DLedgerEntry, DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.connection import Connection
 from dledger_node.services.entries import read_entries
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 WAITERS_MAX: Final = 1024
 
@@ -35,7 +35,7 @@ class _Waiter:
 class Follows:
     """Answers FOLLOW, at once or when there is something to tell."""
 
-    def __init__(self, core: Raft, store: MmapStore, *, group: str) -> None:
+    def __init__(self, core: Raft, store: LogStore, *, group: str) -> None:
         self._core = core
         self._store = store
         self._group = group

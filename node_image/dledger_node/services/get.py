@@ -15,7 +15,7 @@ from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import ReadState
 from dledger_node.services.entries import read_entries
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 END_READS_MAX: Final = 10_000
 """How many may wait for a proof; the same as Java's limit of pending requests."""
@@ -29,7 +29,7 @@ class Reads:
     def __init__(
         self,
         core: Raft,
-        store: MmapStore,
+        store: LogStore,
         *,
         group: str,
         drive: Callable[[Callable[[], None]], None],

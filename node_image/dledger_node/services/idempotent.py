@@ -17,9 +17,9 @@ from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerRespon
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
 from dledger_node.remoting.connection import Connection
-from dledger_node.remoting.service import AppendCall, OnceCall, Reply
+from dledger_node.remoting.service import AppendCall, IdempotentCall, Reply
 from dledger_node.store.derived.producers import Finding
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 WAIT_S: Final = 2.0
 """After this a copy is answered with 502, as an append is."""
@@ -49,7 +49,7 @@ class _Waiter:
     """Makes the answer; of SUCCESS only once the entry is committed."""
 
 
-class Once:
+class IdempotentAppends:
     """Sorts out copies; what it refuses or answers is told to nobody else.
 
     Invariant: all that waits was asked for in `_term`, in which this member leads.
@@ -58,7 +58,7 @@ class Once:
     def __init__(
         self,
         core: Raft,
-        store: MmapStore,
+        store: LogStore,
         *,
         group: str,
         waiters_max: int,
@@ -81,13 +81,15 @@ class Once:
         self.repeated = 0
         """Copies that were answered with the first one's place."""
 
-    def sort_out(self, calls: Sequence[OnceCall]) -> tuple[list[OnceCall], list[OnceCall]]:
+    def sort_out(
+        self, calls: Sequence[IdempotentCall]
+    ) -> tuple[list[IdempotentCall], list[IdempotentCall]]:
         """Answer, now or later, what is not to be appended.
 
         Returns those that are, and those to sort out again behind them: further copies.
         """
-        fresh: list[OnceCall] = []
-        again: list[OnceCall] = []
+        fresh: list[IdempotentCall] = []
+        again: list[IdempotentCall] = []
         taken: set[tuple[int, int]] = set()
         find = self._store.producers.table.find
         for call in calls:
@@ -108,7 +110,7 @@ class Once:
         """The channels with which appends are written; 0 for ordinary ones."""
         channel = self._store.producers.table.channel
         return [
-            channel(call.producer, call.sequence) if isinstance(call, OnceCall) else 0
+            channel(call.producer, call.sequence) if isinstance(call, IdempotentCall) else 0
             for call in calls
         ]
 
@@ -149,7 +151,7 @@ class Once:
         """Answer everything that waits: this member leads no more, or stops."""
         self._give_up(self._waiters)
 
-    def _refuse_unknown(self, call: OnceCall) -> None:
+    def _refuse_unknown(self, call: IdempotentCall) -> None:
         """Say that nobody knows its producer; a leader that was deposed unawares may just not have
         heard of it.
         """
@@ -161,7 +163,7 @@ class Once:
 
         self._prove(answer)
 
-    def _answer_copy(self, call: OnceCall, index: int) -> None:
+    def _answer_copy(self, call: IdempotentCall, index: int) -> None:
         """Answer a copy of the entry `index`, at once or when that is committed."""
 
         def answer(code: DLedgerResponseCode) -> Message:
@@ -231,7 +233,7 @@ class Once:
             producer=producer if code is DLedgerResponseCode.SUCCESS else -1,
         )
 
-    def _reply_to(self, call: OnceCall) -> Reply:
+    def _reply_to(self, call: IdempotentCall) -> Reply:
         connection, opaque = call.connection, call.opaque
         return lambda answer: _send(connection, opaque, answer)
 

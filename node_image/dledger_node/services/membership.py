@@ -21,7 +21,7 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import AddLearner, Change, Demote, Promote, Remove
 from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class MembershipChanges:
     def __init__(
         self,
         core: Raft,
-        store: MmapStore,
+        store: LogStore,
         *,
         group: str,
         has_room: Callable[[Sequence[int]], bool],

@@ -9,7 +9,7 @@ from dledger_node.raft.core import Raft
 logger = logging.getLogger(__name__)
 
 
-class News:
+class LeaderWatch:
     """Compares what the core says with what was told before."""
 
     def __init__(self, core: Raft) -> None:

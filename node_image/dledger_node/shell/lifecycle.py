@@ -29,7 +29,7 @@ from dledger_node.http.outage import Outage
 from dledger_node.raft.ready import HardState
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import state_of
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ RETRY_DELAY_MAX_S: Final = 30.0
 STEADY_S: Final = 60.0
 """A member that served so long before its volume failed begins with the shortest delay again."""
 
-Opened = tuple[MmapStore, HardState, OpenedState | None]
+Opened = tuple[LogStore, HardState, OpenedState | None]
 
 
 class Face:

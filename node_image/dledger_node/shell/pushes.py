@@ -6,13 +6,13 @@ from typing import TypeAlias
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.store.log.block import Block
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import StorageWatch
 
 Push: TypeAlias = AppendRequest | InstallSnapshotRequest
 
 
-def judged(push: Push, store: MmapStore, watch: StorageWatch) -> Push | None:
+def judged(push: Push, store: LogStore, watch: StorageWatch) -> Push | None:
     """The push with a block for its bytes; None when there is no room, and it gets no answer.
 
     RemoteProtocolError; also when the message tells other memberships than its entries say: the

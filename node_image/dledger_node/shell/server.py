@@ -39,11 +39,11 @@ from dledger_node.services.get import Reads
 from dledger_node.services.membership import MembershipChanges
 from dledger_node.services.transfer import Leadership
 from dledger_node.shell import pushes, writes
-from dledger_node.shell.leader_watch import News
+from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.state_machine import keeper
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.flush_target import FlushTarget
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
 from dledger_node.volume.health import StorageWatch, hand_over
 from dledger_node.volume.upkeep import StorageUpkeep
@@ -65,7 +65,7 @@ class DLedgerServer:
         self,
         settings: NodeSettings,
         core: Raft,
-        store: MmapStore,
+        store: LogStore,
         *,
         state: OpenedState | None = None,
         save_hard_state: Callable[[HardState], None],
@@ -125,14 +125,14 @@ class DLedgerServer:
             prove=self._reads.prove,
         )
         self._follows = Follows(core, store, group=settings.group)
-        self._news = News(core)
+        self._leader_watch = LeaderWatch(core)
         self._name_requests()
 
     def _name_requests(self) -> None:
         """What connections, HTTP and who stops it ask for, each part answers itself."""
         self.get = self._reads.get
         self.append = self._appends.gather
-        self.append_once = self._appends.gather_once
+        self.append_idempotent = self._appends.gather_idempotent
         self.append_batches = self._appends.gather_batches
         self.register_producer = self._appends.once.register
         self.transfer_leadership = self._leadership.request
@@ -140,7 +140,7 @@ class DLedgerServer:
         self.read_register = self._state.read
         self.change_membership = self._membership_changes.request
         self.follow = self._follows.take
-        self.leader_changed = self._news.leader_changed
+        self.leader_changed = self._leader_watch.leader_changed
         self.read_file = self._store.segments.read
 
     # -- life ------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class DLedgerServer:
         self._leadership.settle()
         self._membership_changes.settle()
         self._follows.settle()
-        self._news.settle()
+        self._leader_watch.settle()
 
     def _do(self, ready: Ready) -> None:
         """Do one batch of work, in the order that `Ready` demands."""

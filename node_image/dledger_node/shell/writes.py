@@ -17,12 +17,12 @@ from dledger_node.raft.ready import (
 from dledger_node.services.idempotent import Entries
 from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 logger = logging.getLogger(__name__)
 
 
-def do(write: Write, store: MmapStore, reading: AbstractContextManager[object]) -> None:
+def do(write: Write, store: LogStore, reading: AbstractContextManager[object]) -> None:
     """Do it, to the page cache; what the store raises ends this member.
 
     `reading` is held while the whole log is replaced: nobody else must read it then.

@@ -17,7 +17,7 @@ from dledger_formats.log.disk import DamagedRecordError, EntryHeader
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.state_machine.machine import CommittedEntry, StateMachine
 from dledger_node.state_machine.restore import Applied, next_to_apply
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.snapshots import Snapshots
 
 BATCH_ENTRIES_MAX: Final = 4096
@@ -41,7 +41,7 @@ class Applying:
         name: str,
         applied: Applied,
         snapshots: Snapshots,
-        store: MmapStore,
+        store: LogStore,
         *,
         fail: Callable[[BaseException], None],
     ) -> None:

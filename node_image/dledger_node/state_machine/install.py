@@ -23,7 +23,7 @@ from dledger_node.remoting.snapshot_messages import (
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.fetch import Fetching, Part
 from dledger_node.state_machine.lend import Lending, Loan
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 from dledger_node.store.snapshots.snapshots import DATA_NAME, Snapshots, disk_errors
 
@@ -41,7 +41,7 @@ class Installs:
         self,
         name: str,
         snapshots: Snapshots,
-        store: MmapStore,
+        store: LogStore,
         *,
         self_id: str,
         send: Callable[[PeerMessage], None],

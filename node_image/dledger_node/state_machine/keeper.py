@@ -19,7 +19,7 @@ from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.install import Installs, SnapshotMessage
 from dledger_node.state_machine.register import Register
 from dledger_node.state_machine.restore import Applied, covered_index, restore, save_is_due
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.snapshots import Snapshots
 
 Prove = Callable[[Callable[[DLedgerResponseCode], None]], None]
@@ -33,7 +33,7 @@ class OpenedState:
     applied: Applied
 
     @classmethod
-    def of(cls, settings: NodeSettings, folder: Path, store: MmapStore) -> Self | None:
+    def of(cls, settings: NodeSettings, folder: Path, store: LogStore) -> Self | None:
         """Restore it; blocks. None without a state machine. StoreError, StoreDamagedError."""
         if settings.state_machine == NO_STATE_MACHINE:
             return None
@@ -84,7 +84,7 @@ class StateKeeper:
         opened: OpenedState,
         settings: NodeSettings,
         core: Raft,
-        store: MmapStore,
+        store: LogStore,
         prove: Prove,
         send: Callable[[PeerMessage], None],
         fail: Callable[[BaseException], None],
@@ -197,7 +197,7 @@ def keep(
     opened: OpenedState | None,
     settings: NodeSettings,
     core: Raft,
-    store: MmapStore,
+    store: LogStore,
     prove: Prove,
     send: Callable[[PeerMessage], None],
     fail: Callable[[BaseException], None],

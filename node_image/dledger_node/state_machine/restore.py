@@ -35,7 +35,7 @@ class Position(Protocol):
 
 
 class Log(Protocol):
-    """A member's log, as `MmapStore` keeps it."""
+    """A member's log, as `LogStore` keeps it."""
 
     @property
     def begin_index(self) -> int:

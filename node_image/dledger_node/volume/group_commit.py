@@ -13,7 +13,7 @@ from typing import Final
 
 from dledger_node.errors import StoreFullError
 from dledger_node.store.log.flush_target import FlushTarget
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.flush_thread import FlushThread
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        store: MmapStore,
+        store: LogStore,
         executor: Executor,
         *,
         interval_s: float = 0.0,

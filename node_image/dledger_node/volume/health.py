@@ -15,7 +15,7 @@ from typing import Final
 from dledger_formats.http.status import StorageState
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.raft.core import Raft
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class StorageWatch:
 
     def __init__(
         self,
-        store: MmapStore,
+        store: LogStore,
         group_commit: GroupCommit,
         *,
         stall_s: float,

@@ -24,7 +24,7 @@ from dledger_node.http.status import StoreView
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import HeldByAllNotice, Message
 from dledger_node.state_machine.keeper import State
-from dledger_node.store.log.log_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.retention import Decision, Policy, SealedSegment, Situation, decide
 from dledger_node.volume.health import StorageWatch
 
@@ -42,7 +42,7 @@ class StorageUpkeep:
     def __init__(
         self,
         settings: NodeSettings,
-        store: MmapStore,
+        store: LogStore,
         core: Raft,
         watch: StorageWatch,
         state: State,

@@ -18,9 +18,9 @@ from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferResponse,
 )
 from dledger_formats.protocol.producers import (
-    APPEND_ONCE,
+    APPEND_IDEMPOTENT,
     REGISTER_PRODUCER,
-    AppendOnceRequest,
+    IdempotentAppendRequest,
     RegisterProducerRequest,
     RegisterProducerResponse,
 )
@@ -164,8 +164,8 @@ class Member:
         if command.code == RequestCode.APPEND:
             request = AppendEntryRequest.from_json(self._readable(command.body))
             return self._append(request, [request.body])
-        if command.code == APPEND_ONCE and self.knows_producers:
-            once = AppendOnceRequest.from_json(command.body)
+        if command.code == APPEND_IDEMPOTENT and self.knows_producers:
+            once = IdempotentAppendRequest.from_json(command.body)
             return self._append(once, [once.body])
         if command.code == APPEND_BATCH and self.knows_batches:
             envelope, bodies = split(command.body)
@@ -232,7 +232,7 @@ class Member:
         ):
             found = (
                 self.group.producers.take(request, self.group.append)
-                if isinstance(request, AppendOnceRequest)
+                if isinstance(request, IdempotentAppendRequest)
                 else self.group.append_all(bodies)
             )
             if isinstance(found, DLedgerResponseCode):

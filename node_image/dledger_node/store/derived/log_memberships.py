@@ -28,7 +28,7 @@ SCAN_BYTES: Final = 4 << 20
 
 
 class LogMemberships:
-    """What `MmapStore` and its callers know of memberships."""
+    """What `LogStore` and its callers know of memberships."""
 
     def __init__(self, folder: Path, files: LogFiles, log: LogWriter) -> None:
         self._folder = folder

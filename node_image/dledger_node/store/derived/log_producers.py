@@ -30,7 +30,7 @@ CLOSE_ENTRIES: Final = 1024
 
 
 class LogProducers:
-    """What `MmapStore` and its callers know of producers."""
+    """What `LogStore` and its callers know of producers."""
 
     def __init__(self, folder: Path, files: LogFiles, log: LogWriter) -> None:
         self.table = Producers()

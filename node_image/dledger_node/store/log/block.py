@@ -18,7 +18,7 @@ from dledger_node.store.log.entry_runs import EntryRun, Link
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Sound entries of one term, as the leader stores them; made by `MmapStore.check_block`."""
+    """Sound entries of one term, as the leader stores them; made by `LogStore.check_block`."""
 
     first_index: int
     last_index: int

@@ -19,15 +19,15 @@ from dledger_formats.log.disk import (
     IndexUnit,
 )
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.store.segments.segment_list import MmapFileList
+from dledger_node.store.segments.segment_list import SegmentList
 
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
     """The files of one log. The caller knows which indexes are in it."""
 
-    data: MmapFileList
-    index: MmapFileList
+    data: SegmentList
+    index: SegmentList
 
     def unit(self, index: int) -> IndexUnit:
         """What the index files say of an entry; IndexError when they do not reach there."""
@@ -185,7 +185,7 @@ class LogFiles:
         )
 
 
-def place(data: MmapFileList, pos: int) -> str:
+def place(data: SegmentList, pos: int) -> str:
     """File and byte of a position, for people."""
     try:
         file = data.file_at(pos)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dledger_node.store.segments.segment import MmapFile
+from dledger_node.store.segments.segment import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,4 +14,4 @@ class FlushTarget:
     end_pos: int
     generation: int
     """Counts truncations: after one, an older target says nothing."""
-    files: tuple[MmapFile, ...]
+    files: tuple[Segment, ...]

@@ -14,7 +14,7 @@ from dledger_node.store.log.block import Block, check_block
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.retention import SealedSegment
 from dledger_node.store.log.writer import LogWriter
-from dledger_node.store.segments.segment import MmapFile, sync_folder
+from dledger_node.store.segments.segment import Segment, sync_folder
 
 
 class LogFront:
@@ -42,7 +42,7 @@ class LogFront:
         if begin_index is not None and self._log.begin_index < begin_index <= self._log.end_index:
             self.delete(self.forget_before(begin_index))
 
-    def forget_before(self, first_index: int) -> tuple[MmapFile, ...]:
+    def forget_before(self, first_index: int) -> tuple[Segment, ...]:
         """Forget all before an entry with which a segment begins, after `save_begin`.
 
         Returns the files, for `delete`.
@@ -52,7 +52,7 @@ class LogFront:
         index_pos = first_index * INDEX_UNIT_SIZE
         return self._files.data.take_before(pos) + self._files.index.take_before(index_pos)
 
-    def delete(self, files: Sequence[MmapFile]) -> None:
+    def delete(self, files: Sequence[Segment]) -> None:
         """Delete files that `forget_before` has taken out; blocks."""
         for file in files:
             file.remove()

@@ -37,16 +37,16 @@ from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.front import LogFront
 from dledger_node.store.log.recovery import RecoveryReport
-from dledger_node.store.log.served_segments import SegmentFiles
+from dledger_node.store.log.served_segments import ServedSegments
 from dledger_node.store.log.writer import LogWriter
-from dledger_node.store.segments.segment_list import MmapFileList, make_folders
+from dledger_node.store.segments.segment_list import SegmentList, make_folders
 from dledger_node.store.small_files import ballast
 from dledger_node.store.small_files import checkpoint as checkpoint_file
 from dledger_node.store.small_files.checkpoint import Checkpoint
 from dledger_node.store.small_files.lock import FolderLock
 
 
-class MmapStore:
+class LogStore:
     """A log that ends at `end_index`; -1 when it is empty.
 
     Invariant: committed_index <= durable_index <= end_index. The first is what the checkpoint says.
@@ -70,7 +70,7 @@ class MmapStore:
         self._folder = folder
         self._lock = lock
         self.front = LogFront(files, log, self._save_begin)
-        self.segments = SegmentFiles(folder, files, log)
+        self.segments = ServedSegments(folder, files, log)
         self.producers = LogProducers(folder, files, log)
         self.memberships = LogMemberships(folder, files, log)
         self.zero_ahead = log.zero_ahead
@@ -105,9 +105,9 @@ class MmapStore:
             make_folders(folder)
             lock = FolderLock(folder)
             undo.callback(lock.close)
-            data = MmapFileList.load(folder / disk.DATA_FOLDER, segment_size_bytes)
+            data = SegmentList.load(folder / disk.DATA_FOLDER, segment_size_bytes)
             undo.callback(data.close)
-            index = MmapFileList.load(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
+            index = SegmentList.load(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
             undo.callback(index.close)
             files = LogFiles(data, index)
             ballast.make(folder)

@@ -25,7 +25,7 @@ from dledger_formats.log.disk import (
 )
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.log.files import LogFiles, place
-from dledger_node.store.segments.segment import MmapFile
+from dledger_node.store.segments.segment import Segment
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
 SCAN_ENTRIES_MAX: Final = 8192  # bounds the memory that a scan takes, with the next
@@ -177,7 +177,7 @@ class Walk:
                 self.stop_reason = "" if nothing else str(scan.damage)
                 return
 
-    def _take(self, file: MmapFile, at: int) -> EntryScan:
+    def _take(self, file: Segment, at: int) -> EntryScan:
         """Take what is sound in a window of the file that holds the next entry as a whole."""
         size = WINDOW_BYTES
         while True:
@@ -234,7 +234,7 @@ def before_first(files: LogFiles, checkpoint: Checkpoint | None) -> Cursor:
     return Cursor(pos=first.start, index=header.index, term=header.term, chain_crc=None)
 
 
-def _first_entry(file: MmapFile) -> EntryHeader:
+def _first_entry(file: Segment) -> EntryHeader:
     """The sound entry with which a segment begins; StoreDamagedError."""
     raw = file.read(0, ENTRY_HEADER_SIZE)
     try:
@@ -278,7 +278,7 @@ def _checkpointed_start(
     return Cursor(pos=pos, index=first_index, term=before.term, chain_crc=before.chain_crc)
 
 
-def _check_border(files: LogFiles, file: MmapFile) -> None:
+def _check_border(files: LogFiles, file: Segment) -> None:
     """Whether a segment begins with the entry that the index names, and follows the one before."""
     first = disk.unpack_header(file.read(0, ENTRY_HEADER_SIZE), 0)
     files.header(first.index)
@@ -343,7 +343,7 @@ def _differing_units(stored: bytes, expected: bytes) -> int:
     )
 
 
-def _is_blank(file: MmapFile, at: int) -> bool:
+def _is_blank(file: Segment, at: int) -> bool:
     """Whether a blank record fills the file from byte `at` to its end."""
     left = file.size - at
     if left < disk.BLANK_SIZE_MIN:

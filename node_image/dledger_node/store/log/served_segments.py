@@ -10,10 +10,10 @@ from dledger_formats.log.disk import INDEX_UNIT_SIZE
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.retention import SealedSegment
 from dledger_node.store.log.writer import LogWriter
-from dledger_node.store.segments.segment import MmapFile
+from dledger_node.store.segments.segment import Segment
 
 
-class SegmentFiles:
+class ServedSegments:
     """The files of one log."""
 
     def __init__(self, folder: Path, files: LogFiles, log: LogWriter) -> None:
@@ -71,7 +71,7 @@ def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[S
     ]
 
 
-def _segment_file(file: MmapFile, end_pos: int, first_index: int) -> SegmentFile:
+def _segment_file(file: Segment, end_pos: int, first_index: int) -> SegmentFile:
     readable_bytes = max(0, min(end_pos - file.start, file.size))
     return SegmentFile(
         name=file.path.name,

@@ -1,7 +1,7 @@
 """The end of the log: where the next entry goes, and what it must fit to.
 
 Everything here happens on the thread that writes, and no further than into the kernel's memory.
-What is durable, and when, is `MmapStore`'s business.
+What is durable, and when, is `LogStore`'s business.
 """
 
 from collections.abc import Sequence

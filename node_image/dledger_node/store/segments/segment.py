@@ -23,7 +23,7 @@ from dledger_node.store.segments.open_files import Descriptor, Holder, OpenFiles
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class MmapFile:
+class Segment:
     """A segment of fixed size; `start` is the position of its first byte in the log.
 
     Any thread may `read` and `sync`; the rest is for the thread that writes.

@@ -18,7 +18,7 @@ from typing import Final, Self
 from dledger_formats.log import disk
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.segments.open_files import OpenFiles
-from dledger_node.store.segments.segment import MmapFile, sync_folder
+from dledger_node.store.segments.segment import Segment, sync_folder
 
 SPARE_SUFFIX: Final = ".spare"
 ROOM_BYTES: Final = 64 << 20
@@ -26,7 +26,7 @@ ROOM_BYTES: Final = 64 << 20
 _ZEROS: Final = bytes(1 << 20)
 
 
-class MmapFileList:
+class SegmentList:
     """Segments in sequence. It knows where they lie, and not how far they are written."""
 
     def __init__(self, folder: Path, file_size: int, starts: list[int]) -> None:
@@ -34,10 +34,10 @@ class MmapFileList:
         self.file_size = file_size
         self._open_files = OpenFiles()
         self.files = [
-            MmapFile(folder / disk.file_name(start), start, file_size, self._open_files)
+            Segment(folder / disk.file_name(start), start, file_size, self._open_files)
             for start in starts
         ]
-        self._spares: deque[MmapFile] = deque()
+        self._spares: deque[Segment] = deque()
         self._spare_numbers = itertools.count()
 
     @classmethod
@@ -69,14 +69,14 @@ class MmapFileList:
         """Position behind the last file; 0 when there is none."""
         return self.files[-1].end if self.files else 0
 
-    def file_at(self, pos: int) -> MmapFile:
+    def file_at(self, pos: int) -> Segment:
         """The file that holds this position; IndexError when none does."""
         number = (pos - self.start) // self.file_size
         if number < 0 or not self.files:
             raise IndexError(f"no file of {self.folder} holds position {pos}")
         return self.files[number]
 
-    def files_between(self, start: int, end: int) -> tuple[MmapFile, ...]:
+    def files_between(self, start: int, end: int) -> tuple[Segment, ...]:
         """The files that hold positions from `start` to `end`, the latter not included."""
         return tuple(file for file in self.files if file.start < end and file.end > start)
 
@@ -145,7 +145,7 @@ class MmapFileList:
             self.files.pop().remove()
         sync_folder(self.folder)
 
-    def take_before(self, pos: int) -> tuple[MmapFile, ...]:
+    def take_before(self, pos: int) -> tuple[Segment, ...]:
         """Take the files that end at `pos` or before it out of the list, but for the last file.
 
         The list is a new one then: a thread that goes through the old one is not disturbed.
@@ -154,7 +154,7 @@ class MmapFileList:
         self.files = self.files[len(taken) :]
         return taken
 
-    def sync(self, files: tuple[MmapFile, ...]) -> None:
+    def sync(self, files: tuple[Segment, ...]) -> None:
         """Make these files durable, and their names; blocks."""
         for file in files:
             file.sync()
@@ -176,7 +176,7 @@ class MmapFileList:
             for spare in self._spares:
                 spare.path.unlink()
 
-    def _file_to_write(self, pos: int) -> MmapFile:
+    def _file_to_write(self, pos: int) -> Segment:
         """The file that holds this position, nearly always the last, or a new one for it."""
         if pos >= self.end:
             return self._add_file(pos)
@@ -189,9 +189,9 @@ class MmapFileList:
     def _make_spare(self) -> None:
         name = f"{self.folder.name}-{next(self._spare_numbers)}{SPARE_SUFFIX}"
         path = self.folder.parent / name
-        self._spares.append(MmapFile.create(path, self.file_size, self._open_files))
+        self._spares.append(Segment.create(path, self.file_size, self._open_files))
 
-    def _add_file(self, pos: int) -> MmapFile:
+    def _add_file(self, pos: int) -> Segment:
         start = self._start_of_next(pos)
         file = self._spares.popleft()
         file.become(self.folder / disk.file_name(start), start)
@@ -227,13 +227,13 @@ def _start_of(path: Path, file_size: int) -> int:
     return start
 
 
-def _chunks(file: MmapFile, at: int) -> Iterator[tuple[int, int]]:
+def _chunks(file: Segment, at: int) -> Iterator[tuple[int, int]]:
     for begin, end in file.data_ranges(at):
         for start in range(begin, end, len(_ZEROS)):
             yield start, min(end, start + len(_ZEROS))
 
 
-def _used_end(file: MmapFile, at: int) -> int:
+def _used_end(file: Segment, at: int) -> int:
     """Position behind the last byte that is not zero, or that of byte `at` when all are."""
     used = at
     for start, end in _chunks(file, at):
@@ -243,7 +243,7 @@ def _used_end(file: MmapFile, at: int) -> int:
     return file.start + used
 
 
-def _zero(file: MmapFile, start: int, end: int) -> None:
+def _zero(file: Segment, start: int, end: int) -> None:
     for at in range(start, end, len(_ZEROS)):
         stop = min(end, at + len(_ZEROS))
         file.write(at, _ZEROS[: stop - at])

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dledger_node.store.segments.segment import MmapFile
-from dledger_node.store.segments.segment_list import MmapFileList
+from dledger_node.store.segments.segment import Segment
+from dledger_node.store.segments.segment_list import SegmentList
 
 PIECE_BYTES: Final = 64 << 10
 """What is written at once. The kernel keeps longer pieces in larger pages, in which short appends
@@ -47,7 +47,7 @@ _SYNC_FILE_RANGE_WRITE: Final = 2
 class ZeroAhead:
     """Writes zeros behind the end of one log; `enter` is for the thread that appends."""
 
-    def __init__(self, data: MmapFileList, end_pos: int) -> None:
+    def __init__(self, data: SegmentList, end_pos: int) -> None:
         """Nothing but zeros lies behind `end_pos`, where the log ends."""
         self._data = data
         self._zeros = bytes(max(1, min(PIECE_BYTES, data.file_size // SEGMENT_PIECES_MIN)))
@@ -91,7 +91,7 @@ class ZeroAhead:
                 self._write_piece(file, fd)
             _begin_writing(fd, start, self._zeroed_pos - file.start - start)
 
-    def _write_piece(self, file: MmapFile, fd: int) -> None:
+    def _write_piece(self, file: Segment, fd: int) -> None:
         with self._lock:
             pos = self._next_pos(file)
             size = min(len(self._zeros), self._goal_pos(file) - pos)
@@ -99,17 +99,17 @@ class ZeroAhead:
                 os.pwrite(fd, self._zeros[:size], pos - file.start)
                 self._zeroed_pos = pos + size
 
-    def _last_file(self) -> MmapFile | None:
+    def _last_file(self) -> Segment | None:
         """The segment in which the log ends; None when there is none, or zeros are no use."""
         files = self._data.files[-1:] if self._overwrites else []
         return files[0] if files else None
 
-    def _next_pos(self, file: MmapFile) -> int:
+    def _next_pos(self, file: Segment) -> int:
         """Where the next piece begins; the pieces of a segment lie side by side."""
         at = max(self._zeroed_pos, self._fence) - file.start
         return file.start + at + -at % len(self._zeros)
 
-    def _goal_pos(self, file: MmapFile) -> int:
+    def _goal_pos(self, file: Segment) -> int:
         """Where the zeros should end."""
         return min(file.end, self._fence + AHEAD_PIECES * len(self._zeros))
 

@@ -1,4 +1,4 @@
-"""REGISTER_PRODUCER and APPEND_ONCE over the wire: what copies and odd requests are answered."""
+"""REGISTER_PRODUCER and APPEND_IDEMPOTENT over the wire: the answers to copies and odd requests."""
 
 import json
 import socket
@@ -11,7 +11,7 @@ import pytest
 from dledger_formats.log.channels import WINDOW
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
-from dledger_formats.protocol.producers import APPEND_ONCE, REGISTER_PRODUCER
+from dledger_formats.protocol.producers import APPEND_IDEMPOTENT, REGISTER_PRODUCER
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
@@ -69,7 +69,7 @@ class Client:
         return producer
 
     def append(self, producer: int, sequence: int, body: str = "AAAA") -> dict[str, object]:
-        return self.ask(APPEND_ONCE, body=body, producer=producer, sequence=sequence)
+        return self.ask(APPEND_IDEMPOTENT, body=body, producer=producer, sequence=sequence)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_copies_in_one_write_are_one_entry(lone_group: NodeGroup, client: Client
     producer = client.register()
     before = end_index(lone_group)
     sent = [
-        client.send(APPEND_ONCE, body="AAAA", producer=producer, sequence=sequence)
+        client.send(APPEND_IDEMPOTENT, body="AAAA", producer=producer, sequence=sequence)
         for sequence in (1, 1, 2, 1, 2, 3)
     ]
 
@@ -179,7 +179,7 @@ def test_an_odd_number_is_refused_and_nothing_appended(
     before = end_index(lone_group)
     fields = {"body": "AAAA", "producer": producer, "sequence": 2} | {key: value}
 
-    answer = client.answer(client.send(APPEND_ONCE, **fields))
+    answer = client.answer(client.send(APPEND_IDEMPOTENT, **fields))
 
     assert answer.code == SystemCode.SYSTEM_ERROR
     assert end_index(lone_group) == before
@@ -189,7 +189,9 @@ def test_an_odd_number_is_refused_and_nothing_appended(
 def test_sequence_0_is_none(client: Client) -> None:
     producer = client.register()
 
-    answer = client.answer(client.send(APPEND_ONCE, body="AAAA", producer=producer, sequence=0))
+    answer = client.answer(
+        client.send(APPEND_IDEMPOTENT, body="AAAA", producer=producer, sequence=0)
+    )
 
     assert answer.code == SystemCode.SYSTEM_ERROR
 
@@ -202,11 +204,13 @@ def test_the_form_of_a_request_may_change_at_any_time(
     before = end_index(lone_group)
 
     indexes = [
-        client.ask(APPEND_ONCE, body="AAAA", producer=producer, sequence=1)["index"],
-        client.ask(APPEND_ONCE, producer=producer, sequence=2, body="AQ==")["index"],
-        client.ask(APPEND_ONCE, body="Ag==", producer=producer, sequence=3)["index"],
-        client.ask(APPEND_ONCE, body="", x={"y": [1]}, producer=producer, sequence=4)["index"],
-        client.ask(APPEND_ONCE, body="Aw==", producer=producer, sequence=5)["index"],
+        client.ask(APPEND_IDEMPOTENT, body="AAAA", producer=producer, sequence=1)["index"],
+        client.ask(APPEND_IDEMPOTENT, producer=producer, sequence=2, body="AQ==")["index"],
+        client.ask(APPEND_IDEMPOTENT, body="Ag==", producer=producer, sequence=3)["index"],
+        client.ask(APPEND_IDEMPOTENT, body="", x={"y": [1]}, producer=producer, sequence=4)[
+            "index"
+        ],
+        client.ask(APPEND_IDEMPOTENT, body="Aw==", producer=producer, sequence=5)["index"],
     ]
 
     assert indexes == list(range(before + 1, before + 6))
@@ -218,7 +222,7 @@ def test_the_form_of_a_request_may_change_at_any_time(
     assert bodies == ["AAAA", "AQ==", "Ag==", "", "Aw=="]
 
 
-@pytest.mark.parametrize("code", [REGISTER_PRODUCER, APPEND_ONCE])
+@pytest.mark.parametrize("code", [REGISTER_PRODUCER, APPEND_IDEMPOTENT])
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [("group", "other", Code.UNKNOWN_GROUP), ("remoteId", "n9", Code.UNKNOWN_MEMBER)],
@@ -323,7 +327,8 @@ def test_a_leader_alone_acknowledges_no_copy_of_what_is_not_committed(
             if member != client.member:
                 calm_group.freeze(member)
         sent = [
-            client.send(APPEND_ONCE, body="AAAA", producer=producer, sequence=1) for _ in range(2)
+            client.send(APPEND_IDEMPOTENT, body="AAAA", producer=producer, sequence=1)
+            for _ in range(2)
         ]
 
         codes = [json.loads(client.answer(opaque).body)["code"] for opaque in sent]
