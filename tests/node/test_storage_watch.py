@@ -14,7 +14,7 @@ from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipReque
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
 from dledger_node.volume.health import HAND_OVER_INTERVAL_MAX_S, StorageWatch, hand_over, state_of
-from dledger_sim.driver import CoreDriver, of_type
+from dledger_sim.stage.driver import CoreDriver, of_type
 
 
 @pytest.fixture
