@@ -12,7 +12,7 @@ from dledger_formats.protocol.register import SET
 from dledger_node.errors import StoreError
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting import native
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.state_machine import install as installs_module
 from dledger_node.state_machine.install import Installs

@@ -17,6 +17,7 @@ from dledger_formats.protocol.requests import Message
 from dledger_node.raft.messages import HeartBeatRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.peer_link import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S, PeerLink
+from dledger_wire.listener import hello_to
 
 ATTEMPTS = 200
 TIMEOUT_S = 60.0
@@ -32,9 +33,7 @@ class Owner:
 
     def hello(self, peer_id: str) -> native.Hello:
         """Who calls."""
-        return native.Hello(
-            group="g", sender_id="n1", receiver_id=peer_id, segment_size_bytes=1 << 20
-        )
+        return hello_to(peer_id)
 
     def read_entries(self, *_: object) -> None:
         """No push is sent here."""

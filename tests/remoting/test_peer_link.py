@@ -19,7 +19,7 @@ from dledger_node.remoting.peer_link import (
     WRITE_BUFFER_BYTES_HIGH,
     PeerLink,
 )
-from dledger_wire.listener import Listener, listening, until
+from dledger_wire.listener import Listener, hello_to, listening, until
 
 ENTRY = bytes(64 * 1024)
 
@@ -34,9 +34,7 @@ class Owner:
 
     def hello(self, peer_id: str) -> native.Hello:
         """Who calls."""
-        return native.Hello(
-            group="g", sender_id="n1", receiver_id=peer_id, segment_size_bytes=1 << 20
-        )
+        return hello_to(peer_id)
 
     def read_entries(
         self, push: AppendRequest, bytes_max: int

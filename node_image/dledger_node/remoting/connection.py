@@ -398,6 +398,6 @@ class Connection(asyncio.Protocol):
         if reason is None:
             self.peer_id = hello.sender_id
             self._decoder.frame_bytes_max = self._limits.peer_frame_bytes_max
-            self._gate.becomes_link(self, hello.sender_id, hello.life)
+            self._gate.becomes_link(self, hello.sender_id, hello.incarnation)
         else:
             logger.warning("refused a link from %s at %s: %s", hello.sender_id, self, reason)

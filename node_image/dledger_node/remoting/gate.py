@@ -64,7 +64,7 @@ class Gate:
         # In the order of their coming, as a dict keeps it.
         self._only_hello: dict[Guest, Reason] = {}
         self._links: dict[str, list[Guest]] = {}
-        self._lives: dict[str, int] = {}
+        self._incarnations: dict[str, int] = {}
         # Those with a large unfinished frame, the oldest first, and whether they must wait.
         self._large: dict[Guest, bool] = {}
         self._swept_at_s = now_s()
@@ -106,7 +106,7 @@ class Gate:
         """Say why a connection may say nothing but HELLO; None when it may."""
         return self._only_hello.get(guest)
 
-    def becomes_link(self, guest: Guest, peer_id: str, life: int) -> None:
+    def becomes_link(self, guest: Guest, peer_id: str, incarnation: int) -> None:
         """Note that its HELLO was accepted; its place as a client is free again.
 
         Nothing that a peer sent before its last start is heard any more: it may have forgotten it,
@@ -114,8 +114,8 @@ class Gate:
         """
         self._forget_stranger(guest)
         links = self._links.setdefault(peer_id, [])
-        if self._lives.setdefault(peer_id, life) != life:
-            self._lives[peer_id] = life
+        if self._incarnations.setdefault(peer_id, incarnation) != incarnation:
+            self._incarnations[peer_id] = incarnation
             for link in links:
                 link.cut(Reason.REPLACED, f"{peer_id} has started anew")
             links.clear()

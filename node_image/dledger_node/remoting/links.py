@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import Membership
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.peer_link import Owner, PeerLink
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from dledger_formats.protocol import frames, requests
 from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 
 logger = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from dledger_formats.protocol.register import ReadRegisterRequest
 from dledger_formats.protocol.requests import DLedgerResponseCode, SystemCode
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.message_kinds import PeerMessage
 
 if TYPE_CHECKING:
     from dledger_node.remoting.connection import Connection
@@ -91,7 +92,7 @@ class Service(Protocol):
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Say why this caller may not open a link; None when it may."""
 
-    def peer_message(self, message: native.PeerMessage) -> None:
+    def peer_message(self, message: PeerMessage) -> None:
         """Take a message of the peer whose HELLO was accepted; RemoteProtocolError if it is bad."""
 
 

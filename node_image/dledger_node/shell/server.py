@@ -32,6 +32,7 @@ from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.links import Links
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.services.append import Appends
 from dledger_node.services.follow import Follows
@@ -78,7 +79,7 @@ class DLedgerServer:
         self._core = core
         self._store = store
         self._save_hard_state = save_hard_state
-        self._version, self._life = version, int(uniform(1, 1 << 53))
+        self._version, self._incarnation = version, int(uniform(1, 1 << 53))
         self._loop = asyncio.get_running_loop()
         self.gate = Gate(Limits.of(settings), self._loop.time)
         self.fatal: asyncio.Future[None] = self._loop.create_future()
@@ -299,14 +300,15 @@ class DLedgerServer:
             sender_id=self.self_id,
             receiver_id=peer_id,
             segment_size_bytes=self._settings.segment_size_bytes,
-            life=self._life,
+            incarnation=self._incarnation,
+            protocol=native.PROTOCOL,
         )
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Say why this caller may not open a link; None when it may."""
         return native.refusal(hello, self.hello(hello.sender_id), self._links)
 
-    def peer_message(self, message: native.PeerMessage) -> None:
+    def peer_message(self, message: PeerMessage) -> None:
         """Pass a message on, once the bytes that it carries are judged and have room."""
         if self._watch.stalled or self.fatal.done():
             return  # what it leads to would wait for the disk, or contradict it

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from dledger_node.errors import StoreDamagedError, StoreFullError
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.snapshot_messages import (
     CHUNK_BYTES_MAX,
     SnapshotChunk,

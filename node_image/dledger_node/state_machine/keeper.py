@@ -13,7 +13,7 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NO_STATE_MACHINE, NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import InstallSnapshotRequest
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.service import Reply
 from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.install import Installs, SnapshotMessage

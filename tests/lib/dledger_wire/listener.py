@@ -168,11 +168,19 @@ def append_request(opaque: int, body: bytes) -> bytes:
     return frames.encode_requests(RequestCode.APPEND, [(opaque, raw)])
 
 
-def hello(sender_id: str = "n1", group: str = "g", life: int = 1) -> bytes:
+def hello_to(
+    receiver_id: str, *, sender_id: str = "n1", group: str = "g", incarnation: int = 1
+) -> native.Hello:
+    """A member's greeting."""
+    return native.Hello(
+        group=group, sender_id=sender_id, receiver_id=receiver_id, segment_size_bytes=1 << 20,
+        incarnation=incarnation, protocol=native.PROTOCOL,
+    )  # fmt: skip
+
+
+def hello(sender_id: str = "n1", group: str = "g", incarnation: int = 1) -> bytes:
     """The first frame of a member's link."""
-    greeting = native.Hello(
-        group=group, sender_id=sender_id, receiver_id="n0", segment_size_bytes=1 << 20, life=life
-    )
+    greeting = hello_to("n0", sender_id=sender_id, group=group, incarnation=incarnation)
     return native.encode_hello(greeting, opaque=1)
 
 
