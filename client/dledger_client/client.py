@@ -46,6 +46,7 @@ from dledger_client.read.log_reader import LogReader
 from dledger_client.read.tail import LogBounds, bounds, tail
 from dledger_client.session import Session
 from dledger_client.tasks import TaskScope
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.protocol.membership_change import (
     ChangeKind,
@@ -55,7 +56,6 @@ from dledger_formats.protocol.membership_change import (
 from dledger_formats.protocol.register import SET, ReadRegisterRequest, ReadRegisterResponse
 from dledger_formats.protocol.requests import (
     AppendEntryResponse,
-    DLedgerEntry,
     DLedgerResponseCode,
     MetadataRequest,
     MetadataResponse,

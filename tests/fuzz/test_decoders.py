@@ -92,7 +92,7 @@ def frame_decoder() -> tuple[list[bytes], Feed]:
 
 def request_decoders() -> tuple[list[bytes], Feed]:
     """Bodies of requests and responses."""
-    kinds: tuple[type[requests.Message], ...] = (
+    kinds: tuple[type[requests.Request | requests.Response], ...] = (
         requests.MetadataRequest, requests.MetadataResponse, requests.AppendEntryRequest,
         requests.AppendEntryResponse, requests.GetEntriesRequest, requests.GetEntriesResponse,
     )  # fmt: skip
@@ -153,7 +153,7 @@ def append_batch_reader() -> tuple[list[bytes], Feed]:
         with contextlib.suppress(FormatError):
             refused, bodies = reader.read(raw)
             envelope, again = append_batch.split(raw)
-            assert (again, not requests.Message.from_json(envelope).group) == (
+            assert (again, not requests.Request.from_json(envelope).group) == (
                 bodies,
                 refused is not None,
             )

@@ -100,7 +100,7 @@ def test_a_stranger_may_not_open_a_link_and_is_told_why(
 
     answer = ask(steady_group, "n1", frame)
 
-    body = requests.Message.from_json(answer.body)
+    body = requests.Response.from_json(answer.body)
     assert body.code is DLedgerResponseCode.UNKNOWN_MEMBER
     assert word in (answer.remark or "")
 

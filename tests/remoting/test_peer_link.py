@@ -169,7 +169,7 @@ class Deaf(asyncio.Protocol):
         """Accept the HELLO; later only count."""
         assert self.transport is not None
         if not self.received_bytes:
-            response = requests.Message(group="g", local_id="n0").to_json()
+            response = requests.Response(group="g", local_id="n0").to_json()
             self.transport.write(frames.encode_responses([(0, response)]))
             self.transport.pause_reading()
         self.received_bytes += len(data)

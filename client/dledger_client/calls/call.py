@@ -29,6 +29,7 @@ from dledger_formats.protocol.requests import (
     Message,
     MetadataResponse,
     RequestCode,
+    Response,
     SystemCode,
 )
 
@@ -77,7 +78,7 @@ class CallKind:
     """What all calls of one kind share."""
 
     code: int
-    response_type: type[Message]
+    response_type: type[Response]
     decode: Callable[[bytes], Message]
     """Reads what nearly every answer looks like, and raises ValueError for the rest."""
     refusals: frozenset[DLedgerResponseCode] = frozenset()
@@ -100,7 +101,7 @@ def _as_batch(request: Message, _: bool) -> bytes:
 
 def _kind(
     code: int,
-    response_type: type[Message],
+    response_type: type[Response],
     refusals: Iterable[DLedgerResponseCode] = (),
     *,
     waits: Iterable[DLedgerResponseCode] = (),

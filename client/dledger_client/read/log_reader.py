@@ -7,8 +7,9 @@ from typing import Final
 from dledger_client.calls.call import FOLLOW, GET
 from dledger_client.read.range_reader import ANSWER_BYTES, entries_of, read_range
 from dledger_client.session import Session
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
-from dledger_formats.protocol.requests import DLedgerEntry, GetEntriesRequest
+from dledger_formats.protocol.requests import GetEntriesRequest
 
 WAY_S: Final = 0.25
 """What an answer may take beyond the time that the server is to wait."""

@@ -20,7 +20,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from dledger_formats.json_objects import FormatError
-from dledger_formats.protocol.requests import Message
+from dledger_formats.protocol.requests import Request
 
 APPEND_BATCH: Final = 52014
 """The request's code in its frame, among those that are ours (52000 to 52999)."""
@@ -28,14 +28,14 @@ BODIES_MAX: Final = 1024
 _U32: Final = struct.Struct(">I")
 
 
-class AppendBatchRequest(Message, kw_only=True, frozen=True):
+class AppendBatchRequest(Request, kw_only=True, frozen=True):
     """Append these bodies, one behind the other."""
 
     bodies: Sequence[bytes]
 
     def to_bytes(self) -> bytes:
         """Encode; the length of it all is left to the caller."""
-        envelope = Message(group=self.group, remote_id=self.remote_id).to_json()
+        envelope = Request(group=self.group, remote_id=self.remote_id).to_json()
         count = len(self.bodies)
         sizes = struct.pack(f">{count + 1}I", count, *map(len, self.bodies))
         return b"".join((_U32.pack(len(envelope)), envelope, sizes, *self.bodies))

@@ -17,7 +17,8 @@ from typing import Final
 
 import msgspec
 
-from dledger_formats.protocol.requests import GetEntriesResponse, Int32, Int64, Message
+from dledger_formats.protocol.decoding import Int32, Int64
+from dledger_formats.protocol.requests import GetEntriesResponse, Request
 
 FOLLOW: Final = 52010
 """The request's code in its frame, among those that are ours (52000 to 52999)."""
@@ -34,7 +35,7 @@ def _zero() -> int:
     return 0
 
 
-class FollowRequest(Message, kw_only=True, frozen=True):
+class FollowRequest(Request, kw_only=True, frozen=True):
     """Read from `begin_index` on, or wait for it."""
 
     begin_index: Int64

@@ -18,9 +18,11 @@ has no next frame then, and its connection must be closed, as Java does.
 
 import struct
 from collections.abc import Iterable
-from typing import Annotated, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
+
+from dledger_formats.protocol.decoding import Int32
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -65,9 +67,6 @@ class FrameError(ValueError):
         super().__init__(detail)
         self.reason = reason
         self.before: list[RemotingCommand] = []
-
-
-Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
 
 class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel"):

@@ -8,14 +8,15 @@ from typing import Self
 
 import msgspec
 
-from dledger_formats.protocol.requests import Int64, Message
+from dledger_formats.protocol.decoding import Int64
+from dledger_formats.protocol.requests import Request, Response
 
 
 def _zero() -> int:
     return 0
 
 
-class LeadershipTransferRequest(Message, kw_only=True, frozen=True):
+class LeadershipTransferRequest(Request, kw_only=True, frozen=True):
     """`term` must be the leader's."""
 
     transfer_id: str | None = None
@@ -28,7 +29,7 @@ class LeadershipTransferRequest(Message, kw_only=True, frozen=True):
         return msgspec.structs.replace(self, remote_id=member_id, transfer_id=member_id)
 
 
-class LeadershipTransferResponse(Message, kw_only=True, frozen=True):
+class LeadershipTransferResponse(Response, kw_only=True, frozen=True):
     """SUCCESS once the transferee leads; `term` is its term then.
 
     UNKNOWN_MEMBER when the transferee is none, INCONSISTENT_TERM, NOT_LEADER,

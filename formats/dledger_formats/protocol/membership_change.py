@@ -18,7 +18,8 @@ from typing import Final
 
 import msgspec
 
-from dledger_formats.protocol.requests import Int64, Message
+from dledger_formats.protocol.decoding import Int64
+from dledger_formats.protocol.requests import Request, Response
 
 CHANGE_MEMBERSHIP: Final = 52013
 """The request's code in its frame, among those that are ours (52000 to 52999)."""
@@ -41,14 +42,14 @@ class ChangeKind(enum.StrEnum):
     """It belongs to the group no more."""
 
 
-class ChangeMembershipRequest(Message, kw_only=True, frozen=True):
+class ChangeMembershipRequest(Request, kw_only=True, frozen=True):
     """Change one member."""
 
     change: ChangeKind
     member_id: str
 
 
-class ChangeMembershipResponse(Message, kw_only=True, frozen=True):
+class ChangeMembershipResponse(Response, kw_only=True, frozen=True):
     """On SUCCESS a quorum holds the change."""
 
     voters: tuple[str, ...] = ()

@@ -18,7 +18,8 @@ from typing import Annotated, Final
 import msgspec
 
 from dledger_formats.log.channels import SEQUENCE_MAX
-from dledger_formats.protocol.requests import Int64, Message
+from dledger_formats.protocol.decoding import Int64
+from dledger_formats.protocol.requests import Request, Response
 
 REGISTER_PRODUCER: Final = 52011
 APPEND_IDEMPOTENT: Final = 52012
@@ -29,18 +30,18 @@ def _minus_one() -> int:
     return -1
 
 
-class RegisterProducerRequest(Message, kw_only=True, frozen=True):
+class RegisterProducerRequest(Request, kw_only=True, frozen=True):
     """Let me number my appends."""
 
 
-class RegisterProducerResponse(Message, kw_only=True, frozen=True):
+class RegisterProducerResponse(Response, kw_only=True, frozen=True):
     """On SUCCESS a quorum holds the registration."""
 
     producer: Int64 = msgspec.field(default_factory=_minus_one)
     """The producer's identity, given out once and never again."""
 
 
-class IdempotentAppendRequest(Message, kw_only=True, frozen=True):
+class IdempotentAppendRequest(Request, kw_only=True, frozen=True):
     """Append one entry with this body, unless this sequence of this producer is in the log."""
 
     body: bytes

@@ -17,7 +17,8 @@ of which the request may be sent again; UNKNOWN_GROUP and UNKNOWN_MEMBER as ever
 import struct
 from typing import Final
 
-from dledger_formats.protocol.requests import Int32, Message
+from dledger_formats.protocol.decoding import Int32
+from dledger_formats.protocol.requests import Request, Response
 
 READ_REGISTER: Final = 52020
 """The request's code in its frame, among those that are ours (52000 to 52999)."""
@@ -27,13 +28,13 @@ NUMBER_MIN: Final = -(1 << 31)
 NUMBER_MAX: Final = (1 << 31) - 1
 
 
-class ReadRegisterRequest(Message, kw_only=True, frozen=True):
+class ReadRegisterRequest(Request, kw_only=True, frozen=True):
     """What is the value of this register?"""
 
     key: Int32
 
 
-class ReadRegisterResponse(Message, kw_only=True, frozen=True):
+class ReadRegisterResponse(Response, kw_only=True, frozen=True):
     """The value on SUCCESS; None when the register was never set."""
 
     key: Int32 | None = None

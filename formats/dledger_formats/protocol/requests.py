@@ -9,17 +9,23 @@ signed numbers; every other version reads both. `from_json` reads both, and base
 padding; `to_json` writes base64 unless it is asked for numbers.
 """
 
-import base64
 import enum
-import re
 from collections.abc import Sequence
-from functools import cache
-from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, final
 
 import msgspec
 
 from dledger_formats.json_objects import FormatError
-from dledger_formats.log import disk
+from dledger_formats.protocol.decoding import (
+    Int32,
+    Int64,
+    LooseBytes,
+    decode,
+    strictly,
+    to_bytes,
+    with_numbers,
+)
+from dledger_formats.protocol.entry import DLedgerEntry, LooseEntry
 
 
 class RequestCode(enum.IntEnum):
@@ -132,9 +138,6 @@ entry. One that is proposed and then loses its fate, as by a change of leaders, 
 WAIT_QUORUM_ACK_TIMEOUT or TERM_CHANGED.
 """
 
-Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-
 
 # `omit_defaults` leaves a key out when its value is the default, but a default that comes from a
 # function does not count: so the fields that use these are always written.
@@ -171,27 +174,53 @@ class Message(
     """In a request: the id of the member that it is meant for; another answers UNKNOWN_MEMBER."""
     term: Int64 = msgspec.field(default_factory=_minus_one)
 
-    @classmethod
-    def from_json(cls, raw: bytes) -> Self:
-        """Decode; FormatError when this is no JSON object, or a key is missing or mistyped."""
-        return _decode(cls, raw)
-
-    def addressed_to(self, member_id: str | None) -> Self:
-        """The same request for one member; itself when it is that already."""
-        if self.remote_id == member_id:
-            return self
-        return msgspec.structs.replace(self, remote_id=member_id)
-
     def to_json(self, *, bytes_as_numbers: bool = False) -> bytes:
         """Encode; `bytes_as_numbers` for Java DLedger 0.4.3, at three times the length."""
         if bytes_as_numbers:
             return msgspec.json.encode(
-                _with_numbers(msgspec.to_builtins(self, builtin_types=_AS_IS))
+                with_numbers(msgspec.to_builtins(self, builtin_types=_AS_IS))
             )
         return _ENCODER.encode(self)
 
+    def addressed_to(self, member_id: str | None) -> Self:
+        """Return this request for one member; itself if it already names that member."""
+        if self.remote_id == member_id:
+            return self
+        return msgspec.structs.replace(self, remote_id=member_id)
 
-class MetadataRequest(Message, kw_only=True, frozen=True):
+    @classmethod
+    def _decode(cls, raw: bytes) -> Self:
+        return decode(cls, raw)
+
+
+class Request(Message, kw_only=True, frozen=True):
+    """What every request begins with. A member decodes it strictly, since anybody may send it."""
+
+    @final
+    @classmethod
+    def from_json(cls, raw: bytes) -> Self:
+        """Decode. Raises FormatError if this is not a JSON object, if a key is missing or has
+        another type, and for everything that `json_objects.parse` refuses, as a key that is there
+        twice.
+        """
+        return strictly(cls._decode, raw)
+
+
+class Response(Message, kw_only=True, frozen=True):
+    """What every response begins with. It comes from a member that the caller chose to ask, often
+    many thousand times a second, and is decoded once and not strictly.
+    """
+
+    @final
+    @classmethod
+    def from_json(cls, raw: bytes) -> Self:
+        """Decode. Raises FormatError if this is not a JSON object, or a key is missing or has
+        another type.
+        """
+        return cls._decode(raw)
+
+
+class MetadataRequest(Request, kw_only=True, frozen=True):
     """Who are the members, and who leads?
 
     Our nodes also answer one without `remote_id`, so that a client needs to know no id before it
@@ -199,7 +228,7 @@ class MetadataRequest(Message, kw_only=True, frozen=True):
     """
 
 
-class MetadataResponse(Message, kw_only=True, frozen=True):
+class MetadataResponse(Response, kw_only=True, frozen=True):
     """`leader_id` is None while the answering member knows no leader."""
 
     peers: dict[str, str] = {}
@@ -215,7 +244,7 @@ class MetadataResponse(Message, kw_only=True, frozen=True):
     """It does not vote yet. Left out of the JSON when it does."""
 
 
-class AppendEntryRequest(Message, kw_only=True, frozen=True):
+class AppendEntryRequest(Request, kw_only=True, frozen=True):
     """Append one entry with this body."""
 
     body: bytes
@@ -227,16 +256,15 @@ class AppendEntryRequest(Message, kw_only=True, frozen=True):
         return super().to_json(bytes_as_numbers=bytes_as_numbers or not self.body)
 
     @classmethod
-    def from_json(cls, raw: bytes) -> Self:
-        """Decode as all messages, the body also from numbers and from base64 without padding."""
+    def _decode(cls, raw: bytes) -> Self:
         try:
-            return _decode(cls, raw)
+            return decode(cls, raw)
         except FormatError:
-            loose = _decode(_LooseAppendEntryRequest, raw)
-            return cls(**_fields(loose) | {"body": _to_bytes(loose.body)})
+            loose = decode(_LooseAppendEntryRequest, raw)
+            return cls(**_fields(loose) | {"body": to_bytes(loose.body)})
 
 
-class AppendEntryResponse(Message, kw_only=True, frozen=True):
+class AppendEntryResponse(Response, kw_only=True, frozen=True):
     """On SUCCESS a quorum holds the entry."""
 
     index: Int64 = msgspec.field(default_factory=_minus_one)
@@ -257,7 +285,7 @@ def append_successes(
     return [form % numbers for numbers in enumerate(positions, first_index)]
 
 
-class GetEntriesRequest(Message, kw_only=True, frozen=True):
+class GetEntriesRequest(Request, kw_only=True, frozen=True):
     """Read from `begin_index` on.
 
     Our nodes return consecutive entries until their bodies would exceed `max_size` bytes, always at
@@ -269,132 +297,35 @@ class GetEntriesRequest(Message, kw_only=True, frozen=True):
     max_size: Int32 = msgspec.field(default_factory=_zero)
 
 
-class DLedgerEntry(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc=False):
-    """One entry as it travels. Java's equality ignores both checksums, and Java sends them as 0."""
-
-    body: bytes
-    body_crc: Int32
-    """As in `disk`, but signed, since Java reads it into an int; 0 for "not covered"."""
-    chain_crc: Int32
-    channel: Int32
-    index: Int64
-    magic: Int32
-    """disk.NORMAL or disk.NOOP"""
-    pos: Int64
-    size: Int32
-    """48 + the length of the body"""
-    term: Int64
-
-    @classmethod
-    def from_disk(cls, header: disk.EntryHeader, body: bytes) -> Self:
-        """The entry that is stored with this header."""
-        return cls(
-            body=body,
-            body_crc=_signed(header.body_crc),
-            chain_crc=_signed(header.chain_crc),
-            channel=header.channel,
-            index=header.index,
-            magic=header.magic,
-            pos=header.pos,
-            size=header.size,
-            term=header.term,
-        )
-
-    @property
-    def is_intact(self) -> bool:
-        """Whether the body is what its checksum says, if there is one."""
-        return self.body_crc in (0, _signed(disk.body_crc(self.body)))
-
-
-class GetEntriesResponse(Message, kw_only=True, frozen=True):
+class GetEntriesResponse(Response, kw_only=True, frozen=True):
     """On SUCCESS one entry or more, with consecutive indexes from `begin_index` on."""
 
     entries: list[DLedgerEntry] = msgspec.field(default_factory=_no_entries)
 
     @classmethod
-    def from_json(cls, raw: bytes) -> Self:
-        """Decode as all messages, bodies also from numbers and from base64 without padding."""
+    def _decode(cls, raw: bytes) -> Self:
         try:
-            return _decode(cls, raw)
+            return decode(cls, raw)
         except FormatError:
-            loose = _decode(_LooseGetEntriesResponse, raw)
-            entries = [
-                DLedgerEntry(**_fields(entry) | {"body": _to_bytes(entry.body)})
-                for entry in loose.entries
-            ]
+            loose = decode(_LooseGetEntriesResponse, raw)
+            entries = [entry.strict() for entry in loose.entries]
             return cls(**_fields(loose) | {"entries": entries})
 
 
-def reads_numbers(append: bytes) -> bool | None:
-    """Whether the sender of an APPEND, given as it came, reads bytes only as numbers.
-
-    None when it has no bytes to tell by.
-    """
-    # A quote inside of a JSON string is escaped: this can only be a key and its value's begin.
-    begin = _BODY_BEGIN.search(append)
-    return begin[1] == b"[" if begin else None
-
-
-# The same messages with their bytes as they come. Types, and not a walk over any JSON there is,
-# keep what a hostile body may cost in proportion to its length.
-_LooseBytes: TypeAlias = str | list[Annotated[int, msgspec.Meta(ge=-128, le=255)]]
+# The same messages with their bytes as they come.
 
 
 class _LooseAppendEntryRequest(Message, kw_only=True, frozen=True):
-    body: _LooseBytes
-
-
-class _LooseEntry(DLedgerEntry, kw_only=True, frozen=True):
-    body: _LooseBytes  # type: ignore[assignment]
+    body: LooseBytes
 
 
 class _LooseGetEntriesResponse(Message, kw_only=True, frozen=True):
-    entries: list[_LooseEntry]
+    entries: list[LooseEntry]
 
 
 _AS_IS: Final = (bytes,)
-_BODY_BEGIN: Final = re.compile(rb'"body"\s*:\s*(["[])[^]"]')
 _ENCODER: Final = msgspec.json.Encoder()
-_StructT = TypeVar("_StructT", bound=msgspec.Struct)
-
-
-@cache
-def _decoder(cls: type[_StructT]) -> msgspec.json.Decoder[_StructT]:
-    return msgspec.json.Decoder(cls)
-
-
-def _decode(cls: type[_StructT], raw: bytes) -> _StructT:
-    try:
-        decoder: msgspec.json.Decoder[_StructT] = _decoder(cls)
-        return decoder.decode(raw)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{cls.__name__.removeprefix('_Loose')}: {error}") from error
 
 
 def _fields(message: msgspec.Struct) -> dict[str, Any]:
     return msgspec.structs.asdict(message)
-
-
-def _to_bytes(loose: _LooseBytes) -> bytes:
-    if isinstance(loose, list):
-        return bytes(number & 0xFF for number in loose)
-    try:
-        return base64.b64decode(loose + "=" * (-len(loose) % 4), validate=True)
-    except ValueError as error:
-        raise FormatError(f"not base64: {error}") from error
-
-
-def _with_numbers(value: Any) -> Any:
-    """Replace all bytes in plain JSON values by lists of signed numbers."""
-    if isinstance(value, bytes):
-        return list(memoryview(value).cast("b"))
-    if isinstance(value, dict):
-        return {key: _with_numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_numbers(item) for item in value]
-    return value
-
-
-def _signed(crc: int) -> int:
-    """The same 32 bits as a signed number."""
-    return crc - (1 << 32) if crc >> 31 else crc

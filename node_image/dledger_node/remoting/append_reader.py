@@ -11,15 +11,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dledger_formats import json_objects
+from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import append_batch
+from dledger_formats.protocol.decoding import reads_numbers
 from dledger_formats.protocol.producers import IdempotentAppendRequest
-from dledger_formats.protocol.requests import (
-    AppendEntryRequest,
-    DLedgerResponseCode,
-    Message,
-    reads_numbers,
-)
+from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Request
 
 ENVELOPE_BYTES_MAX: Final = 1024
 _MARK: Final = b'"body":'
@@ -57,7 +53,6 @@ class AppendReader:
         return self._read_strictly(raw)
 
     def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes]:
-        json_objects.parse(raw)
         request = AppendEntryRequest.from_json(raw)
         if self.reads_numbers is None:
             self.reads_numbers = reads_numbers(raw)
@@ -97,7 +92,6 @@ class IdempotentAppendReader:
         return self._read_strictly(raw)
 
     def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes, int, int]:
-        json_objects.parse(raw)
         request = IdempotentAppendRequest.from_json(raw)
         judgement = self._judge(request)
         at = raw.find(_MARK + b'"')
@@ -112,7 +106,7 @@ class IdempotentAppendReader:
 class AppendBatchReader:
     """Reads those APPEND_BATCH of one connection; `judge` says why one is refused, or None."""
 
-    def __init__(self, judge: Callable[[Message], Judgement]) -> None:
+    def __init__(self, judge: Callable[[Request], Judgement]) -> None:
         self._judge = judge
         # What was the last envelope, and what was judged of it; empty when there was none.
         self._envelope = b""
@@ -122,8 +116,7 @@ class AppendBatchReader:
         """Why the request is refused, None if it is not; and its bodies. FormatError."""
         envelope, bodies = append_batch.split(raw)
         if not envelope or envelope != self._envelope:
-            json_objects.parse(envelope)
-            judgement = self._judge(Message.from_json(envelope))
+            judgement = self._judge(Request.from_json(envelope))
             if len(envelope) > ENVELOPE_BYTES_MAX:
                 return judgement, bodies
             self._envelope, self._judgement = envelope, judgement
@@ -134,6 +127,6 @@ def _decides_the_body(before: bytes, after: bytes, body: bytes) -> bool:
     """Whether what stands between is the request's body, and not some inner object's."""
     try:
         sample = AppendEntryRequest.from_json(before + _SAMPLE + after)
-    except json_objects.FormatError:
+    except FormatError:
         return False
     return sample.body == _SAMPLE_BODY != body

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar, cast
 
-from dledger_formats import json_objects
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import (
     append_batch,
@@ -55,7 +54,7 @@ from dledger_node.remoting.service import (
 
 logger = logging.getLogger(__name__)
 
-Request = TypeVar("Request", bound=requests.Message)
+RequestT = TypeVar("RequestT", bound=requests.Request)
 
 JAVA: Final = "JAVA"
 ANSWER_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
@@ -326,7 +325,6 @@ class Connection(asyncio.Protocol):
         self.send(frames.encode_responses([(opaque, answer.to_json())]))
 
     def _get(self, command: RemotingCommand) -> None:
-        json_objects.parse(command.body)
         request = requests.GetEntriesRequest.from_json(command.body)
         reply = partial(self._reply_entries, command)
         refused = misdirected(self._service, request)
@@ -353,12 +351,11 @@ class Connection(asyncio.Protocol):
     def _ask(
         self,
         command: RemotingCommand,
-        request_type: type[Request],
-        response_type: type[requests.Message],
-        serve: Callable[[Request, Reply], None],
+        request_type: type[RequestT],
+        response_type: type[requests.Response],
+        serve: Callable[[RequestT, Reply], None],
     ) -> None:
         """Have the server answer, now or later, what is meant for it."""
-        json_objects.parse(command.body)
         request = request_type.from_json(command.body)
         reply = partial(self._reply, command.opaque)
         refused = misdirected(self._service, request)
@@ -368,7 +365,6 @@ class Connection(asyncio.Protocol):
             serve(request, reply)
 
     def _follow(self, command: RemotingCommand) -> None:
-        json_objects.parse(command.body)
         request = follow.FollowRequest.from_json(command.body)
         refused = misdirected(self._service, request)
         answer: requests.Message | None
@@ -386,7 +382,7 @@ class Connection(asyncio.Protocol):
         reason = self._service.refuse_hello(hello)
         code = DLedgerResponseCode.SUCCESS if reason is None else DLedgerResponseCode.UNKNOWN_MEMBER
         local_id = self._service.self_id
-        response = requests.Message(code=code, group=self._service.group, local_id=local_id)
+        response = requests.Response(code=code, group=self._service.group, local_id=local_id)
         answer = RemotingCommand(
             code=SystemCode.SUCCESS,
             opaque=command.opaque,

@@ -13,13 +13,15 @@ answered; a MESSAGE is not.
 
 import struct
 from collections.abc import Container, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from dledger_formats import json_objects
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.decoding import decode as decode_json
+from dledger_formats.protocol.decoding import strictly
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.recall_messages import Mark
@@ -138,9 +140,8 @@ def encode_hello(hello: Hello, opaque: int) -> bytes:
 def decode_hello(body: bytes | memoryview) -> Hello:
     """Read the body of a HELLO; RemoteProtocolError when it is none."""
     try:
-        json_objects.parse(bytes(body))
-        return msgspec.json.decode(body, type=Hello)
-    except (FormatError, msgspec.MsgspecError) as error:
+        return strictly(partial(decode_json, Hello), bytes(body))
+    except FormatError as error:
         raise RemoteProtocolError(
             f"a link was opened with a HELLO that cannot be read: {error}"
         ) from error

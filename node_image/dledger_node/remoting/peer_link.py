@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
         """Take the answer to HELLO, the only thing that a peer says on this connection."""
         try:
             for command in self._decoder.feed(data):
-                response = requests.Message.from_json(command.body)
+                response = requests.Response.from_json(command.body)
                 if self._answer.done():
                     continue
                 if response.code == requests.DLedgerResponseCode.SUCCESS:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from dledger_formats import json_objects
 from dledger_formats.protocol import follow, frames, requests
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
@@ -100,7 +99,6 @@ def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:
     """The answer to METADATA. Without a remote id, the caller asks whom it has reached: a Service's
     address names nobody. FormatError.
     """
-    json_objects.parse(raw)
     request = requests.MetadataRequest.from_json(raw)
     refused = misdirected(service, request) if request.remote_id else foreign(service, request)
     if refused is not None:
@@ -115,13 +113,13 @@ def system_answer(opaque: int, code: SystemCode, remark: str) -> bytes:
     )
 
 
-def misdirected(service: Service, request: requests.Message) -> DLedgerResponseCode | None:
+def misdirected(service: Service, request: requests.Request) -> DLedgerResponseCode | None:
     """Check member and group first, as Java does, so that no answer comes from a stranger."""
     if request.remote_id != service.self_id:
         return DLedgerResponseCode.UNKNOWN_MEMBER
     return foreign(service, request)
 
 
-def foreign(service: Service, request: requests.Message) -> DLedgerResponseCode | None:
+def foreign(service: Service, request: requests.Request) -> DLedgerResponseCode | None:
     """The same for a request that may name no member."""
     return DLedgerResponseCode.UNKNOWN_GROUP if request.group != service.group else None

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_formats.protocol import follow, frames
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
-from dledger_formats.protocol.requests import DLedgerEntry, DLedgerResponseCode
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.connection import Connection
 from dledger_node.services.entries import read_entries

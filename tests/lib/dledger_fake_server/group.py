@@ -11,6 +11,7 @@ from dledger_fake_server.connection import Connection
 from dledger_fake_server.producers import Producers
 from dledger_formats.log import disk
 from dledger_formats.protocol.append_batch import APPEND_BATCH, split
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.frames import RemotingCommand, encode, encode_responses
 from dledger_formats.protocol.leadership_transfer import (
@@ -27,13 +28,13 @@ from dledger_formats.protocol.producers import (
 from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
-    DLedgerEntry,
     DLedgerResponseCode,
     GetEntriesRequest,
     GetEntriesResponse,
     Message,
     MetadataRequest,
     MetadataResponse,
+    Request,
     RequestCode,
 )
 
@@ -170,7 +171,7 @@ class Member:
         if command.code == APPEND_BATCH and self.knows_batches:
             envelope, bodies = split(command.body)
             self.batches.append(bodies)
-            return self._append(Message.from_json(envelope), bodies)
+            return self._append(Request.from_json(envelope), bodies)
         if command.code == REGISTER_PRODUCER and self.knows_producers:
             return self._register(RegisterProducerRequest.from_json(command.body))
         if command.code == RequestCode.GET:
@@ -179,7 +180,7 @@ class Member:
             return self._transfer(LeadershipTransferRequest.from_json(command.body))
         return RemotingCommand(code=3, opaque=0, remark="request type not supported")
 
-    def _refusal(self, request: Message, *, of_metadata: bool = False) -> DLedgerResponseCode:
+    def _refusal(self, request: Request, *, of_metadata: bool = False) -> DLedgerResponseCode:
         needs_id = self.needs_remote_id or not of_metadata or request.remote_id is not None
         if needs_id and request.remote_id != self.member_id:
             return Code.UNKNOWN_MEMBER
@@ -219,7 +220,7 @@ class Member:
         return RegisterProducerResponse(code=behaviour, leader_id=self.leader_id, producer=producer)
 
     def _append(
-        self, request: Message, bodies: list[bytes]
+        self, request: Request, bodies: list[bytes]
     ) -> AppendEntryResponse | RemotingCommand | Instead:
         self.appends += bodies
         self.appended_to.set()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.requests import RequestCode
 from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
@@ -57,7 +58,7 @@ class Listener:
     def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """An entry of `entry_bytes`."""
         self.gets += 1
-        entry = requests.DLedgerEntry(
+        entry = DLedgerEntry(
             body=bytes(self.entry_bytes), body_crc=0, chain_crc=0, channel=0,
             index=request.begin_index, magic=1, pos=0, size=48 + self.entry_bytes, term=0,
         )  # fmt: skip
