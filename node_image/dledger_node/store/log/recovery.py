@@ -21,8 +21,8 @@ from dledger_formats.log.disk import (
     INDEX_UNIT_SIZE,
     DamagedRecordError,
     EntryHeader,
-    EntryScan,
 )
+from dledger_formats.log.scanning import EntryScan, scan_entries
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.log.files import LogFiles, place
 from dledger_node.store.segments.segment import Segment
@@ -205,7 +205,7 @@ class Walk:
         return scan
 
     def _scan(self, window: memoryview, pos: int, term: int) -> EntryScan:
-        return disk.scan_entries(
+        return scan_entries(
             window,
             0,
             len(window),
