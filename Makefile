@@ -99,7 +99,7 @@ sim: setup ## Run the simulator: SEEDS=1000 FIRST_SEED=0, or SEED=7, or TAPE=fil
 
 .PHONY: sim-mutants
 sim-mutants: setup ## Hunt every planted bug, and write the table of docs/simulator.md
-	PYTHONPATH=tests/lib $(RUN) -m dledger_sim.mutants $(if $(ONLY),--only $(ONLY))
+	PYTHONPATH=tests/lib $(RUN) -m dledger_sim.mutants.hunt $(if $(ONLY),--only $(ONLY))
 
 .PHONY: sim-report
 sim-report: setup ## Print what all campaigns in the simulator's ledger come to

@@ -29,10 +29,10 @@ from typing import Final, cast
 
 import uvloop
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.outcomes import Acknowledged
-from dledger_formats.requests import RequestCode
-from dledger_formats.status import FlushDiskType
+from dledger_formats.http.status import FlushDiskType
+from dledger_formats.protocol.requests import RequestCode
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
 from floor import floor_ms

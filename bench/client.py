@@ -19,11 +19,11 @@ from typing import cast
 
 import uvloop
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.outcomes import Acknowledged
-from dledger_formats.append_batch import APPEND_BATCH, split
-from dledger_formats.frames import FrameDecoder, encode_responses
-from dledger_formats.requests import (
+from dledger_formats.protocol.append_batch import APPEND_BATCH, split
+from dledger_formats.protocol.frames import FrameDecoder, encode_responses
+from dledger_formats.protocol.requests import (
     AppendEntryResponse,
     DLedgerResponseCode,
     MetadataResponse,

@@ -42,8 +42,8 @@ import uvloop
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import ClientError, OutcomeUnknownError
 from dledger_client.sync import BlockingClient
-from dledger_formats import disk
-from dledger_formats.status import NodeStatus
+from dledger_formats.http.status import NodeStatus
+from dledger_formats.log import disk
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
 from dledger_group.namespaces import CuttableGroup, enter_own_namespaces, lay_network

@@ -34,7 +34,7 @@ from append import Load, bare_load  # bench/append.py
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
-from dledger_formats.status import FlushDiskType
+from dledger_formats.http.status import FlushDiskType
 from dledger_group.group import NodeGroup
 from dledger_java.group import JavaGroup
 from tools import java_dledger

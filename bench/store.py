@@ -27,8 +27,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dledger_formats.checksum import crc32
-from dledger_node.store.mmap_store import MmapStore
+from dledger_formats.log.checksum import crc32
+from dledger_node.store.log.log_store import LogStore
 
 BODY = os.urandom(1024)
 STORED_BYTES = len(BODY) + 48
@@ -62,25 +62,25 @@ def main() -> None:
             memory(folder, arguments.memory_mib << 20)
 
 
-def new_store(folder: Path, segment_bytes: int = 1 << 30) -> MmapStore:
+def new_store(folder: Path, segment_bytes: int = 1 << 30) -> LogStore:
     """A store with nothing in it."""
     shutil.rmtree(folder / "store", ignore_errors=True)
     return opened(folder / "store", segment_bytes)
 
 
-def opened(at: Path, segment_bytes: int = 1 << 30) -> MmapStore:
+def opened(at: Path, segment_bytes: int = 1 << 30) -> LogStore:
     """The store in a folder."""
-    return MmapStore.open(at, segment_size_bytes=segment_bytes, index_segment_size_bytes=160 << 20)
+    return LogStore.open(at, segment_size_bytes=segment_bytes, index_segment_size_bytes=160 << 20)
 
 
-def make_durable(store: MmapStore) -> None:
+def make_durable(store: LogStore) -> None:
     """Flush everything written."""
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)
 
 
-def make_ready(store: MmapStore) -> None:
+def make_ready(store: LogStore) -> None:
     """What other threads of a member do meanwhile: segments and zeros ahead of the log."""
     if store.room_is_short:
         store.preallocate()
@@ -202,7 +202,7 @@ def zeros(folder: Path, size: int, rounds: int) -> None:
     )
 
 
-def fill(store: MmapStore, log_bytes: int) -> None:
+def fill(store: LogStore, log_bytes: int) -> None:
     """Write a log of so many bytes, as a leader does."""
     for _ in range(log_bytes // (256 * STORED_BYTES)):
         store.append_bodies([BODY] * 256, 1)
@@ -214,7 +214,7 @@ def fill(store: MmapStore, log_bytes: int) -> None:
     settle(store)
 
 
-def settle(store: MmapStore) -> None:
+def settle(store: LogStore) -> None:
     """Save what a member saves once a second: here all that is durable is committed."""
     store.save_checkpoint(store.durable_index)
     store.producers.table.settle(store.durable_index)

@@ -17,8 +17,8 @@ from dledger_audit.checks.coverage import coverage, totals
 from dledger_audit.checks.findings import union
 from dledger_audit.checks.integrity import integrity
 from dledger_audit.explain import explain
-from dledger_formats import disk
 from dledger_formats.audit import Finding
+from dledger_formats.log import disk
 from pyspark_dledger.plan import in_order
 
 

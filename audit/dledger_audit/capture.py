@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from dledger_audit.verdict import BEGINS_LATER, NOTHING_COMMITTED, UNREACHABLE, WARNING
 from dledger_formats.audit import Finding
-from dledger_formats.status import Manifest
+from dledger_formats.http.status import Manifest
 from pyspark_dledger.files import AnswerError, ReadError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.plan import check_names

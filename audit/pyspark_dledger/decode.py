@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from zlib_ng.zlib_ng import crc32
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from pyspark_dledger.layout import BAD_HEADER, DAMAGED, HEADER, Bools, Bytes, Flag, Longs, Records
 from pyspark_dledger.locate import Located, headers_at, is_plausible
 
@@ -110,7 +110,7 @@ def _flags_by_itself(headers: Records, located: Located, indexes: Longs, crc: Lo
 
 
 def _breaks_chain(headers: Records, suspect: Bools, before: Before) -> Bools:
-    """Tell which headers do not match their chain_crc (see `dledger_formats.disk`).
+    """Tell which headers do not match their chain_crc (see `dledger_formats.log.disk`).
 
     An entry behind a damaged header is not judged: what it was continued from is gone. And where a
     covered entry does not continue from an uncovered one, it is that one whose chain_crc is gone.

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from dledger_formats import disk
-from dledger_formats.status import SegmentFile
+from dledger_formats.http.status import SegmentFile
+from dledger_formats.log import disk
 from pyspark_dledger.layout import UNIT, Bytes, Records
 
 

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import SplitResult, urlsplit
 
+from dledger_formats.http.status import Manifest
 from dledger_formats.json_objects import FormatError
-from dledger_formats.status import Manifest
 from pyspark_dledger.files import AnswerError, GoneError, ReadError
 
 MANIFEST_BYTES_MAX: Final = 16 << 20

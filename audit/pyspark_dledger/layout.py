@@ -1,4 +1,4 @@
-"""The records of `dledger_formats.disk` as numpy types, and the bits that judge a row."""
+"""The records of `dledger_formats.log.disk` as numpy types, and the bits that judge a row."""
 
 import enum
 from typing import Final, TypeAlias
@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Longs: TypeAlias = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from pyspark_dledger.layout import HEADER, Bools, Bytes, Longs, Records
 
 WALK_ENTRIES_MAX: Final = 4096

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dledger_formats import disk
-from dledger_formats.status import Manifest, SegmentFile
+from dledger_formats.http.status import Manifest, SegmentFile
+from dledger_formats.log import disk
 from pyspark_dledger.files import AnswerError
 from pyspark_dledger.segments import Segment
 

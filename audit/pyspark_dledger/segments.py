@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from dledger_formats import disk
-from dledger_formats.status import SegmentFile
+from dledger_formats.http.status import SegmentFile
+from dledger_formats.log import disk
 from pyspark_dledger.decode import Before, Entries, decode
 from pyspark_dledger.files import Files, IndexUnits, ReadError, Window
 from pyspark_dledger.layout import Bytes, Flag

@@ -38,7 +38,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from dledger_formats.status import Manifest
+from dledger_formats.http.status import Manifest
 from pyspark_dledger import columns, plan
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.plan import IndexRange

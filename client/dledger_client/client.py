@@ -26,34 +26,34 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from dledger_client.addresses import parse_servers
-from dledger_client.append_stream import Bodies, append_stream
-from dledger_client.backoff import pause_s
-from dledger_client.calls import CHANGE_MEMBERSHIP, METADATA, READ_REGISTER, TRANSFER
-from dledger_client.dispatcher import Dispatcher
+from dledger_client.append.batches import no_body
+from dledger_client.append.outcomes import Appended, Outcome
+from dledger_client.append.stream import Bodies, append_stream
+from dledger_client.calls.call import CHANGE_MEMBERSHIP, METADATA, READ_REGISTER, TRANSFER
+from dledger_client.calls.dispatcher import Dispatcher
+from dledger_client.calls.statistics import AppendStatistics
+from dledger_client.cluster.addresses import parse_servers
+from dledger_client.cluster.backoff import pause_s
+from dledger_client.cluster.members import Timing
+from dledger_client.cluster.search import ask_everyone
 from dledger_client.errors import (
     ClientError,
     GroupUnreachableError,
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_client.log_reader import LogReader
-from dledger_client.members import Timing
-from dledger_client.outcomes import Appended, Outcome
-from dledger_client.parcels import no_body
-from dledger_client.search import ask_everyone
+from dledger_client.read.log_reader import LogReader
+from dledger_client.read.tail import LogBounds, bounds, tail
 from dledger_client.session import Session
-from dledger_client.statistics import AppendStatistics
-from dledger_client.tailing import LogBounds, bounds, tail
 from dledger_client.tasks import TaskScope
-from dledger_formats.leadership_transfer import LeadershipTransferRequest
-from dledger_formats.membership_change import (
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.protocol.membership_change import (
     ChangeKind,
     ChangeMembershipRequest,
     ChangeMembershipResponse,
 )
-from dledger_formats.register import SET, ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.requests import (
+from dledger_formats.protocol.register import SET, ReadRegisterRequest, ReadRegisterResponse
+from dledger_formats.protocol.requests import (
     AppendEntryResponse,
     DLedgerEntry,
     DLedgerResponseCode,

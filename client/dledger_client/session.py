@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from dledger_client.calls import APPEND, APPEND_BATCH, APPEND_ONCE, GET, Call, CallKind
-from dledger_client.dispatcher import Dispatcher
+from dledger_client.append.batches import no_body
+from dledger_client.append.producer import Numberer
+from dledger_client.calls.call import APPEND, APPEND_BATCH, APPEND_IDEMPOTENT, GET, Call, CallKind
+from dledger_client.calls.dispatcher import Dispatcher
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError, RefusedError
-from dledger_client.members import Timing
-from dledger_client.numbering import Numberer
-from dledger_client.parcels import no_body
 from dledger_client.tasks import TaskScope
-from dledger_formats import disk
-from dledger_formats.append_batch import AppendBatchRequest
-from dledger_formats.requests import (
+from dledger_formats.log import disk
+from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     DLedgerResponseCode,
     GetEntriesRequest,
@@ -65,7 +65,7 @@ class Session:
         remote_id = None if leader is None else leader.member_id  # mostly it is who gets it
         now_s = self._loop.time()
         call = Call(
-            kind=APPEND if self._numberer is None else APPEND_ONCE,
+            kind=APPEND if self._numberer is None else APPEND_IDEMPOTENT,
             request=AppendEntryRequest(group=self._group, remote_id=remote_id, body=body),
             is_repeatable=self._at_least_once or self._numberer is not None,
             began_s=now_s,

@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import msgspec
 import uvloop
 
+from dledger_client.append.outcomes import Appended, Outcome
 from dledger_client.client import (
     BATCH_MAX,
     IN_FLIGHT,
@@ -27,12 +28,11 @@ from dledger_client.client import (
     GroupMembership,
     GroupMetadata,
 )
-from dledger_client.members import Timing
-from dledger_client.outcomes import Appended, Outcome
+from dledger_client.cluster.members import Timing
+from dledger_client.read.tail import LogBounds
 from dledger_client.session import BATCHES_MAX
-from dledger_client.tailing import LogBounds
-from dledger_formats.membership_change import ChangeKind
-from dledger_formats.requests import DLedgerEntry
+from dledger_formats.protocol.membership_change import ChangeKind
+from dledger_formats.protocol.requests import DLedgerEntry
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from dledger_formats.status import FlushDiskType
+from dledger_formats.http.status import FlushDiskType
 
 PREFIX: Final = "DLEDGER_"
 GROUP_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,62})")

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
+from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import GroupState, NodeSettings
-from dledger_formats.status import FlushDiskType
 from dledger_node.raft.config import RaftConfig
 
 # Coarser ticks make two followers stand at the same moment more often; finer ones only cost wake-

@@ -16,17 +16,17 @@ from dledger_formats import log_lines
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.errors import ListenError, NodeError, StoreError
-from dledger_node.healer import Healer
-from dledger_node.lifecycle import Lifecycle, Opened
+from dledger_node.healing.healer import Healer
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership
 from dledger_node.remoting.connection import Connection
-from dledger_node.server import DLedgerServer
-from dledger_node.state_keeper import OpenedState
-from dledger_node.store.hard_state import begin_hard_state, save_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.shell.lifecycle import Lifecycle, Opened
+from dledger_node.shell.server import DLedgerServer
+from dledger_node.state_machine.keeper import OpenedState
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import begin_hard_state, save_hard_state
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ async def _close(server: DLedgerServer) -> None:
 def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
     """Open the store and recover, read term and vote, and restore the state; blocks."""
     folder = store_folder(settings)
-    store = MmapStore.open(
+    store = LogStore.open(
         folder,
         segment_size_bytes=settings.segment_size_bytes,
         index_segment_size_bytes=settings.index_segment_size_bytes,

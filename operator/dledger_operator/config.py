@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dledger_operator.group import IMAGE_PULL_POLICIES, ImageDefaults
+from dledger_operator.spec.group import IMAGE_PULL_POLICIES, ImageDefaults
 
 PREFIX: Final = "DLEDGER_OPERATOR_"
 LOG_FORMATS: Final = ("text", "json")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dledger_formats.status import MembershipRole, NodeStatus
+from dledger_formats.http.status import MembershipRole, NodeStatus
 from dledger_operator.views import Trouble
 
 

@@ -18,14 +18,14 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 import dledger_operator.handlers  # noqa: F401 - registers the handlers with kopf
 from dledger_formats import log_lines
 from dledger_operator import config, names
-from dledger_operator.behaviours.news import NewsDesk
-from dledger_operator.behaviours.tools import Tools
+from dledger_operator.behaviours.context import Tools
+from dledger_operator.behaviours.report.event_recorder import NewsDesk
 from dledger_operator.behaviours.workers import Workers
+from dledger_operator.clients.errors import KubeError
+from dledger_operator.clients.kubernetes import KubeApi
+from dledger_operator.clients.member_pages import NodePages
+from dledger_operator.clients.member_requests import MemberRequests
 from dledger_operator.config import OperatorSettings
-from dledger_operator.kube.client import KubeApi
-from dledger_operator.kube.errors import KubeError
-from dledger_operator.kube.member_requests import MemberRequests
-from dledger_operator.kube.node_status import NodePages
 from dledger_operator.metrics import OperatorMetrics
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from dledger_operator.group import Roles
+from dledger_operator.spec.group import Roles
 
 Manifest: TypeAlias = dict[str, Any]
 """An object as the API takes it: plain JSON."""

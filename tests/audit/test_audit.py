@@ -13,7 +13,7 @@ from dledger_audit.audit import audit
 from dledger_audit.capture import capture
 from dledger_audit.report import summarize
 from dledger_formats.audit import AuditSummary, Verdict
-from dledger_formats.status import Manifest
+from dledger_formats.http.status import Manifest
 from dledger_logs import damage
 from dledger_logs.histories import history, with_membership, with_other_body, with_term
 from dledger_logs.layout import Log, manifest

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dledger_audit.capture import Capture, capture
-from dledger_formats.status import Manifest
+from dledger_formats.http.status import Manifest
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import Log, manifest
 from dledger_logs.write import write_log

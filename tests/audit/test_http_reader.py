@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import Log, manifest
 from dledger_logs.serve import Interrupt, never, served

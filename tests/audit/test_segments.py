@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dledger_formats.status import SegmentFile
+from dledger_formats.http.status import SegmentFile
 from dledger_logs import damage
 from dledger_logs.histories import history, small_shape, with_other_body, with_term
 from dledger_logs.layout import Log, manifest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dledger_client.addresses import SERVERS_MAX, ServerAddress, parse_server, parse_servers
+from dledger_client.cluster.addresses import SERVERS_MAX, ServerAddress, parse_server, parse_servers
 from dledger_client.errors import AddressError
 
 

@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged, Appended, Refused, Unknown
 from dledger_client.client import BATCH_MAX, DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import (
     GroupUnreachableError,
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged, Appended, Refused, Unknown
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
-from dledger_formats import disk
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.requests import NOT_APPENDED, DLedgerResponseCode
+from dledger_formats.log import disk
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.requests import NOT_APPENDED, DLedgerResponseCode
 
 Code = DLedgerResponseCode
 BUSY = RemotingCommand(code=2, opaque=0, remark="[PCBUSY_CLEAN_QUEUE]broker busy")

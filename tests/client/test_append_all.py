@@ -6,17 +6,21 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 
-from dledger_client.append_stream import append_stream
-from dledger_client.calls import APPEND, Call
+from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
+from dledger_client.append.stream import append_stream
+from dledger_client.calls.call import APPEND, Call
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import ConnectionLostError
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.tasks import TaskScope
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.requests import AppendEntryRequest, AppendEntryResponse, DLedgerResponseCode
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.requests import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    DLedgerResponseCode,
+)
 
 Code = DLedgerResponseCode
 BODIES = [b"body %d" % number for number in range(500)]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_client.backoff import PAUSE_MAX_S, PAUSE_MIN_S, SHARE, pause_s
+from dledger_client.cluster.backoff import PAUSE_MAX_S, PAUSE_MIN_S, SHARE, pause_s
 
 
 @given(gap_s=st.floats(0.001, 10), random=st.floats(0, 1))

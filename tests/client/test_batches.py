@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dledger_client import parcels
+from dledger_client.append import batches
+from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.client import DLedgerClient
-from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_fake_server.behaviour import Behaviour, Instead
 from dledger_fake_server.group import Group
-from dledger_formats import disk
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log import disk
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 BODIES = [b"body %d" % number for number in range(500)]
@@ -58,11 +58,11 @@ async def test_bodies_of_a_batch_share_requests(group: Group) -> None:
 
     assert outcomes == acknowledged(BODIES)
     sizes = [len(batch) for batch in group["n0"].batches]
-    assert sizes == [parcels.BODIES_MAX] * 3 + [len(BODIES) - 3 * parcels.BODIES_MAX]
+    assert sizes == [batches.BODIES_MAX] * 3 + [len(BODIES) - 3 * batches.BODIES_MAX]
 
 
 async def test_many_bytes_share_no_request(group: Group) -> None:
-    small, large = b"small", bytes(parcels.BODY_BYTES_MAX)
+    small, large = b"small", bytes(batches.BODY_BYTES_MAX)
     async with client_of(group) as client:
         await outcomes_of(client, [small, small, large, large, small])
 

@@ -12,7 +12,7 @@ import pytest
 
 from dledger_client.cli import main
 from dledger_fake_server.group import Group
-from dledger_formats.status import FlushDiskType, NodeStatus, Role
+from dledger_formats.http.status import FlushDiskType, NodeStatus, Role
 
 NOBODY = "127.0.0.1:1"
 pytestmark = pytest.mark.usefixtures("group_in_environment")

@@ -9,8 +9,8 @@ import pytest
 from dledger_client.cli import main
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
-from dledger_formats import disk
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log import disk
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 NOBODY = "127.0.0.1:1"

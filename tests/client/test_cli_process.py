@@ -9,7 +9,7 @@ import pytest
 
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 pytestmark = pytest.mark.usefixtures("group_in_environment")

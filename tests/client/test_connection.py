@@ -2,10 +2,10 @@
 
 import asyncio
 
-from dledger_client.addresses import ServerAddress
-from dledger_client.connection import WRITE_BYTES, Connection
+from dledger_client.cluster.addresses import ServerAddress
+from dledger_client.cluster.connection import WRITE_BYTES, Connection
 from dledger_client.errors import ConnectionLostError
-from dledger_formats.frames import FrameDecoder, RemotingCommand, encode_responses
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand, encode_responses
 
 
 class Writes(asyncio.Transport):

@@ -5,16 +5,16 @@ import asyncio
 import pytest
 
 from dledger_client.client import DLedgerClient, GroupMetadata
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import (
     GroupUnreachableError,
     NotLeaderError,
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_client.members import Timing
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 # Longer than any test may take: what needs one of these to pass fails.

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged, Refused
+from dledger_client.append.producer import Sequences
 from dledger_client.cli import main
 from dledger_client.client import BATCH_MAX, DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import GroupUnreachableError, OutcomeUnknownError, RefusedError
-from dledger_client.members import Timing
-from dledger_client.numbering import Sequences
-from dledger_client.outcomes import Acknowledged, Refused
 from dledger_client.sync import BlockingClient
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
-from dledger_formats.channels import WINDOW
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 LOST = [

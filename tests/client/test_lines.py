@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger_client.lines import THREAD_NAME, LineTooLongError, read_lines
+from dledger_client.commands.lines import THREAD_NAME, LineTooLongError, read_lines
 
 LINE_BYTES_MAX = 1000
 

@@ -17,7 +17,7 @@ import pytest
 from dledger_client.cli import main
 from dledger_client.commands.common import ExitCode
 from dledger_client.sync import BlockingClient
-from dledger_formats.membership_change import ChangeKind
+from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_group.ports import free_ports
 from dledger_group.waiting import wait_for
 

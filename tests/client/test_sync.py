@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged, Appended, Unknown
 from dledger_client.errors import NoEntryError, RefusedError
-from dledger_client.outcomes import Acknowledged, Appended, Unknown
+from dledger_client.read.tail import LogBounds
 from dledger_client.sync import BlockingClient
-from dledger_client.tailing import LogBounds
 from dledger_fake_server.behaviour import Instead
 from dledger_fake_server.group import Group
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import BadAnswerError, GroupUnreachableError, NoEntryError
-from dledger_client.members import Timing
-from dledger_client.tailing import LogBounds
+from dledger_client.read.tail import LogBounds
 from dledger_fake_server.group import Group
-from dledger_formats.requests import DLedgerEntry
+from dledger_formats.protocol.requests import DLedgerEntry
 
 BODIES = [b"body %d" % number for number in range(200)]
 BOTH = pytest.mark.parametrize("knows_follow", [True, False], ids=["ours", "like Java's"])

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_formats.append_batch import BODIES_MAX, AppendBatchRequest, split
 from dledger_formats.json_objects import FormatError
-from dledger_formats.requests import Message
+from dledger_formats.protocol.append_batch import BODIES_MAX, AppendBatchRequest, split
+from dledger_formats.protocol.requests import Message
 
 SOUND = AppendBatchRequest(group="g", remote_id="n0", bodies=[b"one", b"", b"three"]).to_bytes()
 COUNT_AT = 4 + int.from_bytes(SOUND[:4], "big")

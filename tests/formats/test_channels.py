@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_formats.channels import (
+from dledger_formats.log.channels import (
     PRODUCERS_MAX,
     SEQUENCE_MAX,
     WINDOW,

@@ -3,7 +3,7 @@ import subprocess
 import sys
 import zlib
 
-from dledger_formats.checksum import crc32
+from dledger_formats.log.checksum import crc32
 
 
 def test_it_is_zlib_s_crc32() -> None:
@@ -17,7 +17,7 @@ def test_it_is_zlib_s_crc32() -> None:
 def test_without_zlib_ng_the_standard_library_s_is_used() -> None:
     script = (
         "import sys; sys.modules['zlib_ng'] = None\n"
-        "import zlib; from dledger_formats.checksum import crc32; print(crc32 is zlib.crc32)"
+        "import zlib; from dledger_formats.log.checksum import crc32; print(crc32 is zlib.crc32)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from dledger_formats.dialling import dial
+from dledger_formats.net.dialing import dial
 
 NO_SUCH_HOST = "no.such.host.invalid"
 

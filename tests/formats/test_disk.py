@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 
 GOLDEN = Path(__file__).parent / "golden"
 ARCHIVES: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_formats.frames import (
+from dledger_formats.protocol.frames import (
     FRAME_BYTES_MAX,
     HEADER_BYTES_MAX,
     FrameDecoder,

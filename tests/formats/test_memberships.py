@@ -2,10 +2,10 @@
 
 import pytest
 
-from dledger_formats import disk, memberships
-from dledger_formats.channels import channel_of
 from dledger_formats.json_objects import FormatError
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL, MembershipBody
+from dledger_formats.log import disk, memberships
+from dledger_formats.log.channels import channel_of
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL, MembershipBody
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from dledger_formats.json_objects import FormatError
-from dledger_formats.register import (
+from dledger_formats.protocol.register import (
     NUMBER_MAX,
     NUMBER_MIN,
     SET,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_formats import disk
-from dledger_formats.frames import FrameDecoder
 from dledger_formats.json_objects import FormatError
-from dledger_formats.requests import (
+from dledger_formats.log import disk
+from dledger_formats.protocol.frames import FrameDecoder
+from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
     DLedgerEntry,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import (
     GroupState,
     NodeSettings,
@@ -16,7 +17,6 @@ from dledger_formats.settings import (
     parse_peers,
     variable_name,
 )
-from dledger_formats.status import FlushDiskType
 
 PEERS = {"n0": "orders-0.orders-nodes:40911", "n1": "10.0.0.2:40911", "n2": "[::1]:40913"}
 SETTINGS = NodeSettings(group="orders", self_id="n0", peers=PEERS, store_base_dir="/data")

@@ -16,8 +16,7 @@ from dledger_formats.audit import (
     Finding,
     Verdict,
 )
-from dledger_formats.json_objects import FormatError
-from dledger_formats.status import (
+from dledger_formats.http.status import (
     FlushDiskType,
     LeaderView,
     Manifest,
@@ -26,6 +25,7 @@ from dledger_formats.status import (
     Role,
     SegmentFile,
 )
+from dledger_formats.json_objects import FormatError
 
 STATUS = NodeStatus(
     group="orders",

@@ -13,15 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import append_batch, disk, frames, memberships, requests, settings
-from dledger_formats.append_batch import AppendBatchRequest
+from dledger_formats import settings
 from dledger_formats.audit import AuditSummary, Finding, Verdict
-from dledger_formats.channels import ChannelEntry, channel_of
-from dledger_formats.checksum import crc32
-from dledger_formats.json_objects import FormatError
-from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.settings import NodeSettings, SettingsError
-from dledger_formats.status import (
+from dledger_formats.http.status import (
     FlushDiskType,
     LeaderView,
     Manifest,
@@ -30,6 +24,14 @@ from dledger_formats.status import (
     Role,
     SegmentFile,
 )
+from dledger_formats.json_objects import FormatError
+from dledger_formats.log import disk, memberships
+from dledger_formats.log.channels import ChannelEntry, channel_of
+from dledger_formats.log.checksum import crc32
+from dledger_formats.protocol import append_batch, frames, requests
+from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.producers import IdempotentAppendRequest
+from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_fuzz.mutate import Mutator
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.membership import Membership, MembershipEntry
@@ -42,14 +44,14 @@ from dledger_node.raft.messages import (
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import (
     AppendBatchReader,
-    AppendOnceReader,
     AppendReader,
+    IdempotentAppendReader,
 )
 from dledger_node.remoting.snapshot_messages import SnapshotChunk
-from dledger_node.store import memberships_file, producers_file
-from dledger_node.store.block import check_block
-from dledger_node.store.entry_runs import Link
-from dledger_node.store.producers import Producers
+from dledger_node.store.derived import memberships_file, producers_file
+from dledger_node.store.derived.producers import Producers
+from dledger_node.store.log.block import check_block
+from dledger_node.store.log.entry_runs import Link
 
 pytestmark = pytest.mark.fuzz
 MEMORY_BYTES_MAX = 64 << 20
@@ -119,19 +121,19 @@ def append_reader() -> tuple[list[bytes], Feed]:
 
 def append_once_reader() -> tuple[list[bytes], Feed]:
     """The same of appends that may be sent again."""
-    reader = AppendOnceReader(
+    reader = IdempotentAppendReader(
         lambda request: None if request.group else requests.DLedgerResponseCode(400)
     )
 
     def feed(raw: bytes) -> None:
         with contextlib.suppress(FormatError):
             refused, *fields = reader.read(raw)
-            request = AppendOnceRequest.from_json(raw)
+            request = IdempotentAppendRequest.from_json(raw)
             assert [request.body, request.producer, request.sequence] == fields
             assert (not request.group) == (refused is not None)
 
     ours = [
-        AppendOnceRequest(group="g", body=bytes(k), producer=10**k, sequence=k + 1).to_json()
+        IdempotentAppendRequest(group="g", body=bytes(k), producer=10**k, sequence=k + 1).to_json()
         for k in range(9)
     ]
     return ours, feed

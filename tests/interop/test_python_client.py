@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import NoEntryError, RefusedError
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged
-from dledger_formats.requests import DLedgerEntry
+from dledger_formats.protocol.requests import DLedgerEntry
 from dledger_java.client import JavaClient
 from dledger_java.group import JavaGroup
 

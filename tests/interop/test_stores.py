@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged
-from dledger_formats import disk
+from dledger_client.cluster.members import Timing
+from dledger_formats.log import disk
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import WAIT_S, wait_for
 from dledger_java.group import DATA_BYTES, INDEX_BYTES, JavaGroup
 from dledger_node.raft.ready import HardState
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 
 pytestmark = pytest.mark.interop
 
@@ -42,7 +42,7 @@ async def served(group: JavaGroup) -> dict[int, tuple[int, int, bytes]]:
         return {e.index: (e.pos, e.term, e.body) async for e in client.get_range(0)}
 
 
-def held(store: MmapStore) -> dict[int, tuple[int, int, bytes]]:
+def held(store: LogStore) -> dict[int, tuple[int, int, bytes]]:
     """The same of a store that is open here, with all checksums verified."""
     entries = [store.entry(index) for index in range(store.begin_index, store.end_index + 1)]
     return {header.index: (header.pos, header.term, body) for header, body in entries}
@@ -52,8 +52,8 @@ def bodies_in(entries: dict[int, tuple[int, int, bytes]]) -> dict[int, bytes]:
     return {index: body for index, (_, _, body) in entries.items()}
 
 
-def open_store(folder: Path, sizes: dict[str, int] = SIZES) -> MmapStore:
-    return MmapStore.open(folder, **sizes)
+def open_store(folder: Path, sizes: dict[str, int] = SIZES) -> LogStore:
+    return LogStore.open(folder, **sizes)
 
 
 def data_of(folder: Path) -> bytes:

@@ -7,9 +7,9 @@ import pytest
 
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 from dledger_kube.objects import NOW, audit_body
-from dledger_operator.audit_request import AuditRequest
 from dledger_operator.behaviours.audit import Outcome, build_status, judge
-from dledger_operator.spec_reader import InvalidSpecError
+from dledger_operator.spec.audit_request import AuditRequest
+from dledger_operator.spec.spec_reader import InvalidSpecError
 from dledger_operator.views import JobPodView, JobView, Trouble
 
 FINDING = Finding(

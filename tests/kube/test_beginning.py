@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from dledger_kube.objects import NOW, member
-from dledger_operator.behaviours.beginning import AGE_MAX, Beginning
+from dledger_operator.behaviours.members.beginning import AGE_MAX, Beginning
 
 WHOLE = (member(0), member(1), member(2))
 LACKING = (member(0), member(1), member(2, ready=False))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dledger_formats.status import MembershipRole, StorageState
+from dledger_formats.http.status import MembershipRole, StorageState
 from dledger_kube.objects import NOW, electorate, facts, member, node_status
 from dledger_operator.conditions import of_group
 from dledger_operator.facts import EndpointsFacts, GroupFacts

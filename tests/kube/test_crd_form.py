@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dledger_formats.audit import Verdict
+from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings
-from dledger_formats.status import FlushDiskType
 from tools import crd_reference
 
 CRDS = {crd["spec"]["names"]["kind"]: crd for crd in crd_reference.load(crd_reference.CRDS)}

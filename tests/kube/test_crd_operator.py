@@ -7,8 +7,8 @@ import pytest
 from api_server.client import ApiServer
 from api_server.objects import Object, audit, check, group
 from dledger_operator import names
-from dledger_operator.audit_request import AuditRequest
-from dledger_operator.group import Group, ImageDefaults
+from dledger_operator.spec.audit_request import AuditRequest
+from dledger_operator.spec.group import Group, ImageDefaults
 from tools import crd_reference
 
 pytest_plugins = ["api_server.fixtures"]

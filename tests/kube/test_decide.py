@@ -1,9 +1,9 @@
 """The steps of a relabelling, one decision at a time."""
 
 from dledger_kube.objects import electorate, group, leads, pod, says, silent
-from dledger_operator.behaviours.follow_leader import Decision, decide
+from dledger_operator.behaviours.leader.follow_leader import Decision, decide
 from dledger_operator.facts import Electorate, Leader, Observation
-from dledger_operator.group import Group
+from dledger_operator.spec.group import Group
 from dledger_operator.views import PodView
 
 GROUP = group()

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from dledger_operator.behaviours.double_master import DoubleMasterWatch
+from dledger_operator.behaviours.leader.double_master import DoubleMasterWatch
 
 Event = tuple[str, int, bool]
 

@@ -1,7 +1,7 @@
 """Who votes and who learns, from what members say."""
 
 from dledger_kube.objects import electorate, group, leader_status, node_status
-from dledger_operator.behaviours.electorate import heard, remembered
+from dledger_operator.behaviours.members.electorate import heard, remembered
 
 BEFORE = electorate(3)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dledger_operator.behaviours.endpoints import judge
+from dledger_operator.behaviours.leader.endpoints import judge
 from dledger_operator.views import EndpointView
 
 

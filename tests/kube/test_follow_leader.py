@@ -11,10 +11,10 @@ import pytest
 from dledger_kube.fake_members import FakeMember, members
 from dledger_kube.objects import electorate, group, pod
 from dledger_kube.pod_store import PodStore
-from dledger_operator.behaviours.follow_leader import Decision, Followed, LeaderFollower
-from dledger_operator.behaviours.leader_polls import LeaderPolls
+from dledger_operator.behaviours.leader.follow_leader import Decision, Followed, LeaderFollower
+from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
-from dledger_operator.kube.errors import ConflictError, UnavailableError
+from dledger_operator.clients.errors import ConflictError, UnavailableError
 from dledger_operator.views import PodView
 
 GROUP = group()

@@ -15,9 +15,9 @@ import pytest
 from dledger_kube.objects import electorate, group, pod, says
 from dledger_kube.pod_store import PodStore
 from dledger_operator import names
-from dledger_operator.behaviours.follow_leader import RolePatch, decide
+from dledger_operator.behaviours.leader.follow_leader import RolePatch, decide
+from dledger_operator.clients.errors import ConflictError, NotFoundError
 from dledger_operator.facts import Observation
-from dledger_operator.kube.errors import ConflictError, NotFoundError
 from dledger_operator.views import PodView
 
 STEPS = 6000

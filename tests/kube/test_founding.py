@@ -8,9 +8,9 @@ import pytest
 
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import group
-from dledger_operator.behaviours.founding import Traces, find_shape
+from dledger_operator.behaviours.children.founding import Traces, find_shape
 from dledger_operator.resources import config_map
-from dledger_operator.shape import Shape
+from dledger_operator.spec.shape import Shape
 from dledger_operator.views import SettingsView, StatefulSetView, Trouble, VolumeView
 
 NOTHING = Traces(settings=None, stateful_set=None, claims=(), status={})

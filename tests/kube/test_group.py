@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_formats.status import FlushDiskType
+from dledger_formats.http.status import FlushDiskType
 from dledger_kube.objects import IMAGES, group, group_body
-from dledger_operator.group import Group, ImageDefaults, split_image
-from dledger_operator.shape import Shape
-from dledger_operator.spec_reader import InvalidSpecError
+from dledger_operator.spec.group import Group, ImageDefaults, split_image
+from dledger_operator.spec.shape import Shape
+from dledger_operator.spec.spec_reader import InvalidSpecError
 
 NEW = Shape.of_new(3)
 

@@ -12,22 +12,22 @@ from api_server.objects import stored
 from dledger_kube.cluster import API, Namespace, parsed
 from dledger_kube.objects import IMAGES, NOW, audit_body, facts
 from dledger_operator import names
-from dledger_operator.audit_request import AuditRequest
 from dledger_operator.behaviours.audit import Outcome
 from dledger_operator.behaviours.audit import build_status as build_audit_status
-from dledger_operator.behaviours.leader_history import LeaderHistory
-from dledger_operator.behaviours.news import News, NewsDesk
-from dledger_operator.behaviours.reconcile import reconcile
-from dledger_operator.behaviours.report_status import build_status
-from dledger_operator.facts import LeaderChange
-from dledger_operator.kube.client import KubeApi
-from dledger_operator.kube.errors import (
+from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviours.leader.leader_history import LeaderHistory
+from dledger_operator.behaviours.report.event_recorder import News, NewsDesk
+from dledger_operator.behaviours.report.status import build_status
+from dledger_operator.clients.errors import (
     ConflictError,
     NotFoundError,
     RefusedError,
     UnavailableError,
 )
+from dledger_operator.clients.kubernetes import KubeApi
+from dledger_operator.facts import LeaderChange
 from dledger_operator.resources import audit_job
+from dledger_operator.spec.audit_request import AuditRequest
 
 pytest_plugins = ["api_server.fixtures"]
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from dledger_kube.objects import NOW, leads, pod, says, silent
-from dledger_operator.behaviours.leader_history import LeaderHistory, PhaseTime
+from dledger_operator.behaviours.leader.leader_history import LeaderHistory, PhaseTime
 from dledger_operator.facts import Leader, LeaderChange
 
 PODS = [pod(0), pod(1), pod(2)]

@@ -7,7 +7,7 @@ from random import Random
 
 from dledger_kube.fake_members import members
 from dledger_kube.objects import pod
-from dledger_operator.behaviours.leader_polls import LeaderPolls
+from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.facts import Observation
 
 WAIT_S = 10.0

@@ -3,7 +3,7 @@
 import pytest
 
 from dledger_kube.objects import electorate, leads, pod, says, silent
-from dledger_operator.behaviours.leadership import disproved, leaders_of_highest_term
+from dledger_operator.behaviours.leader.leadership import disproved, leaders_of_highest_term
 from dledger_operator.facts import Leader, Observation
 from dledger_operator.views import PodView
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_operator.behaviours.loops import Pace, Wake, backoff_s, repeat
-from dledger_operator.kube.errors import UnavailableError
+from dledger_operator.clients.errors import UnavailableError
 
 NEVER = Pace(interval_s=3600.0, gap_s=0.0, failure_gap_s_max=0.01)
 WAIT_S = 10.0

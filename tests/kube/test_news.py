@@ -4,11 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 from dledger_kube.objects import NOW, facts, group_body, member
-from dledger_operator.behaviours.group_news import ConditionNews, of_leader_change
-from dledger_operator.behaviours.news import News, NewsDesk
+from dledger_operator.behaviours.report.event_recorder import News, NewsDesk
+from dledger_operator.behaviours.report.group_events import ConditionNews, of_leader_change
+from dledger_operator.clients.errors import UnavailableError
 from dledger_operator.conditions import of_group
 from dledger_operator.facts import EndpointsFacts, GroupFacts, LeaderChange
-from dledger_operator.kube.errors import UnavailableError
 from dledger_operator.views import Manifest
 
 WRONG = EndpointsFacts(synced=False, reason="WrongEndpoints", message="it leads to n0")

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from dledger_kube.objects import leader_view, node_status
-from dledger_operator.kube import node_status as pages_module
-from dledger_operator.kube.errors import MemberSilentError
-from dledger_operator.kube.node_status import NodePages
+from dledger_operator.clients import member_pages as pages_module
+from dledger_operator.clients.errors import MemberSilentError
+from dledger_operator.clients.member_pages import NodePages
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

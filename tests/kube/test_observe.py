@@ -2,10 +2,10 @@
 
 import pytest
 
-from dledger_formats.status import NodeStatus
+from dledger_formats.http.status import NodeStatus
 from dledger_kube.fake_members import members
 from dledger_kube.objects import electorate, group, node_status, pod
-from dledger_operator.behaviours import observe
+from dledger_operator.behaviours.members import observe
 from dledger_operator.views import PodView, Trouble, VolumeView
 
 GROUP = group()

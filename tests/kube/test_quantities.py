@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_operator.quantities import duration_ms, quantity_bytes
+from dledger_operator.spec.quantities import duration_ms, quantity_bytes
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from dledger_kube.objects import IMAGES, group, group_body
-from dledger_operator.behaviours.reconcile import reconcile
-from dledger_operator.kube.errors import ConflictError, RefusedError, UnavailableError
+from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.clients.errors import ConflictError, RefusedError, UnavailableError
 from dledger_operator.resources import children
-from dledger_operator.shape import Shape
+from dledger_operator.spec.shape import Shape
 from dledger_operator.views import Manifest, SettingsView, StatefulSetView, VolumeView
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dledger_kube.objects import NOW, facts, group_body, leader_status, member, node_status
-from dledger_operator.behaviours.leader_history import LeaderHistory
-from dledger_operator.behaviours.report_status import (
+from dledger_operator.behaviours.leader.leader_history import LeaderHistory
+from dledger_operator.behaviours.report.status import (
     StatusReporter,
     build_status,
     leader_change_to_json,

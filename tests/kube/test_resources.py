@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_kube.objects import audit_body, group
 from dledger_operator import names
-from dledger_operator.audit_request import AuditRequest
-from dledger_operator.group import Group
 from dledger_operator.resources import audit_job, children, config_map
-from dledger_operator.shape import Shape
+from dledger_operator.spec.audit_request import AuditRequest
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.shape import Shape
 from dledger_operator.views import Manifest
 
 GROUPS = st.builds(

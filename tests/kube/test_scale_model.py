@@ -14,10 +14,10 @@ import pytest
 from dledger_kube.objects import group
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator import names
-from dledger_operator.behaviours.news import News
-from dledger_operator.behaviours.scale import Scaler
+from dledger_operator.behaviours.members.scale import Scaler
+from dledger_operator.behaviours.report.event_recorder import News
+from dledger_operator.clients.errors import ConflictError
 from dledger_operator.facts import Electorate
-from dledger_operator.kube.errors import ConflictError
 
 ROUNDS = 60
 STEPS_BETWEEN_QUIET = 40

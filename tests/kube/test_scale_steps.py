@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from dledger_formats.membership_change import ChangeKind
+from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import electorate
 from dledger_kube.scaling_world import ScalingWorld
-from dledger_operator.behaviours.scale_steps import (
+from dledger_operator.behaviours.members.scale_steps import (
     ChangeMember,
     SetPods,
     Step,

@@ -7,7 +7,7 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
-from dledger_operator.kube import translate
+from dledger_operator.clients import translate
 
 
 def pod(

@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from dledger_kube.objects import IMAGES, audit_body, group_body
-from dledger_operator.behaviours.news import NewsDesk
-from dledger_operator.behaviours.tools import Tools
+from dledger_operator.behaviours.context import Tools
+from dledger_operator.behaviours.report.event_recorder import NewsDesk
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
-from dledger_operator.kube.client import KubeApi
-from dledger_operator.kube.errors import UnavailableError
-from dledger_operator.kube.member_requests import MemberRequests
-from dledger_operator.kube.node_status import NodePages
+from dledger_operator.clients.errors import UnavailableError
+from dledger_operator.clients.kubernetes import KubeApi
+from dledger_operator.clients.member_pages import NodePages
+from dledger_operator.clients.member_requests import MemberRequests
 from dledger_operator.metrics import OperatorMetrics
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.register import SET
-from dledger_node import applying as applying_module
-from dledger_node.applying import Applying
+from dledger_formats.log import disk
+from dledger_formats.protocol.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.restoring import Applied, restore
+from dledger_node.state_machine import apply as applying_module
+from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.state_machine.restore import Applied, restore
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.snapshots.snapshots import Snapshots
 
 ENTRIES = 300
 
@@ -39,7 +39,7 @@ class Stage:
     """A log, its state, and the loop's side of applying."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = MmapStore.open(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
+        self.store = LogStore.open(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
         self.store.append_noop(1)
         self.store.append_bodies([SET.pack(k % 10, k) for k in range(1, ENTRIES)], 1)
         target = self.store.flush_target()

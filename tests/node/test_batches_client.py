@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dledger_client.outcomes import Acknowledged, Unknown
+from dledger_client.append.outcomes import Acknowledged, Unknown
 from dledger_group.failing import append_through, bodies_by_index, freeze_leader, kill_leader
 from dledger_group.group import NodeGroup
 

@@ -7,9 +7,9 @@ from typing import Self
 
 import pytest
 
-from dledger_formats import frames
-from dledger_formats.frames import FrameDecoder, RemotingCommand
-from dledger_formats.requests import (
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
     GetEntriesRequest,

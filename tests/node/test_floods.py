@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.outcomes import Acknowledged
-from dledger_formats import frames, requests
-from dledger_formats.requests import DLedgerResponseCode, RequestCode
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode
 from dledger_group.group import NodeGroup
 from dledger_node.remoting.limits import Limits
 

@@ -5,8 +5,8 @@ import os
 import threading
 
 from dledger_node.errors import StoreError
-from dledger_node.flush_thread import FlushThread
-from dledger_node.store.flush_target import FlushTarget
+from dledger_node.store.log.flush_target import FlushTarget
+from dledger_node.volume.flush_thread import FlushThread
 
 
 def target(end_index: int) -> FlushTarget:

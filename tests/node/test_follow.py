@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dledger_client.addresses import ServerAddress
 from dledger_client.client import DLedgerClient
-from dledger_client.connection import Connection
-from dledger_formats.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_client.cluster.addresses import ServerAddress
+from dledger_client.cluster.connection import Connection
+from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_group.ports import free_ports
-from dledger_node import follows
 from dledger_node.main import serve
+from dledger_node.services import follow as follows
 
 _ports = free_ports()
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged, Refused, Unknown
 from dledger_client.client import DLedgerClient
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged, Refused, Unknown
-from dledger_formats.status import FlushDiskType, Role
+from dledger_client.cluster.members import Timing
+from dledger_formats.http.status import FlushDiskType, Role
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 

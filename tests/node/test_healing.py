@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged
-from dledger_formats import disk
-from dledger_formats.status import NodeStatus, StorageState
+from dledger_client.cluster.members import Timing
+from dledger_formats.http.status import NodeStatus, StorageState
+from dledger_formats.log import disk
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 from dledger_store_files.damage import flip

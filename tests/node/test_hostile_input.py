@@ -5,11 +5,12 @@ import socket
 
 import pytest
 
-from dledger_formats import disk, frames, requests
-from dledger_formats.append_batch import APPEND_BATCH, AppendBatchRequest
-from dledger_formats.frames import FrameDecoder, RemotingCommand
-from dledger_formats.producers import APPEND_ONCE
-from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
+from dledger_formats.log import disk
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchRequest
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.producers import APPEND_IDEMPOTENT
+from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 from dledger_group.wire import ask, connect
@@ -153,7 +154,7 @@ def test_a_membership_that_is_told_must_be_in_the_pushed_bytes(steady_group: Nod
 
 @pytest.mark.parametrize(
     "code",
-    [RequestCode.METADATA, RequestCode.APPEND, RequestCode.GET, APPEND_ONCE, APPEND_BATCH],
+    [RequestCode.METADATA, RequestCode.APPEND, RequestCode.GET, APPEND_IDEMPOTENT, APPEND_BATCH],
 )
 def test_a_body_of_another_form_is_answered_and_the_connection_lives(
     steady_group: NodeGroup, code: int

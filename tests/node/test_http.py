@@ -3,7 +3,7 @@
 import threading
 import time
 
-from dledger_formats.status import LeaderView
+from dledger_formats.http.status import LeaderView
 from dledger_group.group import NodeGroup
 
 

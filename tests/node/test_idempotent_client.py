@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged
+from dledger_client.cluster.members import Timing
 from dledger_group.failing import (
     PATIENCE_S,
     append_through,

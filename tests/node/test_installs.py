@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from dledger_formats.register import SET
-from dledger_node import installs as installs_module
+from dledger_formats.protocol.register import SET
 from dledger_node.errors import StoreError
-from dledger_node.installs import Installs
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.native import PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
+from dledger_node.state_machine import install as installs_module
+from dledger_node.state_machine.install import Installs
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.snapshots.snapshots import Snapshots
 
 KEYS = 500
 FIRST_INDEX = 100
@@ -40,7 +40,7 @@ class Member:
     def __init__(self, name: str, network: "Network") -> None:
         folder = network.folder / name
         self.name = name
-        self.store = MmapStore.open(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
+        self.store = LogStore.open(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
         self.snapshots = Snapshots(folder, reserved=2)
         self.failures: list[BaseException] = []
         self.installs = Installs(

@@ -3,13 +3,13 @@
 import pytest
 
 from dledger_client.client import DLedgerClient
-from dledger_formats import requests
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.leadership_transfer import (
+from dledger_formats.protocol import requests
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
-from dledger_formats.requests import DLedgerResponseCode, RequestCode
+from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode
 from dledger_group.group import NodeGroup
 from dledger_group.wire import ask
 

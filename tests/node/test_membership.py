@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged, Refused
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import NotLeaderError, OutcomeUnknownError, RefusedError
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged, Refused
-from dledger_formats.membership_change import ChangeKind
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.http.status import MembershipRole
+from dledger_formats.protocol.membership_change import ChangeKind
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import GroupState
-from dledger_formats.status import MembershipRole
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 
@@ -284,7 +284,7 @@ async def test_a_member_is_added_after_retention_removed_the_front(tmp_path: Pat
                 )
             await grow(group, client, "n4")
             wait_until_level(group, "n4")
-            assert "begins anew with entry" in group.log("n4")
+            assert "now begins with the leader's entry" in group.log("n4")
             for member in group.running():
                 group.kill(member)
             for member in FIVE:

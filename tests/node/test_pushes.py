@@ -7,16 +7,16 @@ from typing import cast
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
-from dledger_node import pushes
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
-from dledger_node.storage_watch import StorageWatch
-from dledger_node.store.block import Block
-from dledger_node.store.membership_bodies import body_of
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.shell import pushes
+from dledger_node.store.derived.membership_bodies import body_of
+from dledger_node.store.log.block import Block
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume.health import StorageWatch
 
 ONE, TWO = Membership(("n0",)), Membership(("n0", "n1"))
 SAID = (MembershipEntry(1, TWO),)
@@ -34,19 +34,19 @@ class Room:
 WATCH = cast("StorageWatch", Room())
 
 
-def open_store(folder: Path) -> MmapStore:
-    return MmapStore.open(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
+def open_store(folder: Path) -> LogStore:
+    return LogStore.open(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MmapStore]:
+def store(tmp_path: Path) -> Iterator[LogStore]:
     opened = open_store(tmp_path / "follower")
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def leader(tmp_path: Path) -> Iterator[MmapStore]:
+def leader(tmp_path: Path) -> Iterator[LogStore]:
     opened = open_store(tmp_path / "leader")
     opened.append_bodies([b"x"], term=1)
     opened.append_bodies([body_of(TWO)], 1, [MEMBERSHIP_CHANNEL], disk.NOOP)
@@ -55,7 +55,7 @@ def leader(tmp_path: Path) -> Iterator[MmapStore]:
     opened.close()
 
 
-def append(leader: MmapStore, *memberships: MembershipEntry) -> AppendRequest:
+def append(leader: LogStore, *memberships: MembershipEntry) -> AppendRequest:
     data = b"".join(leader.read_range(0, 2, 1 << 20)[0])
     return AppendRequest(
         sender="n0", receiver="n1", term=1, previous_index=-1, previous_term=-1, first_index=0,
@@ -64,7 +64,7 @@ def append(leader: MmapStore, *memberships: MembershipEntry) -> AppendRequest:
     )  # fmt: skip
 
 
-def test_what_is_told_and_what_the_bytes_say_are_one(store: MmapStore, leader: MmapStore) -> None:
+def test_what_is_told_and_what_the_bytes_say_are_one(store: LogStore, leader: LogStore) -> None:
     judged = pushes.judged(append(leader, *SAID), store, WATCH)
 
     assert judged is not None
@@ -77,7 +77,7 @@ def test_what_is_told_and_what_the_bytes_say_are_one(store: MmapStore, leader: M
     [(), (MembershipEntry(1, ONE),), (MembershipEntry(2, TWO),), (*SAID, MembershipEntry(2, ONE))],
 )
 def test_anything_else_is_refused(
-    store: MmapStore, leader: MmapStore, told: tuple[MembershipEntry, ...]
+    store: LogStore, leader: LogStore, told: tuple[MembershipEntry, ...]
 ) -> None:
     with pytest.raises(RemoteProtocolError, match="tells the memberships"):
         pushes.judged(append(leader, *told), store, WATCH)
@@ -85,7 +85,7 @@ def test_anything_else_is_refused(
 
 @pytest.mark.parametrize("told", [(), (MembershipEntry(1, ONE),)])
 def test_a_leader_s_first_entries_are_judged_alike(
-    tmp_path: Path, store: MmapStore, told: tuple[MembershipEntry, ...]
+    tmp_path: Path, store: LogStore, told: tuple[MembershipEntry, ...]
 ) -> None:
     body = body_of(TWO)
     data = disk.pack_entries(

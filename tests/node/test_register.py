@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.cli import main
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged
 from dledger_client.sync import BlockingClient
-from dledger_formats import disk
-from dledger_formats.membership_change import ChangeKind
-from dledger_formats.register import SET
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log import disk
+from dledger_formats.protocol.membership_change import ChangeKind
+from dledger_formats.protocol.register import SET
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_store_files.damage import flip
 
 SMALL = {

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger_node.healing.decision import SET_ASIDE_MAX, Case, Remedy, Word, plan
 from dledger_node.raft import quorum
 from dledger_node.raft.ready import HardState
-from dledger_node.remedy import SET_ASIDE_MAX, Case, Remedy, Word, plan
 
 THREE = ("n0", "n1", "n2")
 DAMAGED = Case(

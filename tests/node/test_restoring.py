@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats.register import SET
+from dledger_formats.protocol.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.restoring import agrees, restore, save_is_due
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.state_machine.restore import agrees, restore, save_is_due
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.snapshots.snapshots import Snapshots
 
 END_INDEX = 199
 TERM_2_FROM = 100
@@ -26,9 +26,9 @@ def register_at(index: int) -> Register:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MmapStore]:
+def store(tmp_path: Path) -> Iterator[LogStore]:
     """A log of 200 entries, in segments of 73."""
-    opened = MmapStore.open(tmp_path, segment_size_bytes=4096, index_segment_size_bytes=320)
+    opened = LogStore.open(tmp_path, segment_size_bytes=4096, index_segment_size_bytes=320)
     opened.append_bodies([SET.pack(0, index) for index in range(TERM_2_FROM)], 1)
     opened.append_bodies([SET.pack(0, index) for index in range(TERM_2_FROM, END_INDEX + 1)], 2)
     target = opened.flush_target()
@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[MmapStore]:
 
 
 @pytest.fixture
-def snapshots(tmp_path: Path, store: MmapStore) -> Snapshots:
+def snapshots(tmp_path: Path, store: LogStore) -> Snapshots:
     return Snapshots(tmp_path, reserved=5)
 
 
@@ -54,7 +54,7 @@ def damage(snapshots: Snapshots, index: int) -> None:
     (snapshots.folder_of(meta) / "data").write_bytes(b"rot")
 
 
-def remove_front(store: MmapStore) -> int:
+def remove_front(store: LogStore) -> int:
     """Remove the first two segments; returns the entry with which the log begins then."""
     begin_index = store.front.sealed_segments()[1].last_index + 1
     store.front.save_begin(begin_index)
@@ -62,20 +62,18 @@ def remove_front(store: MmapStore) -> int:
     return begin_index
 
 
-def restored(snapshots: Snapshots, store: MmapStore) -> tuple[int, int, int | None]:
+def restored(snapshots: Snapshots, store: LogStore) -> tuple[int, int, int | None]:
     """Index and term with which it begins, and what the state says of itself."""
     applied = restore("register", snapshots, store)
     assert isinstance(applied.machine, Register)
     return applied.index, applied.term, applied.machine.get(0)
 
 
-def test_without_a_snapshot_the_whole_log_is_applied(
-    snapshots: Snapshots, store: MmapStore
-) -> None:
+def test_without_a_snapshot_the_whole_log_is_applied(snapshots: Snapshots, store: LogStore) -> None:
     assert restored(snapshots, store) == (-1, -1, None)
 
 
-def test_the_newest_snapshot_is_taken(snapshots: Snapshots, store: MmapStore) -> None:
+def test_the_newest_snapshot_is_taken(snapshots: Snapshots, store: LogStore) -> None:
     save(snapshots, 50, 1)
     save(snapshots, 150, 2)
 
@@ -83,7 +81,7 @@ def test_the_newest_snapshot_is_taken(snapshots: Snapshots, store: MmapStore) ->
 
 
 def test_a_damaged_one_gives_way_to_the_one_before(
-    snapshots: Snapshots, store: MmapStore, caplog: pytest.LogCaptureFixture
+    snapshots: Snapshots, store: LogStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     save(snapshots, 50, 1)
     save(snapshots, 150, 2)
@@ -96,7 +94,7 @@ def test_a_damaged_one_gives_way_to_the_one_before(
 
 
 def test_damaged_ones_give_way_to_the_log(
-    tmp_path: Path, snapshots: Snapshots, store: MmapStore
+    tmp_path: Path, snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
     save(snapshots, 150, 2)
@@ -108,7 +106,7 @@ def test_damaged_ones_give_way_to_the_log(
 
 
 def test_a_state_that_the_machine_cannot_load_is_damaged_too(
-    snapshots: Snapshots, store: MmapStore
+    snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
     snapshots.save(150, 2, [b"another machine's state"])
@@ -118,7 +116,7 @@ def test_a_state_that_the_machine_cannot_load_is_damaged_too(
 
 
 def test_a_snapshot_that_the_log_contradicts_is_not_believed(
-    snapshots: Snapshots, store: MmapStore
+    snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
     save(snapshots, 150, 1)
@@ -128,7 +126,7 @@ def test_a_snapshot_that_the_log_contradicts_is_not_believed(
 
 
 def test_a_snapshot_behind_the_log_waits_while_the_log_is_whole(
-    snapshots: Snapshots, store: MmapStore
+    snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
     save(snapshots, 300, 2)
@@ -138,7 +136,7 @@ def test_a_snapshot_behind_the_log_waits_while_the_log_is_whole(
 
 
 def test_a_snapshot_behind_the_log_counts_where_nothing_else_does(
-    snapshots: Snapshots, store: MmapStore
+    snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
     save(snapshots, 300, 2)
@@ -147,7 +145,7 @@ def test_a_snapshot_behind_the_log_counts_where_nothing_else_does(
     assert restored(snapshots, store) == (300, 2, 300)
 
 
-def test_a_snapshot_right_before_the_log_is_enough(snapshots: Snapshots, store: MmapStore) -> None:
+def test_a_snapshot_right_before_the_log_is_enough(snapshots: Snapshots, store: LogStore) -> None:
     begin_index = remove_front(store)
     save(snapshots, begin_index - 1, 2)
 
@@ -156,7 +154,7 @@ def test_a_snapshot_right_before_the_log_is_enough(snapshots: Snapshots, store: 
 
 @pytest.mark.parametrize("is_sound", [True, False])
 def test_entries_that_are_gone_and_that_no_snapshot_has_are_missed(
-    snapshots: Snapshots, store: MmapStore, is_sound: bool
+    snapshots: Snapshots, store: LogStore, is_sound: bool
 ) -> None:
     begin_index = remove_front(store)
     last_index = begin_index - 2 if is_sound else begin_index + 5
@@ -174,7 +172,7 @@ def test_entries_that_are_gone_and_that_no_snapshot_has_are_missed(
 
 
 def test_where_no_snapshot_ever_was_the_verdict_is_another(
-    snapshots: Snapshots, store: MmapStore
+    snapshots: Snapshots, store: LogStore
 ) -> None:
     """The group may have had no state until now: then nobody could give this member one."""
     remove_front(store)
@@ -185,7 +183,7 @@ def test_where_no_snapshot_ever_was_the_verdict_is_another(
     assert found.value.damage is Damage.NO_SNAPSHOT
 
 
-def test_the_log_agrees_with_what_it_does_not_hold(store: MmapStore) -> None:
+def test_the_log_agrees_with_what_it_does_not_hold(store: LogStore) -> None:
     assert agrees(99, 1, store)
     assert agrees(100, 2, store)
     assert not agrees(100, 1, store)
@@ -194,7 +192,7 @@ def test_the_log_agrees_with_what_it_does_not_hold(store: MmapStore) -> None:
 
 
 def test_a_snapshot_is_due_once_so_many_entries_were_applied_since_the_last(
-    snapshots: Snapshots, store: MmapStore
+    snapshots: Snapshots, store: LogStore
 ) -> None:
     assert not save_is_due(8, 10, snapshots, store)
     assert save_is_due(9, 10, snapshots, store)
@@ -204,7 +202,7 @@ def test_a_snapshot_is_due_once_so_many_entries_were_applied_since_the_last(
 
 
 def test_a_snapshot_is_due_at_once_when_none_leads_to_the_log(
-    snapshots: Snapshots, store: MmapStore
+    snapshots: Snapshots, store: LogStore
 ) -> None:
     begin_index = remove_front(store)
     save(snapshots, begin_index - 1, 1)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_client.outcomes import Acknowledged
 from dledger_formats.settings import NodeSettings
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
-from dledger_node.storage_upkeep import held_by_all, policy_of, volume_used_percent
+from dledger_node.volume.upkeep import held_by_all, policy_of, volume_used_percent
 
 pytestmark = pytest.mark.storage
 

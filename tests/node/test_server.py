@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk, frames, requests
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log import disk
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
-from dledger_node.appends import GATHERED_BYTES_MAX, GATHERED_MAX
 from dledger_node.config import raft_config
 from dledger_node.errors import StoreError
 from dledger_node.raft.core import Raft
@@ -28,8 +28,9 @@ from dledger_node.raft.messages import (
 from dledger_node.raft.ready import HardState
 from dledger_node.remoting.connection import Connection
 from dledger_node.remoting.service import AppendCall, BatchCall
-from dledger_node.server import DLedgerServer
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.services.append import GATHERED_BYTES_MAX, GATHERED_MAX
+from dledger_node.shell.server import DLedgerServer
+from dledger_node.store.log.log_store import LogStore
 
 SEGMENT_BYTES = 1 << 18
 
@@ -45,8 +46,8 @@ class Client(Connection):
             self.answers.append(requests.AppendEntryResponse.from_json(command.body))
 
 
-def open_store(folder: Path) -> MmapStore:
-    return MmapStore.open(
+def open_store(folder: Path) -> LogStore:
+    return LogStore.open(
         folder, segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=SEGMENT_BYTES
     )
 

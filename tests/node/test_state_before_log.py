@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.checksum import crc32
-from dledger_formats.register import SET
+from dledger_formats.log import disk
+from dledger_formats.log.checksum import crc32
+from dledger_formats.protocol.register import SET
 from dledger_formats.settings import NodeSettings
 from dledger_node import main
 from dledger_node.raft.member_state import Role
@@ -21,12 +21,12 @@ from dledger_node.raft.messages import InstallSnapshotRequest, PushResponse, Pus
 from dledger_node.raft.ready import HardState
 from dledger_node.remoting.native import PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
-from dledger_node.server import DLedgerServer
-from dledger_node.state_keeper import StateKeeper
+from dledger_node.shell.server import DLedgerServer
+from dledger_node.state_machine.keeper import StateKeeper
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
-from dledger_node.store.hard_state import save_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import save_hard_state
 
 SEGMENT_BYTES = 4096
 FIRST_INDEX = 100
@@ -74,7 +74,7 @@ class Member:
         for _ in range(self.core.config.recall_ticks):
             self.core.tick()  # nobody answers what this member may have promised
         assert self.core.role is Role.FOLLOWER
-        self.server._drive()
+        self.server._core_loop.turn()
         self.sent: asyncio.Queue[PeerMessage] = asyncio.Queue()
         (to_n1,) = [link for link in self.server._links if link.peer_id == "n1"]
         to_n1.send = self.sent.put_nowait  # type: ignore[method-assign]
@@ -101,7 +101,7 @@ class Member:
 
 
 def with_a_log(folder: Path) -> Path:
-    store = MmapStore.open(
+    store = LogStore.open(
         folder / "dledger-n0", segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=320
     )
     store.append_bodies([SET.pack(1, index) for index in range(6)], 1)

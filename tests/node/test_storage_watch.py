@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats.status import StorageState
+from dledger_formats.http.status import StorageState
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
-from dledger_node.group_commit import GroupCommit
 from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
-from dledger_node.storage_watch import HAND_OVER_INTERVAL_MAX_S, StorageWatch, hand_over, state_of
-from dledger_node.store.mmap_store import MmapStore
-from dledger_sim.driver import CoreDriver, of_type
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume.group_commit import GroupCommit
+from dledger_node.volume.health import HAND_OVER_INTERVAL_MAX_S, StorageWatch, hand_over, state_of
+from dledger_sim.stage.driver import CoreDriver, of_type
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MmapStore]:
-    opened = MmapStore.open(tmp_path, segment_size_bytes=4096, index_segment_size_bytes=320)
+def store(tmp_path: Path) -> Iterator[LogStore]:
+    opened = LogStore.open(tmp_path, segment_size_bytes=4096, index_segment_size_bytes=320)
     yield opened
     opened.close()
 
@@ -30,13 +30,13 @@ async def becomes_true(look: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-async def group_commit(store: MmapStore) -> AsyncIterator[GroupCommit]:
+async def group_commit(store: LogStore) -> AsyncIterator[GroupCommit]:
     with ThreadPoolExecutor(2) as executor:
         yield GroupCommit(store, executor, on_durable=lambda _: None, on_failed=lambda _: None)
 
 
 async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
-    store: MmapStore, group_commit: GroupCommit, monkeypatch: pytest.MonkeyPatch
+    store: LogStore, group_commit: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = StorageWatch(store, group_commit, stall_s=0.02)
     sync, goes_on = os.fdatasync, threading.Event()
@@ -63,7 +63,7 @@ async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
 
 
 def test_a_volume_without_room_is_full_until_segments_could_be_made(
-    store: MmapStore, group_commit: GroupCommit
+    store: LogStore, group_commit: GroupCommit
 ) -> None:
     watch = StorageWatch(store, group_commit, stall_s=1)
 
@@ -79,7 +79,7 @@ def test_a_volume_without_room_is_full_until_segments_could_be_made(
 
 
 def test_without_room_a_leader_should_hand_over_at_once_and_then_more_and_more_rarely(
-    store: MmapStore, group_commit: GroupCommit
+    store: LogStore, group_commit: GroupCommit
 ) -> None:
     now_s = 100.0
     watch = StorageWatch(store, group_commit, stall_s=1, monotonic=lambda: now_s)
@@ -113,7 +113,7 @@ def test_a_leader_asks_another_when_the_fittest_has_no_room_either() -> None:
     assert asked == ["n1", "n2", "n1"]
 
 
-def test_damage_that_a_read_finds_is_kept(store: MmapStore, group_commit: GroupCommit) -> None:
+def test_damage_that_a_read_finds_is_kept(store: LogStore, group_commit: GroupCommit) -> None:
     watch = StorageWatch(store, group_commit, stall_s=1)
     store.append_bodies([b"sound", b"hurt"], term=1)
     store._files.data.files[0].write(48 + 5 + 48, b"HURT")

@@ -26,8 +26,8 @@ from dledger_node.raft.messages import (
 from dledger_node.raft.proposals import Proposal, RefusalReason
 from dledger_node.raft.ready import WriteMembership
 from dledger_node.raft.refusals import RefusalCause
-from dledger_sim.changing import confirm, leader, with_learner
-from dledger_sim.driver import (
+from dledger_sim.stage.changing import confirm, leader, with_learner
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     CoreDriver,

@@ -12,7 +12,7 @@ from dledger_node.raft.messages import (
 )
 from dledger_node.raft.ready import HardState, WriteNoop
 from dledger_node.raft.refusals import RefusalCause
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     CoreDriver,

@@ -17,8 +17,8 @@ from dledger_node.raft.messages import (
     VoteResult,
 )
 from dledger_node.raft.refusals import RefusalCause
-from dledger_sim.changing import confirm, leader
-from dledger_sim.driver import (
+from dledger_sim.stage.changing import confirm, leader
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     INCARNATION,
     CoreDriver,

@@ -5,7 +5,7 @@ import pytest
 from dledger_node.raft.messages import PushResponse, PushResult
 from dledger_node.raft.ready import Truncate, WritePushed
 from dledger_node.raft.refusals import RefusalCause
-from dledger_sim.driver import CoreDriver, append, compare, heartbeat, only
+from dledger_sim.stage.driver import CoreDriver, append, compare, heartbeat, only
 
 
 def test_a_push_is_written_and_confirmed_once_it_is_durable() -> None:

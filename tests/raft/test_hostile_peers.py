@@ -19,7 +19,7 @@ from dledger_node.raft.messages import (
     VoteResult,
 )
 from dledger_node.raft.ready import Truncate
-from dledger_sim.driver import CoreDriver
+from dledger_sim.stage.driver import CoreDriver
 
 PEERS = st.sampled_from(("n1", "n2"))
 TERMS = st.integers(0, 6)

@@ -15,7 +15,7 @@ from dledger_node.raft.messages import (
 )
 from dledger_node.raft.ready import WriteSnapshot
 from dledger_node.raft.refusals import RefusalCause
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     HEARTBEAT_TICKS,
     CoreDriver,
     append,

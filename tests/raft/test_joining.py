@@ -23,7 +23,7 @@ from dledger_node.raft.messages import (
 )
 from dledger_node.raft.proposals import Refusal, RefusalReason
 from dledger_node.raft.ready import HardState
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     INCARNATION,

@@ -2,7 +2,7 @@
 
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import AppendRequest, CompareRequest, HeartBeatRequest, VoteRequest
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     CoreDriver,

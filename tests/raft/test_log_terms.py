@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_terms import LogTerms
-from dledger_sim.driver import log_of
+from dledger_sim.stage.driver import log_of
 
 TERMS = st.lists(st.integers(0, 6), max_size=20).map(sorted)
 CHANGES = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 5)), max_size=12)

@@ -11,8 +11,8 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger_sim import changing
-from dledger_sim.driver import (
+from dledger_sim.stage import changing
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     CoreDriver,

@@ -22,7 +22,7 @@ from dledger_node.raft.messages import (
     InstallSnapshotRequest,
 )
 from dledger_node.raft.ready import WritePushed, WriteSnapshot
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     CoreDriver,
     append,
     of_type,

@@ -13,7 +13,7 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     CoreDriver,

@@ -16,7 +16,7 @@ from dledger_node.raft.messages import (
     VoteResult,
 )
 from dledger_node.raft.ready import WriteProposal
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     CoreDriver,

@@ -18,7 +18,7 @@ from dledger_node.raft.messages import (
     VoteResult,
 )
 from dledger_node.raft.refusals import RefusalCause
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     INCARNATION,

@@ -4,7 +4,7 @@ import pytest
 
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.messages import CompareRequest, HeldByAllNotice
-from dledger_sim.driver import HEARTBEAT_TICKS, CoreDriver, of_type
+from dledger_sim.stage.driver import HEARTBEAT_TICKS, CoreDriver, of_type
 
 
 def leader_with_ten_committed() -> CoreDriver:

@@ -7,7 +7,7 @@ from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.messages import JoinResponse, PushResponse
 from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason
 from dledger_node.raft.ready import HardState, Ready, WriteProposal
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     INCARNATION,

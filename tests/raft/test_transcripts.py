@@ -1,11 +1,8 @@
 """Situations that a group must get right, told line by line, as a reader can check them.
 
-A file with commands (lines that begin with `>`, see `dledger_sim.script`) is a script, and what
-happened in it; the few others are told by a function here, in a group with chance and time. A new
-script is a file with its first line and its commands.
-
-After a change that is meant to change them, run with REWRITE_TRANSCRIPTS=1 in the environment, and
-read the difference: a line that you cannot explain is a bug.
+A file with commands (lines that begin with `>`, see `dledger_sim.stage.script`) is a script and the
+transcript of its run. The few others are told by a function here, in a group with chance and time.
+A new script is a file with its first line and its commands.
 """
 
 import os
@@ -15,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger_sim.cluster import SimCluster
-from dledger_sim.conditions import TICK_US, Conditions
-from dledger_sim.script import Script, performed
-from dledger_sim.transcript import Transcript
+from dledger_sim.group.cluster import SimCluster
+from dledger_sim.group.conditions import TICK_US, Conditions
+from dledger_sim.runs.transcript import Transcript
+from dledger_sim.stage.script import Script, performed
 
 FOLDER = Path(__file__).parent / "transcripts"
 CALM = Conditions(heartbeat_ticks=3, election_ticks=12, flush_us=400)

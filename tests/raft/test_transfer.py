@@ -3,7 +3,7 @@
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import TakeLeadershipRequest, VoteRequest, VoteResponse, VoteResult
 from dledger_node.raft.proposals import Refusal, RefusalReason
-from dledger_sim.driver import (
+from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     CoreDriver,

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger_formats.append_batch import AppendBatchRequest
 from dledger_formats.json_objects import FormatError
-from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.requests import AppendEntryRequest, DLedgerResponseCode, Message
+from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.producers import IdempotentAppendRequest
+from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Message
 from dledger_node.remoting.append_reader import (
     ENVELOPE_BYTES_MAX,
     AppendBatchReader,
-    AppendOnceReader,
     AppendReader,
+    IdempotentAppendReader,
     Judgement,
 )
 
@@ -114,18 +114,18 @@ def test_it_reads_what_the_format_reads(requests: list[tuple[bytes, dict[str, st
         assert reader.read(form) == (None, body)
 
 
-# APPEND_ONCE, whose last two numbers differ from request to request.
+# APPEND_IDEMPOTENT, whose last two numbers differ from request to request.
 
 
 def once(body: bytes, producer: int, sequence: int, group: str = "g") -> bytes:
-    return AppendOnceRequest(
+    return IdempotentAppendRequest(
         group=group, remote_id="n0", body=body, producer=producer, sequence=sequence
     ).to_json()
 
 
 def test_requests_that_differ_in_body_and_numbers_are_judged_once() -> None:
     judge = CountingJudge()
-    reader = AppendOnceReader(judge)
+    reader = IdempotentAppendReader(judge)
     numbers = [(10**k, 10 ** (17 - k)) for k in range(18)]
 
     for producer, sequence in numbers:
@@ -135,7 +135,7 @@ def test_requests_that_differ_in_body_and_numbers_are_judged_once() -> None:
 
 
 def test_a_refusal_of_an_append_once_is_remembered_too() -> None:
-    reader = AppendOnceReader(CountingJudge())
+    reader = IdempotentAppendReader(CountingJudge())
 
     answers = [reader.read(once(b"body", 1, 2, group))[0] for group in ("h", "h", "g", "h")]
 
@@ -167,7 +167,7 @@ def test_a_refusal_of_an_append_once_is_remembered_too() -> None:
     ],
 )
 def test_a_trap_once_is_refused_however_often_it_comes(trap: bytes) -> None:
-    reader = AppendOnceReader(CountingJudge())
+    reader = IdempotentAppendReader(CountingJudge())
     reader.read(b'{"group":"g","body":"QUJD","producer":1,"sequence":1}')
     for _ in range(3):
         with pytest.raises(FormatError):
@@ -175,7 +175,7 @@ def test_a_trap_once_is_refused_however_often_it_comes(trap: bytes) -> None:
 
 
 def test_a_body_within_another_is_not_the_append_s() -> None:
-    reader = AppendOnceReader(CountingJudge())
+    reader = IdempotentAppendReader(CountingJudge())
     forms = [
         b'{"x":{"body":"%s","producer":7,"sequence":7},"group":"g","body":"%s","producer":1,'
         b'"sequence":2}' % pair
@@ -183,7 +183,7 @@ def test_a_body_within_another_is_not_the_append_s() -> None:
     ]
 
     for form in forms * 2:
-        request = AppendOnceRequest.from_json(form)
+        request = IdempotentAppendRequest.from_json(form)
         assert reader.read(form) == (None, request.body, 1, 2)
 
 

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dledger_formats import frames
-from dledger_formats.exchange import ANSWER_BYTES_MAX
-from dledger_formats.requests import DLedgerResponseCode, MetadataRequest, MetadataResponse
+from dledger_formats.net.exchange import ANSWER_BYTES_MAX
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.requests import DLedgerResponseCode, MetadataRequest, MetadataResponse
 from dledger_node.remoting.asking import ask_all
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

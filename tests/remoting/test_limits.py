@@ -6,8 +6,8 @@ import weakref
 
 import pytest
 
-from dledger_formats import frames
-from dledger_formats.frames import RemotingCommand
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.raft.messages import HeartBeatRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 import uvloop
 
-from dledger_formats.frames import FrameDecoder, encode_responses
-from dledger_formats.requests import Message
+from dledger_formats.protocol.frames import FrameDecoder, encode_responses
+from dledger_formats.protocol.requests import Message
 from dledger_node.raft.messages import HeartBeatRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.peer_link import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S, PeerLink

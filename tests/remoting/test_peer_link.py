@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dledger_formats import frames, requests
+from dledger_formats.protocol import frames, requests
 from dledger_node.raft.messages import AppendRequest, HeartBeatRequest
 from dledger_node.remoting import native, peer_link
 from dledger_node.remoting.limits import Reason

@@ -8,18 +8,18 @@ import pytest
 
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.ready import HardState
-from dledger_sim import campaign
-from dledger_sim.acts import perform
-from dledger_sim.cluster import SimCluster
-from dledger_sim.conditions import TICK_US, Conditions
-from dledger_sim.disk import Entry, chained
-from dledger_sim.history import Answer, Operation
-from dledger_sim.member import SimMember
-from dledger_sim.rot_rules import RotRules
-from dledger_sim.rotting_disk import MARGIN_ENTRIES, SEGMENT_ENTRIES, RottingDisk
-from dledger_sim.seeds import rots
-from dledger_sim.simulation import simulate
-from dledger_sim.violation import ViolationError
+from dledger_sim.faults.acts import perform
+from dledger_sim.group.cluster import SimCluster
+from dledger_sim.group.conditions import TICK_US, Conditions
+from dledger_sim.group.disk import Entry, chained
+from dledger_sim.group.member import SimMember
+from dledger_sim.group.rotting_disk import MARGIN_ENTRIES, SEGMENT_ENTRIES, RottingDisk
+from dledger_sim.judges.history import Answer, Operation
+from dledger_sim.judges.rot_rules import RotRules
+from dledger_sim.judges.violation import ViolationError
+from dledger_sim.runs import campaign
+from dledger_sim.runs.seeds import rots
+from dledger_sim.runs.simulation import simulate
 
 CONDITIONS = Conditions(faults=("rot_entry",), checkpoint=1.0)
 ELECTION_US = CONDITIONS.election_ticks * TICK_US

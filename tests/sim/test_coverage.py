@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_sim.campaign import Task, run_task
-from dledger_sim.coverage import Cell
+from dledger_sim.runs.campaign import Task, run_task
+from dledger_sim.runs.coverage import Cell
 
 REACHABLE = Path(__file__).parent / "reachable_cells.txt"
 SEED_COUNT = 250

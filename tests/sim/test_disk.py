@@ -2,7 +2,7 @@
 
 import pytest
 
-from dledger_sim.disk import Keep, SimDisk, chained
+from dledger_sim.group.disk import Keep, SimDisk, chained
 
 CUTS = 300
 

@@ -1,4 +1,4 @@
-"""Every run of small groups, searched to the end; see `dledger_sim.exhaustive`."""
+"""Every run of small groups, searched to the end; see `dledger_sim.search.exhaustive`."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,9 +12,9 @@ from dledger_node.raft.member_state import Follower, MemberState
 from dledger_node.raft.membership import Membership, Promote, Remove
 from dledger_node.raft.ready import HardState, Ready
 from dledger_node.raft.recovered import recovered
-from dledger_sim.exhaustive import Limits, Search
-from dledger_sim.exhaustive_members import Scope
-from dledger_sim.violation import ViolationError
+from dledger_sim.judges.violation import ViolationError
+from dledger_sim.search.exhaustive import Limits, Search
+from dledger_sim.search.members import Scope
 
 LIMITS = Limits(visits_max=2_000_000)
 ONE_IS_REMOVED = Scope(

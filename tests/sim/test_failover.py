@@ -6,8 +6,8 @@ import statistics
 import pytest
 
 from dledger_node.raft.member_state import Role
-from dledger_sim.cluster import SimCluster
-from dledger_sim.conditions import TICK_US, Conditions
+from dledger_sim.group.cluster import SimCluster
+from dledger_sim.group.conditions import TICK_US, Conditions
 
 # The node's defaults: 250 ms and 1 s.
 DEFAULTS = Conditions(heartbeat_ticks=25, election_ticks=100, proposal_interval_us=20_000)

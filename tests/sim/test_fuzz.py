@@ -1,9 +1,9 @@
-"""Random messages that look real, at one core; see `dledger_sim.fuzz`."""
+"""Random messages that look real, at one core; see `dledger_sim.search.fuzz`."""
 
 import pytest
 
 from dledger_node.raft.messages import AppendRequest
-from dledger_sim.fuzz import KINDS, Fuzzer
+from dledger_sim.search.fuzz import KINDS, Fuzzer
 
 STEPS_PER_SEED = 25_000
 SEED_COUNT = 8

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dledger_sim.history import Answer, Asked, Operation, check_history
-from dledger_sim.violation import ViolationError
+from dledger_sim.judges.history import Answer, Asked, Operation, check_history
+from dledger_sim.judges.violation import ViolationError
 
 NOOP = -1
 

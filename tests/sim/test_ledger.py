@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_sim import ledger
+from dledger_sim.runs import ledger
 
 LEDGER = Path("ledger.jsonl")
 

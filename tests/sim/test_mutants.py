@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_sim import mutants
-from dledger_sim.mutants import Found, Mutant
+from dledger_sim.mutants import hunt as mutants
+from dledger_sim.mutants.hunt import Found, Mutant
 
 FOLDER = Path(__file__).parent / "mutants"
 MUTANTS = mutants.load(FOLDER)

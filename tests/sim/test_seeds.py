@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dledger_sim import campaign
-from dledger_sim.simulation import simulate
-from dledger_sim.transcript import Transcript
+from dledger_sim.runs import campaign
+from dledger_sim.runs.simulation import simulate
+from dledger_sim.runs.transcript import Transcript
 
 EVENT_COUNT = 2000
 FAST_SEED_COUNT = 30
@@ -19,8 +19,8 @@ HASH_SEEDS = ("1", "2")
 SEEDS_TO_COMPARE = 50
 DIGESTS = """
 import sys
-from dledger_sim.simulation import simulate
-from dledger_sim.transcript import Transcript
+from dledger_sim.runs.simulation import simulate
+from dledger_sim.runs.transcript import Transcript
 for seed in range(int(sys.argv[1])):
     transcript = Transcript()
     simulate(seed, 400, transcript)

@@ -9,16 +9,16 @@ import pytest
 from dledger_node.raft import entry_handler
 from dledger_node.raft.member_state import Follower, MemberState
 from dledger_node.raft.messages import CompareRequest
-from dledger_sim import sharp
-from dledger_sim.conditions import Conditions
-from dledger_sim.nemesis import ANYWHERE, FAULTS
-from dledger_sim.seeds import conditions_of, is_sharp, keeps_state
-from dledger_sim.simulation import simulate
-from dledger_sim.transcript import Transcript
+from dledger_sim.faults import strikes
+from dledger_sim.faults.nemesis import ANYWHERE, FAULTS
+from dledger_sim.group.conditions import Conditions
+from dledger_sim.runs.seeds import conditions_of, is_sharp, keeps_state
+from dledger_sim.runs.simulation import simulate
+from dledger_sim.runs.transcript import Transcript
 
 EVENT_COUNT = 1500
 LIVES = range(8)
-DRAWS = (sharp.drawn, sharp.drawn_with_state)
+DRAWS = (strikes.drawn, strikes.drawn_with_state)
 
 
 def conditions_for(strike: str, number: int) -> Conditions:
@@ -56,7 +56,7 @@ def test_conditions_allow_one_strike_and_nothing_else(
     for number in range(50):
         drawn = draw(random.Random(number))
         assert len(drawn.faults) == 1
-        assert drawn.faults[0] in sharp.STRIKES
+        assert drawn.faults[0] in strikes.STRIKES
         assert drawn.loss == drawn.crash_in_ready == drawn.flush_failure == drawn.ambush == 0.0
 
 
@@ -64,10 +64,10 @@ def test_every_strike_has_seeds_of_its_own() -> None:
     seeds = [seed for seed in range(3000) if is_sharp(seed)]
     drawn = [conditions_of(seed, random.Random(seed)) for seed in seeds]
 
-    assert {strike for one in drawn for strike in one.faults} == sharp.STRIKES.keys()
+    assert {strike for one in drawn for strike in one.faults} == strikes.STRIKES.keys()
     assert [bool(one.snapshot_entries) for one in drawn] == list(map(keeps_state, seeds))
-    assert sharp.STRIKES.keys() <= FAULTS.keys()
-    assert not sharp.STRIKES.keys() & set(ANYWHERE), "or every other seed would be another"
+    assert strikes.STRIKES.keys() <= FAULTS.keys()
+    assert not strikes.STRIKES.keys() & set(ANYWHERE), "or every other seed would be another"
 
 
 # -- what they meet, where nothing is broken -------------------------------------------------------

@@ -7,21 +7,22 @@ from dataclasses import replace
 import pytest
 
 from dledger_node.errors import StoreFullError
-from dledger_node.restoring import Applied
 from dledger_node.state_machine.machine import CommittedEntry
-from dledger_sim import campaign, conditions
-from dledger_sim.disk import Entry, SimDisk, chained
-from dledger_sim.moments import Moment
-from dledger_sim.seeds import keeps_state
-from dledger_sim.simulation import simulate
-from dledger_sim.snapshots import (
+from dledger_node.state_machine.restore import Applied
+from dledger_sim.group import conditions
+from dledger_sim.group.disk import Entry, SimDisk, chained
+from dledger_sim.group.moments import Moment
+from dledger_sim.group.snapshots import (
     SimSnapshots,
     SimState,
     applicable,
     kept_snapshot,
 )
-from dledger_sim.state_rules import StateRules
-from dledger_sim.violation import ViolationError
+from dledger_sim.judges.state_rules import StateRules
+from dledger_sim.judges.violation import ViolationError
+from dledger_sim.runs import campaign
+from dledger_sim.runs.seeds import keeps_state
+from dledger_sim.runs.simulation import simulate
 
 EVENT_COUNT = 1500
 SEEDS = range(400)

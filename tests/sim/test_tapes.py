@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from dledger_sim import mutants
-from dledger_sim.conditions import Conditions
-from dledger_sim.shrink import Shrinker
-from dledger_sim.simulation import record, replay, simulate
-from dledger_sim.tape import Tape
-from dledger_sim.violation import ViolationError
+from dledger_sim.group.conditions import Conditions
+from dledger_sim.judges.violation import ViolationError
+from dledger_sim.mutants import hunt as mutants
+from dledger_sim.runs.shrink import Shrinker
+from dledger_sim.runs.simulation import record, replay, simulate
+from dledger_sim.runs.tape import Tape
 
 TAPES = sorted((Path(__file__).parent / "tapes").glob("*.json"))
 EVENT_COUNT = 600
@@ -67,7 +67,7 @@ def test_a_tape_is_shrunk_to_what_makes_it_fail(monkeypatch: pytest.MonkeyPatch)
         if crash in tape.acts and append in tape.acts and tape.choices.get("loss n0>n1", {}).get(5):
             raise ViolationError(tape.rule, "as it is planted")
 
-    monkeypatch.setattr("dledger_sim.shrink.replay", broken)
+    monkeypatch.setattr("dledger_sim.runs.shrink.replay", broken)
     smallest = Shrinker(tape).run()
 
     assert smallest.acts == (crash, append)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_formats.register import NUMBER_MAX, NUMBER_MIN, SET
+from dledger_formats.protocol.register import NUMBER_MAX, NUMBER_MIN, SET
 from dledger_formats.settings import NO_STATE_MACHINE, STATE_MACHINES
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.machine import CommittedEntry

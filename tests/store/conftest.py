@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 SEGMENT_BYTES = 4096
 INDEX_SEGMENT_BYTES = 320  # ten units
@@ -32,10 +32,10 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def crashed(memory_path: Path) -> Callable[[MmapStore], Path]:
+def crashed(memory_path: Path) -> Callable[[LogStore], Path]:
     """Copy a store's folder as it is now, as if its process were killed."""
 
-    def copy(store: MmapStore) -> Path:
+    def copy(store: LogStore) -> Path:
         at = memory_path / "crashed"
         shutil.rmtree(at, ignore_errors=True)
         shutil.copytree(store._folder, at)
@@ -45,14 +45,14 @@ def crashed(memory_path: Path) -> Callable[[MmapStore], Path]:
 
 
 @pytest.fixture
-def open_store(folder: Path) -> Iterator[Callable[..., MmapStore]]:
+def open_store(folder: Path) -> Iterator[Callable[..., LogStore]]:
     """Open a store, at `folder` or elsewhere; what the test leaves open is closed."""
-    opened: list[MmapStore] = []
+    opened: list[LogStore] = []
 
     def open_(
         at: Path = folder, *, segment: int = SEGMENT_BYTES, index_segment: int = INDEX_SEGMENT_BYTES
-    ) -> MmapStore:
-        store = MmapStore.open(
+    ) -> LogStore:
+        store = LogStore.open(
             at, segment_size_bytes=segment, index_segment_size_bytes=index_segment
         )
         opened.append(store)

@@ -9,8 +9,8 @@ import pytest
 
 from dledger_node.errors import StoreError
 from dledger_node.raft.ready import HardState
-from dledger_node.store import ballast
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
+from dledger_node.store.small_files import ballast
+from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_store_files.root import AS_ROOT
 
 

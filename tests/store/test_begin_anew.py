@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.channels import channel_of
+from dledger_formats.log import disk
+from dledger_formats.log.channels import channel_of
 from dledger_node.errors import RemoteProtocolError
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.producers import Finding
+from dledger_node.store.derived.producers import Finding
+from dledger_node.store.log.log_store import LogStore
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 
 FIRST_INDEX = 100
 LEADERS_POS = 5 * 4096
@@ -33,7 +33,7 @@ def leaders_first_entries(pos: int = LEADERS_POS) -> bytes:
     return registration.data + append.data
 
 
-def begin_anew(store: MmapStore) -> None:
+def begin_anew(store: LogStore) -> None:
     block = store.front.check(
         leaders_first_entries(), first_index=FIRST_INDEX, last_index=FIRST_INDEX + 1, term=2
     )
@@ -41,7 +41,7 @@ def begin_anew(store: MmapStore) -> None:
 
 
 @pytest.fixture
-def store(open_store: OpenStore) -> MmapStore:
+def store(open_store: OpenStore) -> LogStore:
     """A log with a producer of its own, known in the file `producers` too."""
     store = open_store()
     store.append_bodies([b""], 1, [channel_of(3, 0)], disk.NOOP)
@@ -51,13 +51,13 @@ def store(open_store: OpenStore) -> MmapStore:
     return store
 
 
-def flush(store: MmapStore) -> None:
+def flush(store: LogStore) -> None:
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)
 
 
-def test_it_holds_the_new_entries_alone_and_goes_on_behind_them(store: MmapStore) -> None:
+def test_it_holds_the_new_entries_alone_and_goes_on_behind_them(store: LogStore) -> None:
     begin_anew(store)
 
     assert (store.begin_index, store.end_index, store.end_term) == (100, 101, 2)
@@ -69,7 +69,7 @@ def test_it_holds_the_new_entries_alone_and_goes_on_behind_them(store: MmapStore
 
 
 def test_it_is_the_same_after_a_crash(
-    store: MmapStore, open_store: OpenStore, crashed: Crashed
+    store: LogStore, open_store: OpenStore, crashed: Crashed
 ) -> None:
     begin_anew(store)
     flush(store)
@@ -81,7 +81,7 @@ def test_it_is_the_same_after_a_crash(
 
 
 def test_it_knows_those_who_are_named_in_its_new_entries(
-    store: MmapStore, open_store: OpenStore, crashed: Crashed
+    store: LogStore, open_store: OpenStore, crashed: Crashed
 ) -> None:
     assert store.producers.table.find(0, 20) == 20
 
@@ -93,7 +93,7 @@ def test_it_knows_those_who_are_named_in_its_new_entries(
         assert log.producers.table.find(0, 20) is Finding.UNKNOWN_PRODUCER
 
 
-def test_entries_that_begin_no_segment_are_refused(store: MmapStore) -> None:
+def test_entries_that_begin_no_segment_are_refused(store: LogStore) -> None:
     with pytest.raises(RemoteProtocolError, match="begins no later segment"):
         store.front.check(
             leaders_first_entries(LEADERS_POS + 64),

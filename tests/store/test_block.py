@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import RemoteProtocolError, StoreDamagedError
-from dledger_node.store.block import Block
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.block import Block
+from dledger_node.store.log.log_store import LogStore
 
-OpenStore = Callable[..., MmapStore]
+OpenStore = Callable[..., LogStore]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 
 
 @pytest.fixture
-def leader(open_store: OpenStore, tmp_path: Path) -> MmapStore:
+def leader(open_store: OpenStore, tmp_path: Path) -> LogStore:
     """A log of one term."""
     store = open_store(tmp_path / "leader")
     store.append_bodies(BODIES, term=3)
@@ -23,23 +23,23 @@ def leader(open_store: OpenStore, tmp_path: Path) -> MmapStore:
 
 
 @pytest.fixture
-def follower(open_store: OpenStore, tmp_path: Path) -> MmapStore:
+def follower(open_store: OpenStore, tmp_path: Path) -> LogStore:
     """An empty log."""
     return open_store(tmp_path / "follower")
 
 
-def pushed(leader: MmapStore, first_index: int, last_index: int) -> bytes:
+def pushed(leader: LogStore, first_index: int, last_index: int) -> bytes:
     views, last = leader.read_range(first_index, last_index, 1 << 20)
     assert last == last_index
     return b"".join(views)
 
 
-def check(follower: MmapStore, data: bytes, **changed: Any) -> Block:
+def check(follower: LogStore, data: bytes, **changed: Any) -> Block:
     asked = {"previous_index": -1, "previous_term": -1, "last_index": 39, "term": 3} | changed
     return follower.check_block(data, **asked)
 
 
-def push(leader: MmapStore, follower: MmapStore, first_index: int, last_index: int) -> None:
+def push(leader: LogStore, follower: LogStore, first_index: int, last_index: int) -> None:
     term = leader.position(first_index).term
     block = check(
         follower,
@@ -53,7 +53,7 @@ def push(leader: MmapStore, follower: MmapStore, first_index: int, last_index: i
     follower.append_block(block, first_index=follower.end_index + 1, last_index=last_index)
 
 
-def files_of(store: MmapStore, folder: str) -> list[bytes]:
+def files_of(store: LogStore, folder: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted((store._folder / folder).iterdir())]
 
 
@@ -86,7 +86,7 @@ def test_a_follower_that_is_pushed_to_has_the_leader_s_files(
 
 
 def test_entries_that_the_log_holds_already_are_skipped(
-    leader: MmapStore, follower: MmapStore
+    leader: LogStore, follower: LogStore
 ) -> None:
     push(leader, follower, 0, 24)
     push(leader, follower, 0, 39)
@@ -94,7 +94,7 @@ def test_entries_that_the_log_holds_already_are_skipped(
     assert files_of(follower, "data") == files_of(leader, "data")
 
 
-def test_every_flipped_byte_of_a_push_is_refused(leader: MmapStore, follower: MmapStore) -> None:
+def test_every_flipped_byte_of_a_push_is_refused(leader: LogStore, follower: LogStore) -> None:
     push(leader, follower, 0, 1)
     data = pushed(leader, 2, 9)
     for byte in range(len(data)):
@@ -105,14 +105,12 @@ def test_every_flipped_byte_of_a_push_is_refused(leader: MmapStore, follower: Mm
 
 
 @pytest.mark.parametrize("cut", [0, 1, 47, 48, -1])
-def test_a_push_that_ends_early_is_refused(
-    leader: MmapStore, follower: MmapStore, cut: int
-) -> None:
+def test_a_push_that_ends_early_is_refused(leader: LogStore, follower: LogStore, cut: int) -> None:
     with pytest.raises(RemoteProtocolError, match="short_"):
         check(follower, pushed(leader, 0, 39)[:cut])
 
 
-def test_a_push_with_more_than_it_says_is_refused(leader: MmapStore, follower: MmapStore) -> None:
+def test_a_push_with_more_than_it_says_is_refused(leader: LogStore, follower: LogStore) -> None:
     with pytest.raises(RemoteProtocolError, match="bytes follow the last entry"):
         check(follower, pushed(leader, 0, 39), last_index=38)
 
@@ -127,7 +125,7 @@ def test_a_push_with_more_than_it_says_is_refused(leader: MmapStore, follower: M
     ],
 )
 def test_a_push_of_other_entries_than_it_says_is_refused(
-    leader: MmapStore, follower: MmapStore, changed: dict[str, int]
+    leader: LogStore, follower: LogStore, changed: dict[str, int]
 ) -> None:
     with pytest.raises(RemoteProtocolError):
         check(follower, pushed(leader, 0, 39), **changed)
@@ -143,7 +141,7 @@ def test_entries_of_two_terms_are_no_block(open_store: OpenStore, tmp_path: Path
 
 
 def test_a_push_from_segments_of_another_size_is_refused(
-    open_store: OpenStore, tmp_path: Path, follower: MmapStore
+    open_store: OpenStore, tmp_path: Path, follower: LogStore
 ) -> None:
     leader = open_store(tmp_path / "leader", segment=8192)
     leader.append_bodies(BODIES, term=3)
@@ -153,7 +151,7 @@ def test_a_push_from_segments_of_another_size_is_refused(
 
 
 def test_a_push_behind_another_history_is_refused(
-    open_store: OpenStore, tmp_path: Path, leader: MmapStore
+    open_store: OpenStore, tmp_path: Path, leader: LogStore
 ) -> None:
     """The chain answers for everything before, so two logs cannot grow together by mistake."""
     follower = open_store(tmp_path / "follower")
@@ -168,7 +166,7 @@ def test_a_push_behind_another_history_is_refused(
 
 
 def test_a_push_to_a_log_without_the_previous_entry_is_judged_by_itself(
-    leader: MmapStore, follower: MmapStore
+    leader: LogStore, follower: LogStore
 ) -> None:
     block = check(follower, pushed(leader, 20, 39), previous_index=19, previous_term=3)
     follower.reserve_block(block)
@@ -178,7 +176,7 @@ def test_a_push_to_a_log_without_the_previous_entry_is_judged_by_itself(
 
 
 def test_what_does_not_follow_the_log_is_never_written(
-    open_store: OpenStore, tmp_path: Path, leader: MmapStore
+    open_store: OpenStore, tmp_path: Path, leader: LogStore
 ) -> None:
     """The last line of defence, should the core ask for it all the same."""
     follower = open_store(tmp_path / "follower")
@@ -192,7 +190,7 @@ def test_what_does_not_follow_the_log_is_never_written(
 
 
 def test_a_log_whose_end_was_replaced_since_a_block_was_judged_is_not_followed_by_it(
-    leader: MmapStore, follower: MmapStore
+    leader: LogStore, follower: LogStore
 ) -> None:
     push(leader, follower, 0, 19)
     block = check(follower, pushed(leader, 20, 39), previous_index=19, previous_term=3)
@@ -207,7 +205,7 @@ def test_a_log_whose_end_was_replaced_since_a_block_was_judged_is_not_followed_b
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_bytes_are_taken_that_the_leader_did_not_write(
-    leader: MmapStore, follower: MmapStore, seed: int
+    leader: LogStore, follower: LogStore, seed: int
 ) -> None:
     choices = random.Random(seed)
     data = pushed(leader, 0, 39)
@@ -231,7 +229,7 @@ def test_no_bytes_are_taken_that_the_leader_did_not_write(
 
 
 def test_the_format_s_magic_numbers_are_all_that_a_push_may_hold(
-    leader: MmapStore, follower: MmapStore
+    leader: LogStore, follower: LogStore
 ) -> None:
     blank = disk.BLANK_HEADER.pack(disk.BLANK, 48) + bytes(40)
 

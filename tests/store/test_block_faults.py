@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError
-from dledger_client.members import Timing
-from dledger_client.outcomes import Acknowledged
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 from dledger_node.errors import NodeError
-from dledger_node.store.hard_state import load_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import load_hard_state
 
 pytestmark = pytest.mark.storefaults
 
@@ -94,7 +94,7 @@ def damage(folder: Path, kind: str, fault: str) -> None:
 
 def wrong_entries(folder: Path, truth: dict[int, bytes]) -> list[int]:
     """Entries that a store would serve with other bytes than were appended."""
-    store = MmapStore.open(folder, **SIZES)
+    store = LogStore.open(folder, **SIZES)
     try:
         wrong = []
         for index in range(store.begin_index, store.end_index + 1):
@@ -112,7 +112,7 @@ def wrong_entries(folder: Path, truth: dict[int, bytes]) -> list[int]:
 
 def holds(folder: Path, truth: dict[int, bytes]) -> bool:
     """Whether a stopped member's store has every entry, sound."""
-    store = MmapStore.open(folder, **SIZES)
+    store = LogStore.open(folder, **SIZES)
     try:
         return all(store.entry(index)[1] == body for index, body in truth.items())
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_store_faults import block_faults, grid
 from dledger_store_faults.bad_blocks import Block, Fault
 from dledger_store_faults.grid import LONG_BYTES, Cell, Moment, Role, Template
@@ -56,7 +56,7 @@ def test_members_that_trust_their_disks_are_found_out(
     """The control."""
     monkeypatch.setattr(grid, "cells", a_body)
     if checksums == "believed":
-        monkeypatch.setattr("dledger_formats.disk.crc32", lambda *_: 0)
+        monkeypatch.setattr("dledger_formats.log.disk.crc32", lambda *_: 0)
 
     tally = block_faults.judge_block_faults(memory_path, 1, seed=1)
 

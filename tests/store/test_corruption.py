@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_node.store import recovery
+from dledger_node.store.log import recovery
 from dledger_store_faults import corrupt
 
 pytestmark = pytest.mark.storefaults
@@ -41,7 +41,7 @@ def test_a_store_that_trusts_its_checksums_too_little_or_too_much_is_found_out(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: checksums that always fit let corruption through."""
-    monkeypatch.setattr("dledger_formats.disk.crc32", lambda *_: 0)
+    monkeypatch.setattr("dledger_formats.log.disk.crc32", lambda *_: 0)
 
     tally = corrupt.judge_corruptions(memory_path, 300, 1)
 

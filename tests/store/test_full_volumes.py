@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dledger_node.errors import StoreFullError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.root import AS_ROOT
 
-OpenStore = Callable[..., MmapStore]
+OpenStore = Callable[..., LogStore]
 
 
 def mount(*arguments: str) -> None:
@@ -32,7 +32,7 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(at)], check=True)
 
 
-def fill(store: MmapStore, batch: list[bytes]) -> int:
+def fill(store: LogStore, batch: list[bytes]) -> int:
     """Append this batch until there is no more room; returns the number of bodies written."""
     written = 0
     with contextlib.suppress(StoreFullError):
@@ -95,8 +95,8 @@ def test_a_limit_on_file_sizes_is_a_full_store(tmp_path: Path) -> None:
     script = (
         "import resource, sys; from pathlib import Path\n"
         "from dledger_node.errors import StoreFullError\n"
-        "from dledger_node.store.mmap_store import MmapStore\n"
-        "store = MmapStore.open(\n"
+        "from dledger_node.store.log.log_store import LogStore\n"
+        "store = LogStore.open(\n"
         "    Path(sys.argv[1]), segment_size_bytes=8192, index_segment_size_bytes=320\n"
         ")\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk
-from dledger_node.store.hard_state import load_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_formats.log import disk
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import load_hard_state
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
 ARCHIVES: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())
@@ -42,7 +42,7 @@ def body(index: int, length: int) -> bytes:
 def test_a_java_store_opens_with_the_same_entries(
     unpacked: Callable[..., Path], archive: dict[str, Any], member: str
 ) -> None:
-    store = MmapStore.open(unpacked(archive, member), **SIZES)
+    store = LogStore.open(unpacked(archive, member), **SIZES)
     expected = archive["nodes"][member]
 
     assert (store.begin_index, store.end_index, store.end_term) == (0, 299, 2)
@@ -74,7 +74,7 @@ def test_opening_a_java_store_leaves_its_data_and_index_as_they_are(
     folder = unpacked(archive, "n0")
     paths = [*(folder / "data").iterdir(), *(folder / "index").iterdir()]
     before = {path: path.read_bytes() for path in paths}
-    MmapStore.open(folder, **SIZES).close()
+    LogStore.open(folder, **SIZES).close()
 
     assert {path: path.read_bytes() for path in paths} == before
 
@@ -84,11 +84,11 @@ def test_our_entries_follow_java_s_with_checksums_from_there_on(
     unpacked: Callable[..., Path], archive: dict[str, Any]
 ) -> None:
     folder = unpacked(archive, "n0")
-    store = MmapStore.open(folder, **SIZES)
+    store = LogStore.open(folder, **SIZES)
     store.append_bodies([b"ours"] * 200, term=3)
     store.close()
 
-    again = MmapStore.open(folder, **SIZES)
+    again = LogStore.open(folder, **SIZES)
 
     assert again.term_runs()[-1] == (300, 3)
     header, found = again.entry(300)
@@ -110,7 +110,7 @@ def test_java_s_files_with_holes_are_given_their_blocks(
         file.truncate(len(raw))
     assert last.stat().st_blocks * 512 < len(raw)
 
-    MmapStore.open(folder, **SIZES).close()
+    LogStore.open(folder, **SIZES).close()
 
     assert last.stat().st_blocks * 512 >= len(raw)
     assert last.read_bytes() == raw

@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 from dledger_node.errors import StoreDamagedError, StoreError
 from dledger_node.raft.ready import HardState
-from dledger_node.store import properties
-from dledger_node.store.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from dledger_node.store.hard_state import begin_hard_state, load_hard_state, save_hard_state
+from dledger_node.store.small_files import properties
+from dledger_node.store.small_files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from dledger_node.store.small_files.hard_state import (
+    begin_hard_state,
+    load_hard_state,
+    save_hard_state,
+)
 
 OLD = HardState(term=6, vote_for="n1")
 NEW = HardState(term=7, vote_for="n0")
@@ -225,7 +229,7 @@ def test_a_killed_writer_leaves_a_state_that_it_had_saved_or_was_saving(tmp_path
     script = (
         "import sys; from pathlib import Path\n"
         "from dledger_node.raft.ready import HardState\n"
-        "from dledger_node.store.hard_state import save_hard_state\n"
+        "from dledger_node.store.small_files.hard_state import save_hard_state\n"
         "term = int(sys.argv[2])\n"
         "while True:\n"
         "    term += 1\n"

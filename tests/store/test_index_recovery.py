@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
-from dledger_node.store import recovery
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log import recovery
+from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.contents import bodies_of, entry_or_none, files_under, flush
 from dledger_store_files.damage import flip, poke
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 
 
@@ -129,9 +129,7 @@ def test_a_range_with_a_wrong_index_unit_within_is_given_right_or_refused_as_dam
         path.write_bytes(whole)
 
 
-def runs_or_damage(
-    store: MmapStore, first_index: int, last_index: int
-) -> bytes | StoreDamagedError:
+def runs_or_damage(store: LogStore, first_index: int, last_index: int) -> bytes | StoreDamagedError:
     try:
         return b"".join(store.read_range(first_index, last_index, 1 << 20)[0])
     except StoreDamagedError as error:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.contents import all_bytes, bodies_of
 from dledger_store_files.damage import poke
 
-OpenStore = Callable[..., MmapStore]
+OpenStore = Callable[..., LogStore]
 KEPT = [b"kept" * 50] * 5
 TAIL = [b"tail" * 100] * 5
 
@@ -42,7 +42,7 @@ def store_after_truncation(open_store: OpenStore, folder: Path, *, new_term: int
 def open_wide(open_store: OpenStore) -> OpenStore:
     """Index segments that hold the whole log, for `poke`."""
 
-    def open_(at: Path) -> MmapStore:
+    def open_(at: Path) -> LogStore:
         return open_store(at, index_segment=4096)
 
     return open_

@@ -4,17 +4,17 @@ from pathlib import Path
 import pytest
 
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_file import MmapFile
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments.segment import Segment
 from dledger_store_files.contents import bodies_of, flush
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 
 
 @pytest.fixture
-def store(open_store: OpenStore) -> MmapStore:
+def store(open_store: OpenStore) -> LogStore:
     """Forty entries of eight terms, all committed, in more than three segments."""
     opened = open_store()
     for term in range(8):
@@ -24,7 +24,7 @@ def store(open_store: OpenStore) -> MmapStore:
     return opened
 
 
-def remove(store: MmapStore, segments: int) -> int:
+def remove(store: LogStore, segments: int) -> int:
     """Remove so many segments; returns the first entry behind them."""
     first_index = store.front.sealed_segments()[segments - 1].last_index + 1
     store.front.save_begin(first_index)
@@ -32,7 +32,7 @@ def remove(store: MmapStore, segments: int) -> int:
     return first_index
 
 
-def test_sealed_segments_are_those_before_the_last(store: MmapStore) -> None:
+def test_sealed_segments_are_those_before_the_last(store: LogStore) -> None:
     sealed = store.front.sealed_segments()
     files = store.segments.data(39)
 
@@ -47,7 +47,7 @@ def test_an_empty_log_has_none(open_store: OpenStore) -> None:
     assert open_store().front.sealed_segments() == []
 
 
-def test_a_log_goes_on_behind_what_was_removed(store: MmapStore, folder: Path) -> None:
+def test_a_log_goes_on_behind_what_was_removed(store: LogStore, folder: Path) -> None:
     begin_index = remove(store, 2)
 
     assert store.begin_index == begin_index > 10
@@ -62,7 +62,7 @@ def test_a_log_goes_on_behind_what_was_removed(store: MmapStore, folder: Path) -
     assert store.entry(40)[1] == b"more"
 
 
-def test_it_is_the_same_after_it_was_closed(store: MmapStore, open_store: OpenStore) -> None:
+def test_it_is_the_same_after_it_was_closed(store: LogStore, open_store: OpenStore) -> None:
     begin_index = remove(store, 2)
     runs = store.term_runs()
     store.close()
@@ -75,7 +75,7 @@ def test_it_is_the_same_after_it_was_closed(store: MmapStore, open_store: OpenSt
 
 @pytest.mark.parametrize("deleted", [0, 1, 2])
 def test_a_crash_on_the_way_ends_in_the_log_that_was_wanted(
-    store: MmapStore,
+    store: LogStore,
     open_store: OpenStore,
     crashed: Crashed,
     monkeypatch: pytest.MonkeyPatch,
@@ -85,9 +85,9 @@ def test_a_crash_on_the_way_ends_in_the_log_that_was_wanted(
         pass
 
     left = [deleted]
-    unlink = MmapFile.remove
+    unlink = Segment.remove
 
-    def remove_some(file: MmapFile) -> None:
+    def remove_some(file: Segment) -> None:
         if not left[0]:
             raise Crash
         left[0] -= 1
@@ -95,7 +95,7 @@ def test_a_crash_on_the_way_ends_in_the_log_that_was_wanted(
 
     first_index = store.front.sealed_segments()[1].last_index + 1
     with monkeypatch.context() as patched:
-        patched.setattr(MmapFile, "remove", remove_some)
+        patched.setattr(Segment, "remove", remove_some)
         with pytest.raises(Crash):
             remove(store, 2)
 
@@ -118,7 +118,7 @@ def test_what_is_not_committed_is_not_removed(open_store: OpenStore) -> None:
 
 
 def test_a_truncation_that_comes_between_does_not_bring_the_beginning_back(
-    store: MmapStore, open_store: OpenStore, crashed: Crashed
+    store: LogStore, open_store: OpenStore, crashed: Crashed
 ) -> None:
     """Its checkpoint would say that the log begins where it did, and the next start would miss
     segments.
@@ -134,7 +134,7 @@ def test_a_truncation_that_comes_between_does_not_bring_the_beginning_back(
     assert open_store(crashed(store)).begin_index == first_index
 
 
-def test_a_flush_and_a_checkpoint_in_between_are_not_disturbed(store: MmapStore) -> None:
+def test_a_flush_and_a_checkpoint_in_between_are_not_disturbed(store: LogStore) -> None:
     store.append_bodies(BODIES, term=9)
     target = store.flush_target()
     remove(store, 3)

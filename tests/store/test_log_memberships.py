@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.errors import Damage, RemoteProtocolError, StoreDamagedError, StoreFullError
 from dledger_node.raft.membership import Membership, MembershipEntry
-from dledger_node.store import checkpoint, memberships_file
-from dledger_node.store.block import Block
-from dledger_node.store.membership_bodies import body_of
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived import memberships_file
+from dledger_node.store.derived.membership_bodies import body_of
+from dledger_node.store.log.block import Block
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files import checkpoint
 from dledger_store_files.memberships import (
     ENTRIES,
     GONE,
@@ -24,11 +25,11 @@ from dledger_store_files.memberships import (
     remove_front,
 )
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 
 
-def block_of(leader: MmapStore, follower: MmapStore, first: int, last: int) -> Block:
+def block_of(leader: LogStore, follower: LogStore, first: int, last: int) -> Block:
     data = b"".join(leader.read_range(first, last, 1 << 20)[0])
     return follower.check_block(
         data,
@@ -107,7 +108,7 @@ def test_only_what_is_not_committed_is_read_at_a_start(
     store.close()
     read: list[int] = []
     monkeypatch.setattr(
-        "dledger_node.store.log_memberships.LogMemberships._read",
+        "dledger_node.store.derived.log_memberships.LogMemberships._read",
         lambda self, first_index: read.append(first_index) or (),
     )
 
@@ -290,7 +291,7 @@ def test_a_volume_that_is_full_keeps_the_old_file_and_the_old_checkpoint(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("dledger_node.store.memberships_file.replace_file", full)
+        patched.setattr("dledger_node.store.derived.memberships_file.replace_file", full)
         with pytest.raises(StoreFullError, match="could not be saved"):
             commit(store, 17)
 

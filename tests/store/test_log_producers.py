@@ -5,31 +5,31 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.channels import ChannelEntry, channel_of
+from dledger_formats.log import disk
+from dledger_formats.log.channels import ChannelEntry, channel_of
 from dledger_node.errors import StoreFullError
-from dledger_node.store import producers_file
-from dledger_node.store.log_producers import SAVE_ENTRIES
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.producers import Finding, Producer, Producers
-from dledger_node.store.producers_file import Image
+from dledger_node.store.derived import producers_file
+from dledger_node.store.derived.log_producers import SAVE_ENTRIES
+from dledger_node.store.derived.producers import Finding, Producer, Producers
+from dledger_node.store.derived.producers_file import Image
+from dledger_node.store.log.log_store import LogStore
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 
 
-def register(store: MmapStore, term: int = 1) -> int:
+def register(store: LogStore, term: int = 1) -> int:
     number = store.producers.table.next_number()
     return store.append_bodies([b""], term, [channel_of(number, 0)], disk.NOOP)[0]
 
 
-def append(store: MmapStore, producer: int, *sequences: int, term: int = 1) -> None:
+def append(store: LogStore, producer: int, *sequences: int, term: int = 1) -> None:
     channels = [store.producers.table.channel(producer, sequence) for sequence in sequences]
     bodies = [b"%d of %d" % (sequence, producer) for sequence in sequences]
     store.append_bodies(bodies, term, channels)
 
 
-def settle(store: MmapStore, index: int) -> None:
+def settle(store: LogStore, index: int) -> None:
     """Let the log be durable and committed, as the server tells."""
     target = store.flush_target()
     store.flush(target)
@@ -38,11 +38,11 @@ def settle(store: MmapStore, index: int) -> None:
     store.producers.table.settle(index)
 
 
-def found(store: MmapStore, producer: int, last: int) -> list[int | Finding]:
+def found(store: LogStore, producer: int, last: int) -> list[int | Finding]:
     return [store.producers.table.find(producer, sequence) for sequence in range(1, last + 1)]
 
 
-def appended_twice(store: MmapStore) -> tuple[int, int]:
+def appended_twice(store: LogStore) -> tuple[int, int]:
     """Two producers with appends among ordinary ones, over several segments."""
     store.append_bodies([bytes(900)] * 3, term=1)
     first = register(store)
@@ -130,7 +130,7 @@ def test_what_is_cut_is_forgotten(open_store: OpenStore, settled_index: int) -> 
 def test_what_is_cut_too_deep_to_be_taken_back_is_read_again(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.producers.UNDO_MAX", 2)
+    monkeypatch.setattr("dledger_node.store.derived.producers.UNDO_MAX", 2)
     store = open_store()
     appended_twice(store)
 
@@ -198,7 +198,7 @@ def test_the_file_of_another_log_is_not_believed(
     assert (found(again, 3, 6), found(again, 10, 1)) == EXPECTED
 
 
-def remove_front(store: MmapStore) -> int:
+def remove_front(store: LogStore) -> int:
     """Remove the segments before the last; returns the first entry that is left."""
     first_index = store.front.sealed_segments()[-1].last_index + 1
     store.front.save_begin(first_index)
@@ -256,7 +256,7 @@ def test_a_file_that_ends_before_the_log_begins_is_not_believed(
 def test_who_registered_before_a_damage_is_unknown_and_who_came_later_is_not(
     open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.recovery.MARGIN_BYTES", 500)
+    monkeypatch.setattr("dledger_node.store.log.recovery.MARGIN_BYTES", 500)
     store = open_store()
     first, second = appended_twice(store)
     place = store.position(5).pos
@@ -328,7 +328,7 @@ def test_two_producers_with_one_number_are_not_believed() -> None:
 def test_a_damaged_index_far_from_the_end_hides_who_registered_before(
     open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.recovery.MARGIN_BYTES", 500)
+    monkeypatch.setattr("dledger_node.store.log.recovery.MARGIN_BYTES", 500)
     store = open_store()
     first, second = appended_twice(store)
     settle(store, 14)
@@ -365,7 +365,7 @@ def test_a_file_that_comes_late_does_not_replace_a_newer_one(open_store: OpenSto
 def test_a_file_whose_entry_cannot_be_found_is_not_believed(
     open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.recovery.MARGIN_BYTES", 500)
+    monkeypatch.setattr("dledger_node.store.log.recovery.MARGIN_BYTES", 500)
     store = open_store()
     appended_twice(store)
     settle(store, 5)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreError, StoreInUseError
-from dledger_node.store.flush_target import FlushTarget
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.open_files import Holder, OpenFiles
+from dledger_node.store.log.flush_target import FlushTarget
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments.open_files import Holder, OpenFiles
 from dledger_store_files.contents import bodies_of, flush
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 
 

@@ -15,11 +15,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.raft.membership import Membership, MembershipEntry
-from dledger_node.store.membership_bodies import body_of
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived.membership_bodies import body_of
+from dledger_node.store.log.log_store import LogStore
 
 SIZES = {"segment_size_bytes": 1024, "index_segment_size_bytes": 160}
 LISTS_OF_BODIES = st.lists(st.binary(max_size=400), min_size=1, max_size=8)
@@ -40,8 +40,8 @@ class StoreAgainstList(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        self.leader = MmapStore.open(self.folder, **SIZES)
-        self.follower = MmapStore.open(Path(self.top.name) / "follower", **SIZES)
+        self.leader = LogStore.open(self.folder, **SIZES)
+        self.follower = LogStore.open(Path(self.top.name) / "follower", **SIZES)
 
     @rule(bodies=LISTS_OF_BODIES)
     def append(self, bodies: list[bytes]) -> None:
@@ -120,7 +120,7 @@ class StoreAgainstList(RuleBasedStateMachine):
     def close_and_open(self) -> None:
         committed_index = self.leader.committed_index
         self.leader.close()
-        self.leader = MmapStore.open(self.folder, **SIZES)
+        self.leader = LogStore.open(self.folder, **SIZES)
         self.durable_index = len(self.entries) - 1
         assert self.leader.committed_index == committed_index
         assert self.leader.recovery.cut_bytes == 0
@@ -134,7 +134,7 @@ class StoreAgainstList(RuleBasedStateMachine):
         shutil.copytree(self.folder, left)
         self.leader.close()
         self.folder = left
-        self.leader = MmapStore.open(left, **SIZES)
+        self.leader = LogStore.open(left, **SIZES)
         self.durable_index = len(self.entries) - 1
         assert self.leader.committed_index == committed_index
         assert self.leader.recovery.cut_bytes == 0

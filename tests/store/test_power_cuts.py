@@ -72,7 +72,7 @@ SHUT_DOWN_WITHIN_THE_SYNC = """
 import os, sys
 from pathlib import Path
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_file import sync_folder
+from dledger_node.store.segments.segment import sync_folder
 from dledger_store_faults import power
 
 with power.mounted_image(sys.argv[1]) as at:
@@ -109,11 +109,11 @@ def test_a_folder_is_not_called_durable_by_a_file_system_that_has_shut_down(
 SHUT_DOWN_WITHIN_THE_FLUSH = """
 import os, sys
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_store_faults import power
 
 with power.mounted_image(sys.argv[1]) as at:
-    store = MmapStore.open(at / "store", segment_size_bytes=4096, index_segment_size_bytes=320)
+    store = LogStore.open(at / "store", segment_size_bytes=4096, index_segment_size_bytes=320)
     store.append_bodies([b"acknowledged?"], term=1)
     os.fdatasync = lambda fd: power.shut_down(at, power.NOTHING_FLUSHED)
     try:

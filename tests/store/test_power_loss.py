@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk as disk_format
-from dledger_node.store import mmap_file_list
-from dledger_node.store.mmap_file import MmapFile
-from dledger_node.store.mmap_store import MmapStore
+from dledger_formats.log import disk as disk_format
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments import segment_list
+from dledger_node.store.segments.segment import Segment
 
 pytestmark = pytest.mark.storefaults
 
@@ -36,12 +36,12 @@ class Disk:
         self.cut_probability = 0.0
         self.contents: dict[int, bytes] = {}
         self.names: dict[str, dict[str, int]] = {"data": {}, "index": {}}
-        self._sync = MmapFile.sync
-        self._sync_folder = mmap_file_list.sync_folder
-        patch.setattr(MmapFile, "sync", lambda file: self.sync(file))
-        patch.setattr(mmap_file_list, "sync_folder", self.sync_folder)
+        self._sync = Segment.sync
+        self._sync_folder = segment_list.sync_folder
+        patch.setattr(Segment, "sync", lambda file: self.sync(file))
+        patch.setattr(segment_list, "sync_folder", self.sync_folder)
 
-    def sync(self, file: MmapFile) -> None:
+    def sync(self, file: Segment) -> None:
         self._maybe_cut()
         self._sync(file)
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
@@ -115,7 +115,7 @@ class Story:
         """Beginning and bodies of a log of which a prefix may be found instead."""
 
     def open(self) -> None:
-        self.store = MmapStore.open(self.folder, **SIZES)
+        self.store = LogStore.open(self.folder, **SIZES)
         begin_index, end_index = self.store.begin_index, self.store.end_index
         found = [self.store.entry(index)[1] for index in range(begin_index, end_index + 1)]
         assert self.durable_index <= end_index

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.channels import ChannelEntry, channel_of
-from dledger_node.store import producers as producers_module
-from dledger_node.store import producers_file
-from dledger_node.store.producers import Finding, Producers
-from dledger_node.store.producers_file import Image
+from dledger_formats.log import disk
+from dledger_formats.log.channels import ChannelEntry, channel_of
+from dledger_node.store.derived import producers as producers_module
+from dledger_node.store.derived import producers_file
+from dledger_node.store.derived.producers import Finding, Producers
+from dledger_node.store.derived.producers_file import Image
 
 WINDOW = 8
 PRODUCERS_MAX = 3

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.channels import ChannelEntry, channel_of
-from dledger_node.store import producers as producers_module
-from dledger_node.store.producers import Finding, Producers
+from dledger_formats.log import disk
+from dledger_formats.log.channels import ChannelEntry, channel_of
+from dledger_node.store.derived import producers as producers_module
+from dledger_node.store.derived.producers import Finding, Producers
 
 WINDOW = 6
 Append = tuple[int, int]  # producer, sequence

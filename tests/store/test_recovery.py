@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.store import recovery
-from dledger_node.store.mmap_file import MmapFile
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log import recovery
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments.segment import Segment
 from dledger_store_files.contents import all_bytes, bodies_of, entry_or_none, files_under, flush
 from dledger_store_files.damage import flip, poke
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 
 
@@ -201,14 +201,14 @@ def test_a_lost_index_file_of_entries_that_are_not_read_again_is_made_anew(
 @pytest.mark.usefixtures("small_margin")
 def test_everything_is_read_on_demand(stopped: Path) -> None:
     sizes = {"segment_size_bytes": 4096, "index_segment_size_bytes": 320}
-    whole = MmapStore.open(stopped, **sizes, verify_all=True)
+    whole = LogStore.open(stopped, **sizes, verify_all=True)
     damaged = whole.position(3)
     whole.close()
     flip(stopped / "data", damaged.pos + 50)
 
     assert whole.recovery.verified_entries == 40
     with pytest.raises(StoreDamagedError, match="entry 3 is missing or damaged"):
-        MmapStore.open(stopped, **sizes, verify_all=True)
+        LogStore.open(stopped, **sizes, verify_all=True)
 
 
 @pytest.mark.usefixtures("small_margin")
@@ -374,13 +374,13 @@ def test_what_recovery_keeps_is_durable_before_it_is_served(
     at = crashed(store)
     synced: list[str] = []
 
-    sync = MmapFile.sync
+    sync = Segment.sync
 
-    def recording_sync(file: MmapFile) -> None:
+    def recording_sync(file: Segment) -> None:
         synced.append(f"{file.path.parent.name}/{file.path.name}")
         sync(file)
 
-    monkeypatch.setattr(MmapFile, "sync", recording_sync)
+    monkeypatch.setattr(Segment, "sync", recording_sync)
     again = open_store(at)
 
     assert again.durable_index == 39

@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.store import checkpoint, memberships_file
-from dledger_node.store.block import Block
-from dledger_node.store.log_front import LogFront
-from dledger_node.store.mmap_file_list import MmapFileList
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived import memberships_file
+from dledger_node.store.log.block import Block
+from dledger_node.store.log.front import LogFront
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments.segment_list import SegmentList
+from dledger_node.store.small_files import checkpoint
 from dledger_store_files.memberships import ENTRIES, VOTES, commit, fill, remove_front
 
-OpenStore = Callable[..., MmapStore]
+OpenStore = Callable[..., LogStore]
 
 
-def first_block_of(leader: MmapStore, follower: MmapStore, last: int) -> Block:
+def first_block_of(leader: LogStore, follower: LogStore, last: int) -> Block:
     first = leader.begin_index
     data = b"".join(leader.read_range(first, last, 1 << 20)[0])
     return follower.front.check(data, first_index=first, last_index=last, term=1)
@@ -26,18 +27,18 @@ def first_block_of(leader: MmapStore, follower: MmapStore, last: int) -> Block:
 class Copier:
     """Copies a store's folder at every step of a replacement, as crashes there would leave it."""
 
-    def __init__(self, store: MmapStore, at: Path, patched: pytest.MonkeyPatch) -> None:
+    def __init__(self, store: LogStore, at: Path, patched: pytest.MonkeyPatch) -> None:
         self.copies: list[Path] = []
         self._store, self._at = store, at
         for owner, name in (
             (memberships_file, "save"),
             (checkpoint, "save_checkpoint"),
-            (MmapFileList, "clear"),
+            (SegmentList, "clear"),
             (LogFront, "replace"),
         ):
             self._wrap(owner, name, patched)
         patched.setattr(
-            "dledger_node.store.checkpoints.save_checkpoint", checkpoint.save_checkpoint
+            "dledger_node.store.log.checkpoints.save_checkpoint", checkpoint.save_checkpoint
         )
 
     def copy(self) -> None:
@@ -56,7 +57,7 @@ class Copier:
 
 
 @pytest.fixture
-def leader(open_store: OpenStore, memory_path: Path) -> MmapStore:
+def leader(open_store: OpenStore, memory_path: Path) -> LogStore:
     """A log without its front, where the second change holds before its first entry."""
     store = open_store(memory_path / "leader")
     fill(store)
@@ -70,7 +71,7 @@ def leader(open_store: OpenStore, memory_path: Path) -> MmapStore:
 @pytest.mark.parametrize("committed", [4, 8, 10, 11])
 def test_a_crash_while_a_leaders_log_takes_its_place_leaves_one_of_both(
     open_store: OpenStore,
-    leader: MmapStore,
+    leader: LogStore,
     memory_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     begin: str,
@@ -116,7 +117,7 @@ def test_a_crash_while_a_leaders_log_takes_its_place_leaves_one_of_both(
 
 
 def test_a_leader_that_denies_what_is_committed_here_is_not_believed(
-    open_store: OpenStore, leader: MmapStore, memory_path: Path
+    open_store: OpenStore, leader: LogStore, memory_path: Path
 ) -> None:
     store = open_store(memory_path / "follower")
     fill(store)

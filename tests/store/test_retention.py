@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from dledger_node.store.retention import (
+from dledger_node.store.log.retention import (
     SEGMENTS_OF_A_ROUND,
     Decision,
     Policy,

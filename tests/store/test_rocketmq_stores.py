@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk
-from dledger_node.store.hard_state import load_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_formats.log import disk
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import load_hard_state
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
 STORES: dict[str, Any] = json.loads((GOLDEN / "rocketmq-manifest.json").read_text())
@@ -40,7 +40,7 @@ def test_a_broker_s_store_opens_with_every_message_where_the_broker_put_it(
     memory_path: Path, member: str
 ) -> None:
     folder = unpack(member, memory_path)
-    store = MmapStore.open(
+    store = LogStore.open(
         folder,
         segment_size_bytes=STORES["data_file_size"],
         index_segment_size_bytes=INDEX_BYTES,

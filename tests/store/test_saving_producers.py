@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from dledger_formats import disk
-from dledger_formats.channels import channel_of
-from dledger_node.store.log_producers import EMPTY_SHARE, SAVE_ENTRIES
-from dledger_node.store.mmap_store import MmapStore
+from dledger_formats.log import disk
+from dledger_formats.log.channels import channel_of
+from dledger_node.store.derived.log_producers import EMPTY_SHARE, SAVE_ENTRIES
+from dledger_node.store.log.log_store import LogStore
 
-OpenStore = Callable[..., MmapStore]
+OpenStore = Callable[..., LogStore]
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk, memberships
+from dledger_formats.log import disk, memberships
 from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.healing import set_aside
+from dledger_node.healing.set_aside import Survey
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.ready import HardState
-from dledger_node.store import memberships_file, set_aside
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
-from dledger_node.store.membership_bodies import body_of
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.set_aside import Survey
+from dledger_node.store.derived import memberships_file
+from dledger_node.store.derived.membership_bodies import body_of
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_store_files.contents import bodies_of, files_under, flush
 from dledger_store_files.damage import flip
 
-OpenStore = Callable[..., MmapStore]
+OpenStore = Callable[..., LogStore]
 
 SEGMENT_BYTES, INDEX_SEGMENT_BYTES = 4096, 320
 BODIES = [b"%04d" % number * 25 for number in range(100)]

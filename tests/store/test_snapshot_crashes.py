@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_store_faults.tree_crashes import Tree, TreeRecorder, write_tree
 
 RESERVED = 2

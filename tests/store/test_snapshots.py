@@ -10,9 +10,8 @@ from typing import BinaryIO
 import pytest
 
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
-from dledger_node.store import snapshot_meta
-from dledger_node.store.snapshot_meta import SnapshotMeta
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
+from dledger_node.store.snapshots.snapshots import Snapshots, snapshot_meta
 
 STATE = [b"a state ", b"in two pieces"]
 META = (

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from dledger_formats import disk, memberships
+from dledger_formats.log import disk, memberships
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.ready import HardState
-from dledger_node.store import memberships_file
-from dledger_node.store.hard_state import save_hard_state
-from dledger_node.store.mmap_store import MmapStore
-from dledger_node.store.snapshots import Snapshots
+from dledger_node.store.derived import memberships_file
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import save_hard_state
+from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_node.store_command import command
 from dledger_node.store_command.command import ExitCode
 from dledger_node.store_command.log_folder import Segment
@@ -24,7 +24,7 @@ from dledger_store_files.contents import bodies_of, files_under, flush
 from dledger_store_files.damage import flip, poke
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
-OpenStore = Callable[..., MmapStore]
+OpenStore = Callable[..., LogStore]
 BODIES = [bytes([number + 1]) * (number * 37 % 700) for number in range(40)]
 
 
@@ -118,7 +118,7 @@ def test_an_empty_store_is_sound(
     assert store_command.summary["entries"] == 0
 
 
-def change_membership(store: MmapStore, *learners: str) -> None:
+def change_membership(store: LogStore, *learners: str) -> None:
     body = memberships.encode(("n0", "n1"), learners)
     store.append_bodies([body], 3, [memberships.MEMBERSHIP_CHANNEL], disk.NOOP)
     flush(store)
@@ -312,7 +312,7 @@ def test_a_folder_without_a_store_is_a_mistake(store_command: Command, tmp_path:
 
 
 @pytest.fixture
-def torn(open_store: OpenStore, crashed: Callable[[MmapStore], Path]) -> Path:
+def torn(open_store: OpenStore, crashed: Callable[[LogStore], Path]) -> Path:
     """Twenty durable entries, twenty more of which the last is torn."""
     store = open_store()
     save_hard_state(store._folder, HardState(term=1, vote_for=None))

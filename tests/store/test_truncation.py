@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.contents import bodies_of, flush
 
-OpenStore = Callable[..., MmapStore]
-Crashed = Callable[[MmapStore], Path]
+OpenStore = Callable[..., LogStore]
+Crashed = Callable[[LogStore], Path]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dledger_node import group_commit
-from dledger_node.group_commit import GroupCommit
-from dledger_node.store import zero_ahead
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments import zero_ahead
+from dledger_node.volume import group_commit
+from dledger_node.volume.group_commit import GroupCommit
 from dledger_store_files.contents import all_bytes, bodies_of, flush
 
-OpenStore = Callable[..., MmapStore]
+OpenStore = Callable[..., LogStore]
 SEGMENT_BYTES = 64 << 10
 INDEX_SEGMENT_BYTES = 64 << 10
 PIECE_BYTES = SEGMENT_BYTES // zero_ahead.SEGMENT_PIECES_MIN
@@ -43,7 +43,7 @@ def zeros_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return found
 
 
-def write_all(store: MmapStore) -> None:
+def write_all(store: LogStore) -> None:
     while store.zero_ahead.is_due:
         store.zero_ahead.run()
 

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from pyspark_dledger.layout import Flag
 
 COLUMNS: Final = {

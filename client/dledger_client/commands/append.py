@@ -13,12 +13,12 @@ from typing import Any, Final
 import msgspec
 from tqdm import tqdm
 
+from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.client import IN_FLIGHT, DLedgerClient
 from dledger_client.commands import bodies, common
 from dledger_client.commands.bodies import InputError
 from dledger_client.commands.common import ExitCode, UsageError
-from dledger_client.outcomes import Acknowledged, Outcome, Refused, Unknown
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 REASONS_MAX: Final = 10
 """Different reasons that the summary tells."""

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode
-from dledger_client.outcomes import Acknowledged
-from dledger_formats import disk
+from dledger_formats.log import disk
 
 SECONDS_MAX: Final = 3600
 BUCKET_GROWTH: Final = 1.01

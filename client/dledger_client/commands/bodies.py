@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from dledger_client.commands.common import UsageError
-from dledger_client.lines import LineTooLongError, read_lines
-from dledger_formats import disk
+from dledger_client.commands.lines import LineTooLongError, read_lines
+from dledger_formats.log import disk
 
 STANDARD_INPUT: Final = "-"
 

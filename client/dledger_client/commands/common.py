@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import AddressError
-from dledger_client.members import Timing
 
 SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
 GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"

@@ -5,8 +5,8 @@ import sys
 from typing import Any
 
 from dledger_client.commands import common
-from dledger_formats import disk
-from dledger_formats.requests import DLedgerEntry
+from dledger_formats.log import disk
+from dledger_formats.protocol.requests import DLedgerEntry
 
 OUTPUT_HELP = (
     "the bodies, each with a newline behind it, without the empty entries that leaders begin their "

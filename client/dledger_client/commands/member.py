@@ -8,8 +8,8 @@ from dledger_client.client import GroupMembership
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
-from dledger_formats.membership_change import ChangeKind
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.protocol.membership_change import ChangeKind
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 EXIT_CODES: Final = (
     "0 it is so, 2 usage, 3 not known yet, 4 refused: the message says what must be done first, "

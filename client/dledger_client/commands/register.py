@@ -4,7 +4,7 @@ import argparse
 
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode
-from dledger_formats.register import NUMBER_MAX, NUMBER_MIN
+from dledger_formats.protocol.register import NUMBER_MAX, NUMBER_MIN
 
 
 def add_parser(commands: common.Commands) -> None:

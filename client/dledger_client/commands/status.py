@@ -7,14 +7,14 @@ import os
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dledger_client.addresses import ServerAddress, parse_servers
+from dledger_client.cluster.addresses import ServerAddress, parse_servers
+from dledger_client.cluster.pages import PageError, get_page
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.errors import AddressError
-from dledger_client.pages import PageError, get_page
+from dledger_formats.http.status import MembershipRole, NodeStatus, Role
 from dledger_formats.json_objects import FormatError
 from dledger_formats.settings import HTTP_PORT
-from dledger_formats.status import MembershipRole, NodeStatus, Role
 
 TIMEOUT_S: Final = 2.0
 

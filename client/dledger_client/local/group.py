@@ -17,15 +17,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from dledger_client.addresses import PORT_MAX, ServerAddress
+from dledger_client.cluster.addresses import PORT_MAX, ServerAddress
+from dledger_client.cluster.pages import PageError, get_page
 from dledger_client.local.errors import LocalGroupError, MemberFailedError
 from dledger_client.local.folder import MEMBERS_ALLOWED, GroupShape, locked, settle_shape
 from dledger_client.local.member import MemberProcess, Restarted
-from dledger_client.pages import PageError, get_page
 from dledger_client.tasks import TaskScope
+from dledger_formats.http.status import LeaderView
 from dledger_formats.json_objects import FormatError
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, NodeSettings
-from dledger_formats.status import LeaderView
 
 HOST: Final = "127.0.0.1"
 PROGRAM: Final = "dledger-node"

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dledger_formats.status import NodeStatus
+from dledger_formats.http.status import NodeStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

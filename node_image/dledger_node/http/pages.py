@@ -20,7 +20,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from dledger_formats.status import LeaderView, Manifest, NodeStatus, SegmentFile
+from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, SegmentFile
 
 WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256

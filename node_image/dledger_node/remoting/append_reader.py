@@ -2,7 +2,7 @@
 
 A client writes the same JSON around each of its bodies. That part is judged strictly when it is
 seen first, and from then on only recognized; what is left to do for a request is its base64. So it
-is with APPEND_ONCE, whose last two numbers are read each time, and with APPEND_BATCH.
+is with APPEND_IDEMPOTENT, whose last two numbers are read each time, and with APPEND_BATCH.
 """
 
 import re
@@ -11,9 +11,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dledger_formats import append_batch, json_objects
-from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.requests import (
+from dledger_formats import json_objects
+from dledger_formats.protocol import append_batch
+from dledger_formats.protocol.producers import IdempotentAppendRequest
+from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     DLedgerResponseCode,
     Message,
@@ -72,10 +73,10 @@ class AppendReader:
         return judgement, request.body
 
 
-class AppendOnceReader:
-    """Reads those APPEND_ONCE of one connection; `judge` says why one is refused, or None."""
+class IdempotentAppendReader:
+    """Reads those APPEND_IDEMPOTENT of one connection; `judge` says why one is refused, or None."""
 
-    def __init__(self, judge: Callable[[AppendOnceRequest], Judgement]) -> None:
+    def __init__(self, judge: Callable[[IdempotentAppendRequest], Judgement]) -> None:
         self._judge = judge
         # What stood before the last body, and what was judged of it; empty when there was none.
         self._before = b""
@@ -97,7 +98,7 @@ class AppendOnceReader:
 
     def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes, int, int]:
         json_objects.parse(raw)
-        request = AppendOnceRequest.from_json(raw)
+        request = IdempotentAppendRequest.from_json(raw)
         judgement = self._judge(request)
         at = raw.find(_MARK + b'"')
         start = at + len(_MARK)

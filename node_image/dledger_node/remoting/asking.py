@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Mapping
 
-from dledger_formats.exchange import exchange
-from dledger_formats.frames import FrameError
 from dledger_formats.json_objects import FormatError
-from dledger_formats.requests import (
+from dledger_formats.net.exchange import exchange
+from dledger_formats.protocol.frames import FrameError
+from dledger_formats.protocol.requests import (
     DLedgerResponseCode,
     MetadataRequest,
     MetadataResponse,

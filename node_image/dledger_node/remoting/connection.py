@@ -11,38 +11,41 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar, cast
 
-from dledger_formats import (
+from dledger_formats import json_objects
+from dledger_formats.json_objects import FormatError
+from dledger_formats.protocol import (
     append_batch,
     follow,
     frames,
-    json_objects,
     membership_change,
     producers,
     register,
     requests,
 )
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.json_objects import FormatError
-from dledger_formats.leadership_transfer import (
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
-from dledger_formats.membership_change import ChangeMembershipRequest, ChangeMembershipResponse
-from dledger_formats.producers import RegisterProducerRequest, RegisterProducerResponse
-from dledger_formats.register import ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.requests import DLedgerResponseCode, RequestCode, SystemCode
+from dledger_formats.protocol.membership_change import (
+    ChangeMembershipRequest,
+    ChangeMembershipResponse,
+)
+from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
+from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterResponse
+from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import (
     AppendBatchReader,
-    AppendOnceReader,
     AppendReader,
+    IdempotentAppendReader,
 )
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.service import (
     AppendCall,
     BatchCall,
-    OnceCall,
+    IdempotentCall,
     Reply,
     Service,
     answer_metadata,
@@ -79,7 +82,7 @@ class Connection(asyncio.Protocol):
         self._decoder = frames.FrameDecoder(self._limits.client_frame_bytes_max)
         # They know the service and not this connection, which no cycle may keep when it is closed.
         self._append_reader = AppendReader(partial(misdirected, service))
-        self._once_reader = AppendOnceReader(partial(misdirected, service))
+        self._once_reader = IdempotentAppendReader(partial(misdirected, service))
         self._batch_reader = AppendBatchReader(partial(misdirected, service))
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
@@ -236,7 +239,7 @@ class Connection(asyncio.Protocol):
 
     def _dispatch(self, commands: Sequence[RemotingCommand]) -> None:
         appends: list[AppendCall] = []
-        once: list[OnceCall] = []
+        once: list[IdempotentCall] = []
         batches: list[BatchCall] = []
         read, no_place = self._append_reader.read, self._gate.may_ask(self)
         for number, command in enumerate(commands):
@@ -263,14 +266,14 @@ class Connection(asyncio.Protocol):
         if appends:
             self._service.append(appends)
         if once:
-            self._service.append_once(once)
+            self._service.append_idempotent(once)
         if batches:
             self._service.append_batches(batches)
 
-    def _append_once(self, command: RemotingCommand, calls: list[OnceCall]) -> None:
+    def _append_once(self, command: RemotingCommand, calls: list[IdempotentCall]) -> None:
         refused, body, producer, sequence = self._once_reader.read(command.body)
         if refused is None:
-            calls.append(OnceCall(self, command.opaque, body, producer, sequence))
+            calls.append(IdempotentCall(self, command.opaque, body, producer, sequence))
         else:
             self._refuse_append(command, refused)
 
@@ -292,10 +295,10 @@ class Connection(asyncio.Protocol):
         self._reply(command.opaque, answer)
 
     def _answer(
-        self, command: RemotingCommand, once: list[OnceCall], batches: list[BatchCall]
+        self, command: RemotingCommand, once: list[IdempotentCall], batches: list[BatchCall]
     ) -> None:
         match command.code:
-            case producers.APPEND_ONCE:
+            case producers.APPEND_IDEMPOTENT:
                 self._append_once(command, once)
             case append_batch.APPEND_BATCH:
                 self._append_batch(command, batches)

@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final, Self
 
-from dledger_formats import frames
+from dledger_formats.protocol import frames
 from dledger_formats.settings import (
     CLIENT_FRAME_BYTES_MAX,
     CONNECTIONS_MAX,

@@ -21,9 +21,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from dledger_formats import frames, json_objects
-from dledger_formats.frames import RemotingCommand
+from dledger_formats import json_objects
 from dledger_formats.json_objects import FormatError
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.messages import (
     AppendRequest,

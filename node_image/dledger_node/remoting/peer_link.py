@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
-from dledger_formats import frames, requests
-from dledger_formats.dialling import dial
 from dledger_formats.json_objects import FormatError
+from dledger_formats.net.dialing import dial
+from dledger_formats.protocol import frames, requests
 from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from dledger_formats import follow, frames, json_objects, requests
-from dledger_formats.frames import RemotingCommand
-from dledger_formats.leadership_transfer import LeadershipTransferRequest
-from dledger_formats.membership_change import ChangeMembershipRequest
-from dledger_formats.producers import RegisterProducerRequest
-from dledger_formats.register import ReadRegisterRequest
-from dledger_formats.requests import DLedgerResponseCode, SystemCode
+from dledger_formats import json_objects
+from dledger_formats.protocol import follow, frames, requests
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.protocol.membership_change import ChangeMembershipRequest
+from dledger_formats.protocol.producers import RegisterProducerRequest
+from dledger_formats.protocol.register import ReadRegisterRequest
+from dledger_formats.protocol.requests import DLedgerResponseCode, SystemCode
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 
@@ -35,8 +36,8 @@ class AppendCall(ClientCall, frozen=True, gc=False):
     body: bytes
 
 
-class OnceCall(AppendCall, frozen=True, gc=False):
-    """An APPEND_ONCE: whose it is, and its sequence among them."""
+class IdempotentCall(AppendCall, frozen=True, gc=False):
+    """An APPEND_IDEMPOTENT: whose it is, and its sequence among them."""
 
     producer: int
     sequence: int
@@ -58,7 +59,7 @@ class Service(Protocol):
     def append(self, calls: list[AppendCall]) -> None:
         """Take appends; each is answered on its connection."""
 
-    def append_once(self, calls: list[OnceCall]) -> None:
+    def append_idempotent(self, calls: list[IdempotentCall]) -> None:
         """Take appends that may be in the log already."""
 
     def append_batches(self, calls: list[BatchCall]) -> None:

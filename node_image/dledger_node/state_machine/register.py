@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import BinaryIO, Final, Self
 
-from dledger_formats.register import SET
+from dledger_formats.protocol.register import SET
 from dledger_node.state_machine.machine import CommittedEntry
 
 _MAGIC: Final = b"DLREGIST"

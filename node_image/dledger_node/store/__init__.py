@@ -1,17 +1,12 @@
-"""The files of one member: its log, its term and vote, its checkpoint.
+"""The files of one member.
 
-What belongs here: bytes on this member's disk, what of them is durable, and what is left of them
-after a crash. What does not: who may write what (`raft` decides), sockets, clocks and logging. The
-layout of records is `dledger_formats.disk`; a page for people is `docs/disk-format.md`.
+What belongs here: bytes on this member's disk, which of them are durable, and what is left of them
+after a crash. What does not: who may write what (`raft` decides), sockets, clocks and logging.
+`dledger_formats.log.disk` has the layout of records; `docs/disk-format.md` describes it for people.
 
-`MmapStore` is the store; `mmap_store` says which of its methods is for which thread. Below it:
-
-    log_writer      the end of the log: append, truncate     recovery      files to a good end
-    block           a leader's push, judged                  checkpoint    how far all is durable
-    entry_runs      encoded entries, placed                  hard_state    term and vote
-    log_files       where an entry lies                      properties    the two small files
-    log_memberships who belongs to the group                 log_producers who has appended what
-    mmap_file_list  segments as one address space            lock          one process per store
-    mmap_file       one segment                              segment_files for auditors
-    sound_part      what of a damaged log could be kept      set_aside     room for a sound one
+    log          the entries: appending, truncating, recovery, retention
+    segments     the log's files
+    derived      memberships and producers, derived from the log
+    small_files  term and vote, the checkpoint, the lock
+    snapshots    snapshots of a state machine
 """

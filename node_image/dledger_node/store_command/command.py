@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import StoreError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.store_command import output
 from dledger_node.store_command.log_folder import LogFolder, list_folder
 from dledger_node.store_command.verify import Report, Verdict, lock_holder, verify
@@ -176,7 +176,7 @@ def _repair_tail(options: argparse.Namespace) -> ExitCode:
 
 def _open_and_close(report: Report) -> None:
     """Let the node's own recovery do it, so that there is one way; it takes the lock."""
-    MmapStore.open(
+    LogStore.open(
         report.folder,
         segment_size_bytes=report.data.segment_size,
         index_segment_size_bytes=report.index.segment_size or INDEX_SEGMENT_BYTES,

@@ -1,6 +1,6 @@
 """Whether the index files say of the entries what the entries say of themselves."""
 
-from dledger_formats.disk import INDEX_UNIT_SIZE
+from dledger_formats.log.disk import INDEX_UNIT_SIZE
 from dledger_node.store_command.findings import Finding, Findings, Kind
 from dledger_node.store_command.log_folder import LogFolder
 from dledger_node.store_command.walk import INDEX_WINDOW_BYTES, Batch

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 
 PAGE_BYTES: Final = 4096
 

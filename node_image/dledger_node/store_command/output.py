@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from tqdm import tqdm
 
-from dledger_formats import disk, memberships
-from dledger_formats.disk import EntryHeader
+from dledger_formats.log import disk, memberships
+from dledger_formats.log.disk import EntryHeader
 from dledger_node.raft.membership import Membership
 from dledger_node.store_command.verify import Report
 

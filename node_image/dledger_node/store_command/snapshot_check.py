@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dledger_node.store import snapshots
+from dledger_node.store.snapshots import snapshots
 from dledger_node.store_command.findings import Finding, Findings, Kind
 
 

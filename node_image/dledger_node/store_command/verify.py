@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from dledger_formats import disk, memberships
-from dledger_formats.disk import ENTRY_HEADER_SIZE
 from dledger_formats.json_objects import FormatError
+from dledger_formats.log import disk, memberships
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.ready import HardState
-from dledger_node.store import checkpoint as checkpoint_file
-from dledger_node.store import hard_state as hard_state_file
-from dledger_node.store import lock as lock_file
-from dledger_node.store import memberships_file
-from dledger_node.store.checkpoint import Checkpoint
-from dledger_node.store.hard_state import load_hard_state
-from dledger_node.store.membership_bodies import membership_of
+from dledger_node.store.derived import memberships_file
+from dledger_node.store.derived.membership_bodies import membership_of
+from dledger_node.store.small_files import checkpoint as checkpoint_file
+from dledger_node.store.small_files import hard_state as hard_state_file
+from dledger_node.store.small_files import lock as lock_file
+from dledger_node.store.small_files.checkpoint import Checkpoint
+from dledger_node.store.small_files.hard_state import load_hard_state
 from dledger_node.store_command.findings import Finding, Findings, Kind, Severity
 from dledger_node.store_command.index_check import IndexCheck
 from dledger_node.store_command.log_folder import PAGE_BYTES, LogFolder, Segment, list_folder

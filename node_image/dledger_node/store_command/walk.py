@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from dledger_formats import disk
-from dledger_formats.disk import INDEX_UNIT_SIZE, DamagedRecordError, EntryScan
+from dledger_formats.log import disk
+from dledger_formats.log.disk import INDEX_UNIT_SIZE, DamagedRecordError, EntryScan
 from dledger_node.store_command.log_folder import LogFolder, Segment
 
 WINDOW_BYTES: Final = 2 * disk.ENTRY_SIZE_MAX

@@ -10,17 +10,17 @@ from typing import Any, Final
 from dledger_formats.audit import AuditSummary, Verdict
 from dledger_formats.json_objects import FormatError, encode
 from dledger_operator import names
-from dledger_operator.audit_request import AuditRequest
-from dledger_operator.behaviours import electorate
+from dledger_operator.behaviours.context import Tools
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
-from dledger_operator.behaviours.news import AUDIT_FINISHED, News
-from dledger_operator.behaviours.tools import Tools
+from dledger_operator.behaviours.members import electorate
+from dledger_operator.behaviours.report.event_recorder import AUDIT_FINISHED, News
+from dledger_operator.clients.errors import NotFoundError, RefusedError
 from dledger_operator.conditions.condition import Judgement, stamped
-from dledger_operator.group import Group
-from dledger_operator.kube.errors import NotFoundError, RefusedError
 from dledger_operator.resources import audit_job
 from dledger_operator.resources.event import NORMAL, WARNING
-from dledger_operator.spec_reader import InvalidSpecError
+from dledger_operator.spec.audit_request import AuditRequest
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.spec_reader import InvalidSpecError
 from dledger_operator.views import JobPodView, JobView, Manifest
 
 logger = logging.getLogger(__name__)

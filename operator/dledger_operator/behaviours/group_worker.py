@@ -17,31 +17,32 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from dledger_formats.status import NodeStatus
+from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
-from dledger_operator.behaviours import endpoints, observe
-from dledger_operator.behaviours.beginning import Beginning
-from dledger_operator.behaviours.double_master import DoubleMasterWatch
-from dledger_operator.behaviours.electorate import heard, remembered
-from dledger_operator.behaviours.follow_leader import Decision, Followed, LeaderFollower
-from dledger_operator.behaviours.group_news import ConditionNews, of_leader_change
-from dledger_operator.behaviours.leader_history import LeaderHistory, PhaseTime
-from dledger_operator.behaviours.leader_polls import LeaderPolls
+from dledger_operator.behaviours.children.reconcile import Reconciled, reconcile
+from dledger_operator.behaviours.context import Tools
+from dledger_operator.behaviours.leader import endpoints
+from dledger_operator.behaviours.leader.double_master import DoubleMasterWatch
+from dledger_operator.behaviours.leader.follow_leader import Decision, Followed, LeaderFollower
+from dledger_operator.behaviours.leader.leader_history import LeaderHistory, PhaseTime
+from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
-from dledger_operator.behaviours.news import News
-from dledger_operator.behaviours.reconcile import Reconciled, reconcile
-from dledger_operator.behaviours.report_status import (
+from dledger_operator.behaviours.members import observe
+from dledger_operator.behaviours.members.beginning import Beginning
+from dledger_operator.behaviours.members.electorate import heard, remembered
+from dledger_operator.behaviours.members.scale import Scaler
+from dledger_operator.behaviours.members.scale_steps import Seen
+from dledger_operator.behaviours.report.event_recorder import News
+from dledger_operator.behaviours.report.group_events import ConditionNews, of_leader_change
+from dledger_operator.behaviours.report.status import (
     StatusReporter,
     build_status,
     leader_changes_from_json,
 )
-from dledger_operator.behaviours.scale import Scaler
-from dledger_operator.behaviours.scale_steps import Seen
-from dledger_operator.behaviours.tools import Tools
+from dledger_operator.clients.errors import NotFoundError
 from dledger_operator.facts import Electorate, GroupFacts
-from dledger_operator.group import Group, ImageDefaults
-from dledger_operator.kube.errors import NotFoundError
-from dledger_operator.spec_reader import InvalidSpecError
+from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.spec_reader import InvalidSpecError
 from dledger_operator.views import EndpointView, VolumeView
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
-from dledger_operator.kube.errors import KubeError
+from dledger_operator.clients.errors import KubeError
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from dledger_operator import names
 from dledger_operator.behaviours.audit import AuditWorker
+from dledger_operator.behaviours.context import Tools
 from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.tools import Tools
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Degraded: the group serves less than it was asked to, and this is what stands in its way."""
 
-from dledger_formats.status import StorageState
+from dledger_formats.http.status import StorageState
 from dledger_operator.conditions.condition import Judgement
 from dledger_operator.facts import GroupFacts, MemberFacts
 

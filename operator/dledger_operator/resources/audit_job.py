@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from dledger_operator import names
-from dledger_operator.audit_request import AuditRequest
-from dledger_operator.group import Group
 from dledger_operator.resources import security
 from dledger_operator.resources.metadata import AUDIT_COMPONENT, PART_OF, operator_version, owner
+from dledger_operator.spec.audit_request import AuditRequest
+from dledger_operator.spec.group import Group
 from dledger_operator.views import Manifest
 
 RUN_S_MAX: Final = 6 * 3600

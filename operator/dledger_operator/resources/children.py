@@ -1,6 +1,5 @@
 """Everything that a group consists of, in the order in which it is applied."""
 
-from dledger_operator.group import Group
 from dledger_operator.resources import (
     client_service,
     config_map,
@@ -9,7 +8,8 @@ from dledger_operator.resources import (
     service_account,
     stateful_set,
 )
-from dledger_operator.shape import Shape
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.shape import Shape
 from dledger_operator.views import Manifest
 
 

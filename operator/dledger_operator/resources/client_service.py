@@ -4,8 +4,8 @@ Both find their pods by the role label, which the operator alone sets.
 """
 
 from dledger_operator import names
-from dledger_operator.group import ClientService, Group
 from dledger_operator.resources.metadata import annotated, child, group_selector
+from dledger_operator.spec.group import ClientService, Group
 from dledger_operator.views import Manifest
 
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from dledger_formats.settings import format_peers, variable_name
 from dledger_operator import names
-from dledger_operator.group import Group
 from dledger_operator.resources.metadata import child
-from dledger_operator.shape import Shape
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.shape import Shape
 from dledger_operator.views import Manifest
 
 # What every member shares and a group chooses. The rest keeps the node's own defaults: an older

@@ -1,8 +1,8 @@
 """The Service that gives every member a name of its own."""
 
 from dledger_operator import names
-from dledger_operator.group import Group
 from dledger_operator.resources.metadata import child, group_selector
+from dledger_operator.spec.group import Group
 from dledger_operator.views import Manifest
 
 

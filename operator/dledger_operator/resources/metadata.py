@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import Final
 
 from dledger_operator import names
-from dledger_operator.group import Group
+from dledger_operator.spec.group import Group
 from dledger_operator.views import Manifest
 
 PART_OF: Final = "dledger"

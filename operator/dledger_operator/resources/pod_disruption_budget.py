@@ -1,9 +1,9 @@
 """The budget over all voters."""
 
 from dledger_operator import names
-from dledger_operator.group import Group
 from dledger_operator.resources.metadata import child, group_selector
-from dledger_operator.shape import Shape
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.shape import Shape
 from dledger_operator.views import Manifest
 
 

@@ -1,8 +1,8 @@
 """The members' ServiceAccount: a name of their own, with no permissions and no token."""
 
 from dledger_operator import names
-from dledger_operator.group import Group
 from dledger_operator.resources.metadata import child
+from dledger_operator.spec.group import Group
 from dledger_operator.views import Manifest
 
 

@@ -4,7 +4,6 @@ from typing import Final
 
 from dledger_formats.settings import variable_name
 from dledger_operator import names
-from dledger_operator.group import Group, Scheduling
 from dledger_operator.resources import config_map, security
 from dledger_operator.resources.metadata import (
     annotated,
@@ -12,7 +11,8 @@ from dledger_operator.resources.metadata import (
     group_selector,
     standing_labels,
 )
-from dledger_operator.shape import Shape
+from dledger_operator.spec.group import Group, Scheduling
+from dledger_operator.spec.shape import Shape
 from dledger_operator.views import Manifest
 
 # Enough for a leader to hand over, drain and flush.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dledger_e2e.waiting import wait_for
-from dledger_formats.status import NodeStatus
+from dledger_formats.http.status import NodeStatus
 from tools.deployment import CommandError, Deployment, client_command, read_log
 
 ROLE_LABEL = "dledger.io/role"

@@ -4,7 +4,7 @@ import asyncio
 from typing import Protocol, cast
 
 from dledger_fake_server.behaviour import Instead
-from dledger_formats.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 
 
 class Handler(Protocol):

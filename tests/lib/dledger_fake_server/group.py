@@ -9,22 +9,22 @@ from typing import Self
 from dledger_fake_server.behaviour import Behaviour, Instead
 from dledger_fake_server.connection import Connection
 from dledger_fake_server.producers import Producers
-from dledger_formats import disk
-from dledger_formats.append_batch import APPEND_BATCH, split
-from dledger_formats.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
-from dledger_formats.frames import RemotingCommand, encode, encode_responses
-from dledger_formats.leadership_transfer import (
+from dledger_formats.log import disk
+from dledger_formats.protocol.append_batch import APPEND_BATCH, split
+from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
+from dledger_formats.protocol.frames import RemotingCommand, encode, encode_responses
+from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
-from dledger_formats.producers import (
-    APPEND_ONCE,
+from dledger_formats.protocol.producers import (
+    APPEND_IDEMPOTENT,
     REGISTER_PRODUCER,
-    AppendOnceRequest,
+    IdempotentAppendRequest,
     RegisterProducerRequest,
     RegisterProducerResponse,
 )
-from dledger_formats.requests import (
+from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
     DLedgerEntry,
@@ -164,8 +164,8 @@ class Member:
         if command.code == RequestCode.APPEND:
             request = AppendEntryRequest.from_json(self._readable(command.body))
             return self._append(request, [request.body])
-        if command.code == APPEND_ONCE and self.knows_producers:
-            once = AppendOnceRequest.from_json(command.body)
+        if command.code == APPEND_IDEMPOTENT and self.knows_producers:
+            once = IdempotentAppendRequest.from_json(command.body)
             return self._append(once, [once.body])
         if command.code == APPEND_BATCH and self.knows_batches:
             envelope, bodies = split(command.body)
@@ -232,7 +232,7 @@ class Member:
         ):
             found = (
                 self.group.producers.take(request, self.group.append)
-                if isinstance(request, AppendOnceRequest)
+                if isinstance(request, IdempotentAppendRequest)
                 else self.group.append_all(bodies)
             )
             if isinstance(found, DLedgerResponseCode):

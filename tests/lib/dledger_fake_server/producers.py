@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from dledger_formats.channels import WINDOW
-from dledger_formats.producers import AppendOnceRequest
-from dledger_formats.requests import DLedgerResponseCode
+from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.producers import IdempotentAppendRequest
+from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
 class Producers:
@@ -27,7 +27,7 @@ class Producers:
         self._forgotten = len(self._indexes)
 
     def take(
-        self, request: AppendOnceRequest, append: Callable[[bytes], int]
+        self, request: IdempotentAppendRequest, append: Callable[[bytes], int]
     ) -> int | DLedgerResponseCode:
         """The index of the append or of the one it is a copy of; or why it is refused."""
         if not self._forgotten <= request.producer < len(self._indexes):

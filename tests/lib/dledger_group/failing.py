@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from dledger_client.append.outcomes import Outcome
 from dledger_client.client import DLedgerClient
-from dledger_client.members import Timing
-from dledger_client.outcomes import Outcome
-from dledger_formats import disk
+from dledger_client.cluster.members import Timing
+from dledger_formats.log import disk
 from dledger_group.group import NodeGroup
 from dledger_group.waiting import wait_for
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from dledger_formats.http.status import Manifest, NodeStatus
 from dledger_formats.settings import GroupState, NodeSettings
-from dledger_formats.status import Manifest, NodeStatus
 from dledger_group.ports import free_ports
 from dledger_group.processes import MemberProcesses
 from dledger_group.waiting import wait_for

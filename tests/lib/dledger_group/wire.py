@@ -2,8 +2,8 @@
 
 import socket
 
-from dledger_formats import frames
-from dledger_formats.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_group.group import NodeGroup
 
 

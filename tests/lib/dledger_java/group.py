@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from dledger_formats.frames import FrameDecoder, encode_requests
-from dledger_formats.requests import (
+from dledger_formats.protocol.frames import FrameDecoder, encode_requests
+from dledger_formats.protocol.requests import (
     DLedgerResponseCode,
     MetadataRequest,
     MetadataResponse,

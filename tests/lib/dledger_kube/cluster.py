@@ -9,9 +9,9 @@ from typing import Any
 from api_server.client import ApiServer
 from dledger_kube.objects import IMAGES
 from dledger_operator import names
-from dledger_operator.group import Group
 from dledger_operator.resources import children
-from dledger_operator.shape import Shape
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.shape import Shape
 
 API = "/apis/dledger.io/v1alpha1"
 MERGE_PATCH = "application/merge-patch+json"

@@ -5,15 +5,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-from dledger_formats import frames
-from dledger_formats.frames import FrameDecoder, RemotingCommand
-from dledger_formats.membership_change import (
+from dledger_formats.http.status import Role
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.membership_change import (
     CHANGE_MEMBERSHIP,
     ChangeKind,
     ChangeMembershipRequest,
     ChangeMembershipResponse,
 )
-from dledger_formats.status import Role
 from dledger_kube.fake_members import FakeMember
 from dledger_kube.objects import node_status
 from dledger_operator import names

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from dledger_formats.status import LeaderView, NodeStatus
+from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_kube.objects import leader_view, node_status
-from dledger_operator.kube.node_status import NodePages
+from dledger_operator.clients.member_pages import NodePages
 
 
 class FakeMember:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from dledger_formats.status import (
+from dledger_formats.http.status import (
     FlushDiskType,
     LeaderView,
     MembershipRole,
@@ -20,7 +20,7 @@ from dledger_operator.facts import (
     MemberFacts,
     Observation,
 )
-from dledger_operator.group import Group, ImageDefaults
+from dledger_operator.spec.group import Group, ImageDefaults
 from dledger_operator.views import PodView
 
 IMAGES = ImageDefaults(reference="registry.example:5000/dledger-node:1.2", pull_policy="Always")

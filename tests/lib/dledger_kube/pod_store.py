@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from dledger_operator import names
-from dledger_operator.kube.errors import ConflictError, NotFoundError
+from dledger_operator.clients.errors import ConflictError, NotFoundError
 from dledger_operator.views import PodView
 
 

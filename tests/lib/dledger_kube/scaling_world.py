@@ -5,17 +5,17 @@ that judges changes as a node does.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dledger_formats.leadership_transfer import LeadershipTransferResponse
-from dledger_formats.membership_change import ChangeKind, ChangeMembershipResponse
-from dledger_formats.requests import DLedgerResponseCode as Code
+from dledger_formats.http.status import NodeStatus, PeerStatus
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
+from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembershipResponse
+from dledger_formats.protocol.requests import DLedgerResponseCode as Code
 from dledger_formats.settings import GroupState
-from dledger_formats.status import NodeStatus, PeerStatus
 from dledger_kube.objects import node_status
 from dledger_operator import names
-from dledger_operator.behaviours.scale_steps import Seen
+from dledger_operator.behaviours.members.scale_steps import Seen
+from dledger_operator.clients.errors import ConflictError, MemberSilentError
 from dledger_operator.facts import Electorate, Leader
-from dledger_operator.kube.errors import ConflictError, MemberSilentError
-from dledger_operator.shape import Shape
+from dledger_operator.spec.shape import Shape
 from dledger_operator.views import StatefulSetView
 
 KNOWN = tuple(f"n{ordinal}" for ordinal in range(names.REPLICAS_MAX))

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dledger_formats import disk, memberships
+from dledger_formats.log import disk, memberships
 from dledger_logs.write import Entry, Shape
 
 TERM_ENTRIES = 100

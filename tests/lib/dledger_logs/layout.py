@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dledger_formats import disk
-from dledger_formats.status import FlushDiskType, Manifest, NodeStatus, Role, SegmentFile
+from dledger_formats.http.status import FlushDiskType, Manifest, NodeStatus, Role, SegmentFile
+from dledger_formats.log import disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

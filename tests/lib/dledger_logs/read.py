@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_logs.layout import Log, Place
 
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from dledger_formats.status import Manifest, SegmentFile
+from dledger_formats.http.status import Manifest, SegmentFile
 
 RANGE: Final = re.compile(r"bytes=(\d+)-(\d+)")
 SEGMENT: Final = re.compile(r"/segments/(data|index)/(\d{20})")

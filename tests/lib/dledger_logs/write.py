@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_logs.layout import Log, Place
 
 

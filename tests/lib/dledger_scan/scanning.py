@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dledger_formats import disk
-from dledger_formats.status import Manifest
+from dledger_formats.http.status import Manifest
+from dledger_formats.log import disk
 from dledger_logs.layout import Log, manifest
 from dledger_logs.serve import read_range
 from pyspark_dledger import plan

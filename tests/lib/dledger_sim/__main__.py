@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dledger_sim import campaign, ledger
-from dledger_sim.simulation import replay, simulate
-from dledger_sim.tape import Tape
-from dledger_sim.transcript import HEADER, Transcript
-from dledger_sim.violation import ViolationError
+from dledger_sim.judges.violation import ViolationError
+from dledger_sim.runs import campaign, ledger
+from dledger_sim.runs.simulation import replay, simulate
+from dledger_sim.runs.tape import Tape
+from dledger_sim.runs.transcript import HEADER, Transcript
 
 EVENT_COUNT = 1500
 TAPES = Path("tests/sim/tapes")

@@ -18,9 +18,9 @@ from pathlib import Path
 from dledger_node.errors import NodeError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.ready import HardState
-from dledger_node.store import membership_bodies
-from dledger_node.store.hard_state import load_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived import membership_bodies
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import load_hard_state
 from dledger_store_faults.contents import body_of, membership_at
 from dledger_store_faults.tally import Tally
 
@@ -92,7 +92,7 @@ class Account:
         tally.faults += 1
         tally.acknowledged += self.durable_index + 1
         try:
-            store = MmapStore.open(folder, **self.sizes)
+            store = LogStore.open(folder, **self.sizes)
         except (NodeError, OSError) as error:
             tally.blame([f"it does not open: {error!r}"])
             return
@@ -116,7 +116,7 @@ class Account:
             return membership_bodies.body_of(membership_at(index, term))
         return body_of(index, term)
 
-    def _broken_by_memberships(self, store: MmapStore) -> list[str]:
+    def _broken_by_memberships(self, store: LogStore) -> list[str]:
         expected = tuple(
             MembershipEntry(index, membership_at(index, self.terms[index]))
             for index in sorted(self.changes)
@@ -125,7 +125,7 @@ class Account:
         found = store.memberships.entries
         return [] if found == expected else [f"memberships {found}, where {expected} were written"]
 
-    def _broken_by_log(self, store: MmapStore) -> list[str]:
+    def _broken_by_log(self, store: LogStore) -> list[str]:
         broken = []
         if store.end_index < self.durable_index:
             broken.append(
@@ -148,7 +148,7 @@ class Account:
                 break
         return broken
 
-    def _broken_by_hard_state(self, folder: Path, store: MmapStore) -> list[str]:
+    def _broken_by_hard_state(self, folder: Path, store: LogStore) -> list[str]:
         try:
             found = load_hard_state(folder, store.end_term)
             # It joins until a first state is saved, which no story waits for.

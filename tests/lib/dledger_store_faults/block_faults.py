@@ -17,9 +17,9 @@ from pathlib import Path
 
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import ClientError
-from dledger_formats.membership_change import ChangeKind
-from dledger_node.store import snapshots
-from dledger_node.store.mmap_store import MmapStore
+from dledger_formats.protocol.membership_change import ChangeKind
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.snapshots import snapshots
 from dledger_store_faults import grid
 from dledger_store_faults.bad_blocks import BYTES_CHANGE, Fault, FaultyDisk
 from dledger_store_faults.grid import STRUCK, Cell, Moment, Role, Template
@@ -220,7 +220,7 @@ class _Case:
 
 def _entries(folder: Path) -> dict[int, tuple[int, int, bytes]]:
     """Term, chain checksum and body of all that a stopped member holds, each verified."""
-    with contextlib.closing(MmapStore.open(folder, **grid.SIZES, verify_all=True)) as store:
+    with contextlib.closing(LogStore.open(folder, **grid.SIZES, verify_all=True)) as store:
         found = {}
         for index in range(store.begin_index, store.end_index + 1):
             header, body = store.entry(index)

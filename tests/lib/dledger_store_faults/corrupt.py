@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 from dledger_node.errors import NodeError
 from dledger_node.raft.ready import HardState
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_store_faults.contents import SMALL_SEGMENTS, body_of
 from dledger_store_faults.crash import Image, write_image
 from dledger_store_faults.tally import Tally
@@ -86,7 +86,7 @@ def judge_corruptions(top: Path, count: int, seed: int) -> Tally:
 def reference(folder: Path, kind: str) -> Reference:
     """Write a store of this kind, and read what it left."""
     shutil.rmtree(folder, ignore_errors=True)
-    store = MmapStore.open(folder, **SMALL_SEGMENTS)
+    store = LogStore.open(folder, **SMALL_SEGMENTS)
     save_hard_state(folder, HARD_STATE)
     for index in range(ENTRIES):
         term = term_of(index)
@@ -121,7 +121,7 @@ def _broken_by(folder: Path, store: Reference, corruption: Corruption, tally: Ta
         if state != HARD_STATE:
             broken.append(f"{state} is believed, where {HARD_STATE} was saved")
     try:
-        opened = MmapStore.open(folder, **SMALL_SEGMENTS)
+        opened = LogStore.open(folder, **SMALL_SEGMENTS)
     except NodeError:
         tally.count("refused")
         return broken
@@ -133,7 +133,7 @@ def _broken_by(folder: Path, store: Reference, corruption: Corruption, tally: Ta
 
 
 def _broken_by_log(
-    opened: MmapStore, store: Reference, corruption: Corruption, tally: Tally
+    opened: LogStore, store: Reference, corruption: Corruption, tally: Tally
 ) -> list[str]:
     broken: list[str] = []
     if opened.begin_index != 0:
@@ -166,7 +166,7 @@ def _true_body(index: int) -> bytes:
     return body_of(index, term_of(index))
 
 
-def _flush(store: MmapStore) -> None:
+def _flush(store: LogStore) -> None:
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dledger_node.errors import NodeError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 from dledger_store_faults.account import Account
 from dledger_store_faults.contents import LARGER_SEGMENTS, SMALL_SEGMENTS
 from dledger_store_faults.disk_model import (
@@ -119,7 +119,7 @@ def judge_recovery(
     )
     with recorder.recording():
         try:
-            store = MmapStore.open(top / "recovering", **account.sizes)
+            store = LogStore.open(top / "recovering", **account.sizes)
         except NodeError:
             return  # judged already
     store.close()

@@ -15,11 +15,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from dledger_client.outcomes import Acknowledged
-from dledger_formats import disk
-from dledger_formats.membership_change import ChangeKind
-from dledger_formats.register import SET
-from dledger_node.store import set_aside, snapshots
+from dledger_client.append.outcomes import Acknowledged
+from dledger_formats.log import disk
+from dledger_formats.protocol.membership_change import ChangeKind
+from dledger_formats.protocol.register import SET
+from dledger_node.healing import set_aside
+from dledger_node.store.snapshots import snapshots
 from dledger_store_faults.bad_blocks import BLOCK_BYTES, BYTES_CHANGE, Block, Fault
 from dledger_store_faults.members import LocalMembers, Member
 

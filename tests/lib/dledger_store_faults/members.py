@@ -14,15 +14,18 @@ from typing import Any, Final, Self
 from unittest import mock
 
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError
-from dledger_client.members import Timing
+from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState, NodeSettings
-from dledger_formats.status import NodeStatus, StorageState
 from dledger_group.ports import free_ports
-from dledger_node import config, healer, lifecycle, main, server, storage_upkeep
-from dledger_node.lifecycle import Lifecycle
-from dledger_node.server import DLedgerServer
-from dledger_node.store import recovery
+from dledger_node import config, main
+from dledger_node.healing import healer
+from dledger_node.shell import lifecycle, server
+from dledger_node.shell.lifecycle import Lifecycle
+from dledger_node.shell.server import DLedgerServer
+from dledger_node.store.log import recovery
+from dledger_node.volume import upkeep
 
 WAIT_S: Final = 120.0
 """On a machine that is busy with other things too."""
@@ -44,7 +47,7 @@ def in_a_hurry() -> Iterator[None]:
         for where, name, value in (
             (lifecycle, "RETRY_DELAY_MIN_S", 0.05),
             (lifecycle, "RETRY_DELAY_MAX_S", 0.4),
-            (storage_upkeep, "INTERVAL_S", 0.2),
+            (upkeep, "INTERVAL_S", 0.2),
             (config, "TICK_MS", TICK_MS),
             (server, "TICK_MS", TICK_MS),
             (recovery, "MARGIN_BYTES", 1000),

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
-from dledger_node.group_commit import GroupCommit
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.raft.ready import HardState
-from dledger_node.store import membership_bodies
-from dledger_node.store.flush_target import FlushTarget
-from dledger_node.store.hard_state import load_hard_state, save_hard_state
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived import membership_bodies
+from dledger_node.store.log.flush_target import FlushTarget
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
+from dledger_node.volume.group_commit import GroupCommit
 from dledger_store_faults.account import NOBODY
 from dledger_store_faults.contents import body_of, membership_at
 
@@ -51,7 +51,7 @@ class Story:
         self._flush_probability = 0.4 if lazy else 1.0
         self._batch_sizes = [1, 1, 2, 4] if lazy else [1, 1, 2, 3, 8, 20]
         self._between_steps = between_steps
-        self._store = MmapStore.open(folder, **sizes)
+        self._store = LogStore.open(folder, **sizes)
         self._term = max(load_hard_state(folder).term, self._store.end_term, 0)
         self._flusher, self._helper = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self._failed: BaseException | None = None

@@ -3,23 +3,23 @@
 from pathlib import Path
 
 from dledger_node.errors import StoreDamagedError
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.log.log_store import LogStore
 
 
-def flush(store: MmapStore) -> None:
+def flush(store: LogStore) -> None:
     """Make everything written durable."""
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)
 
 
-def bodies_of(store: MmapStore, first_index: int | None = None) -> list[bytes]:
+def bodies_of(store: LogStore, first_index: int | None = None) -> list[bytes]:
     """Every body from an entry on, or from the first, with all checksums verified."""
     begin_index = store.begin_index if first_index is None else first_index
     return [store.entry(index)[1] for index in range(begin_index, store.end_index + 1)]
 
 
-def entry_or_none(store: MmapStore, index: int) -> bytes | None:
+def entry_or_none(store: LogStore, index: int) -> bytes | None:
     """An entry's body, or None when the store says that it is damaged."""
     try:
         return store.entry(index)[1]

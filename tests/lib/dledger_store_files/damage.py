@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dledger_formats import disk
+from dledger_formats.log import disk
 
 
 def poke(folder: Path, pos: int, data: bytes, *, segment_bytes: int = 4096) -> None:

@@ -1,10 +1,10 @@
 """A log whose membership changes three times, and what a running member does with it."""
 
-from dledger_formats import disk
-from dledger_formats.memberships import MEMBERSHIP_CHANNEL
+from dledger_formats.log import disk
+from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.raft.membership import Membership, MembershipEntry
-from dledger_node.store.membership_bodies import body_of
-from dledger_node.store.mmap_store import MmapStore
+from dledger_node.store.derived.membership_bodies import body_of
+from dledger_node.store.log.log_store import LogStore
 
 THREE = ("n0", "n1", "n2")
 LEARNS = Membership(THREE, ("n3",))
@@ -13,13 +13,13 @@ GONE = Membership(THREE)
 ENTRIES = (MembershipEntry(4, LEARNS), MembershipEntry(9, VOTES), MembershipEntry(14, GONE))
 
 
-def change(store: MmapStore, membership: Membership, term: int = 1) -> int:
+def change(store: LogStore, membership: Membership, term: int = 1) -> int:
     """Write one change; returns its index."""
     bodies = [body_of(membership)]
     return store.append_bodies(bodies, term, [MEMBERSHIP_CHANNEL], disk.NOOP)[0]
 
 
-def fill(store: MmapStore) -> None:
+def fill(store: LogStore) -> None:
     """Three changes among ordinary entries, each in a segment of its own: 2, 7, 12 begin them."""
     store.append_bodies([bytes(1900)] * 2, term=1)
     for membership in (LEARNS, VOTES, GONE):
@@ -29,7 +29,7 @@ def fill(store: MmapStore) -> None:
     store.append_bodies([bytes(900)], term=1)
 
 
-def commit(store: MmapStore, index: int) -> None:
+def commit(store: LogStore, index: int) -> None:
     """Let the log be durable, and committed up to an index, as the upkeep does."""
     target = store.flush_target()
     store.flush(target)
@@ -37,7 +37,7 @@ def commit(store: MmapStore, index: int) -> None:
     store.save_checkpoint(index)
 
 
-def remove_front(store: MmapStore, segments: int) -> int:
+def remove_front(store: LogStore, segments: int) -> int:
     """Remove so many segments as retention does; returns the first entry that is left."""
     first_index = store.front.sealed_segments()[segments - 1].last_index + 1
     store.front.save_begin(first_index)

@@ -1,0 +1,217 @@
+"""Gives appends the sequences by which the group knows copies, so that each is in the log once.
+
+A client registers before its first append, and again when the group has forgotten it, or when so
+many of its appends had no effect that the group could not place its next one. Appends wait here
+while the group does not remember enough of them at once: there are never more than WINDOW sequences
+between the oldest that is unresolved and the newest.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from dledger_client.calls.call import REGISTER, Call
+from dledger_client.calls.dispatcher import EXPIRY_INTERVAL_S, Dispatcher
+from dledger_client.errors import ClientError, RefusedError
+from dledger_client.tasks import Spawn
+from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.producers import (
+    IdempotentAppendRequest,
+    RegisterProducerRequest,
+    RegisterProducerResponse,
+)
+from dledger_formats.protocol.requests import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    DLedgerResponseCode,
+    Message,
+)
+
+_FOR_GOOD: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.UNKNOWN_GROUP)
+
+
+class Sequences:
+    """The sequences of one registration."""
+
+    def __init__(self, producer: int) -> None:
+        self.producer = producer
+        self._next = 1
+        self._acknowledged = 0
+        self._oldest = 1
+        # Invariant: all of them lie between _oldest, which is one of them or _next, and _next.
+        self._unresolved: set[int] = set()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the group can place another: it remembers as much below, and as far above."""
+        return self._next - self._oldest < WINDOW and self._next - self._acknowledged <= WINDOW
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there will never be room again."""
+        return not (self.has_room or self._unresolved)
+
+    def take(self) -> int:
+        """The next sequence; there must be room."""
+        sequence, self._next = self._next, self._next + 1
+        self._unresolved.add(sequence)
+        return sequence
+
+    def resolve(self, sequence: int, *, acknowledged: bool) -> None:
+        """Note that no further copy of it will be sent."""
+        self._unresolved.discard(sequence)
+        if acknowledged:
+            self._acknowledged = max(self._acknowledged, sequence)
+        while self._oldest < self._next and self._oldest not in self._unresolved:
+            self._oldest += 1
+
+
+class Numberer:
+    """Numbers appends in the order in which they come, and gives them to the dispatcher."""
+
+    def __init__(self, group: str, dispatcher: Dispatcher, spawn: Spawn) -> None:
+        self._group = group
+        self._dispatcher = dispatcher
+        self._spawn = spawn
+        self._loop = asyncio.get_running_loop()
+        self._sequences: Sequences | None = None
+        self._waiting: deque[Call] = deque()
+        self._registration: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_busy = False
+        self._is_closed = False
+
+    def start(self, call: Call) -> None:
+        """Send an append, given as an ordinary one, as soon as it can have a sequence."""
+        call.numbering = self
+        self._waiting.append(call)
+        self._go_on()
+
+    def renumber(self, call: Call) -> None:
+        """Send a call, which had no effect, with a new registration: its own is forgotten."""
+        self._forget(call)
+        self._waiting.appendleft(call)
+        self._go_on()
+
+    def ended(self, call: Call) -> None:
+        """Hear that nothing more can come of a call."""
+        request, sequences = call.request, self._sequences
+        if (
+            sequences is not None
+            and isinstance(request, IdempotentAppendRequest)
+            and request.producer == sequences.producer
+        ):
+            if call.last_code is DLedgerResponseCode.UNKNOWN_PRODUCER:
+                self._forget(call)
+            else:
+                sequences.resolve(request.sequence, acknowledged=_is_acknowledged(call))
+        self._go_on()
+
+    def close(self) -> list[Call]:
+        """Number nothing more; returns what has waited."""
+        self._is_closed = True
+        if self._registration is not None:
+            self._registration.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._waiting = list(self._waiting), deque()
+        return waiting
+
+    def _forget(self, call: Call) -> None:
+        sequences, request = self._sequences, call.request
+        assert isinstance(request, IdempotentAppendRequest)
+        if sequences is not None and sequences.producer == request.producer:
+            self._sequences = None
+
+    def _go_on(self) -> None:
+        if self._is_busy or self._is_closed:
+            return
+        self._is_busy = True  # a call that ends at once comes back here
+        try:
+            while self._waiting:
+                if self._sequences is not None and self._sequences.is_spent:
+                    self._sequences = None
+                if self._sequences is None:
+                    if self._registration is None:
+                        self._registration = self._spawn(self._register())
+                    break
+                if not self._sequences.has_room:
+                    break
+                self._send(self._waiting.popleft(), self._sequences)
+        finally:
+            self._is_busy = False
+        if self._waiting and self._timer is None:
+            self._timer = self._loop.call_later(EXPIRY_INTERVAL_S, self._expire)
+
+    def _send(self, call: Call, sequences: Sequences) -> None:
+        if not self._has_ended(call):
+            request = call.request
+            assert isinstance(request, AppendEntryRequest | IdempotentAppendRequest)
+            call.request = IdempotentAppendRequest(
+                group=self._group,
+                remote_id=request.remote_id,
+                body=request.body,
+                producer=sequences.producer,
+                sequence=sequences.take(),
+            )
+        self._dispatcher.forward(call)
+
+    async def _register(self) -> None:
+        if not self._waiting:  # all have ended meanwhile
+            self._registration = None
+            return
+        now_s = self._loop.time()
+        call = Call(
+            kind=REGISTER,
+            request=RegisterProducerRequest(group=self._group),
+            is_repeatable=True,
+            began_s=now_s,
+            deadline_s=self._waiting[0].deadline_s,
+            carrier=self._dispatcher,
+            answer=self._loop.create_future(),
+        )
+        self._dispatcher.submit(call)
+        answer = await call.answer
+        self._registration = None
+        if isinstance(answer, RegisterProducerResponse):
+            self._sequences = Sequences(answer.producer)
+        else:
+            self._end_waiting(answer)
+        self._go_on()
+
+    def _end_waiting(self, answer: Message | ClientError) -> None:
+        """End what waited in vain: the oldest, and all when there is no hope."""
+        assert isinstance(answer, ClientError)
+        hopeless = isinstance(answer, RefusedError) and answer.code in _FOR_GOOD
+        if isinstance(answer, RefusedError) and answer.code is DLedgerResponseCode.UNSUPPORTED:
+            answer = RefusedError(
+                answer.code,
+                f"the servers of the group {self._group} cannot tell copies of an append, as "
+                f"Java's cannot: append without `idempotent` ({answer})",
+            )
+        for _ in range(len(self._waiting) if hopeless else min(1, len(self._waiting))):
+            self._dispatcher.end(self._waiting.popleft(), answer)
+
+    def _expire(self) -> None:
+        """End what has waited too long."""
+        self._timer = None
+        waiting, self._waiting = self._waiting, deque()
+        ended: list[Call] = []
+        for call in waiting:
+            (ended if self._has_ended(call) else self._waiting).append(call)
+        for call in ended:
+            self._dispatcher.forward(call)
+        self._go_on()
+
+    def _has_ended(self, call: Call) -> bool:
+        """Whether the dispatcher will end it instead of sending it."""
+        return call.answer.done() or call.deadline_s <= self._loop.time()
+
+
+def _is_acknowledged(call: Call) -> bool:
+    answer = call.answer
+    return (
+        answer.done()
+        and not answer.cancelled()
+        and isinstance(answer.result(), AppendEntryResponse)
+    )

@@ -1,0 +1,151 @@
+"""Appending many bodies: a window of appends in flight, outcomes in the order of the bodies."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from typing import Final, TypeAlias
+
+from dledger_client.append import batches
+from dledger_client.append.batches import Parcel, Starter, no_body, outcome_of
+from dledger_client.append.outcomes import Outcome
+from dledger_client.tasks import Spawn
+
+Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
+
+PARCELS_IN_WINDOW: Final = 8
+"""A window is cut into so many parcels, so that some travel while others are filled."""
+
+
+async def append_stream(
+    starter: Starter,
+    bodies: Bodies,
+    in_flight: int,
+    in_flight_bytes: int,
+    deadline_s: float | None,
+    spawn: Spawn,
+) -> AsyncGenerator[Outcome, None]:
+    """Start an append for each body and yield what became of it, in the order of the bodies.
+
+    At most `in_flight` bodies, or so many bytes, are taken before the outcome of the first of them
+    is fetched. An error of `bodies` is raised once the outcomes of all before it were yielded.
+    Whoever leaves early hears no outcome of the rest: what was not sent will not be.
+    """
+    window = _Window(starter, in_flight, in_flight_bytes, deadline_s)
+    feeder = spawn(window.feed(bodies))
+    number = 0
+    try:
+        while (parcel := window.oldest or await window.first()) is not None:
+            outcomes = await parcel.outcomes(number)
+            if outcomes is None:
+                for at, call in enumerate(parcel.calls, number):
+                    yield outcome_of(at, call, await call.answer)
+            else:
+                for outcome in outcomes:
+                    yield outcome
+            number += len(parcel.bodies)
+            window.remove_first()
+    finally:
+        feeder.cancel()
+        window.cancel_all()
+    if window.error is not None:
+        raise window.error
+
+
+class _Window:
+    """The parcels whose outcomes were not yet all fetched, oldest first, and the next one."""
+
+    def __init__(
+        self, starter: Starter, bodies_max: int, bytes_max: int, deadline_s: float | None
+    ) -> None:
+        self.error: Exception | None = None
+        self._starter = starter
+        self._bodies_max = bodies_max
+        self._bytes_max = bytes_max
+        self._deadline_s = deadline_s
+        self._parcel_bodies_max = min(batches.BODIES_MAX, max(1, bodies_max // PARCELS_IN_WINDOW))
+        self._parcels: deque[Parcel] = deque()
+        self._next: list[bytes] = []
+        self._next_bytes = 0
+        # Of all parcels and the next.
+        self._count = 0
+        self._bytes = 0
+        self._is_fed = False
+        self._is_closed = False
+        self._has_room = asyncio.Event()
+        self._has_news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def feed(self, bodies: Bodies) -> None:
+        """Start appends as long as there are bodies, and as there is room."""
+        try:
+            # A body is taken when there is room, so that its time here is that of its append.
+            if isinstance(bodies, AsyncIterable):
+                async for body in bodies:
+                    self._add(body)
+                    await self._wait_for_room()
+            else:
+                for body in bodies:
+                    self._add(body)
+                    if self._count >= self._bodies_max or self._bytes >= self._bytes_max:
+                        await self._wait_for_room()
+        except Exception as error:  # the caller's own; append_stream raises it
+            self.error = error
+        finally:
+            self._send_next()
+            self._is_fed = True
+            self._has_news.set()
+
+    @property
+    def oldest(self) -> Parcel | None:
+        """The oldest parcel; None when there is none now."""
+        return self._parcels[0] if self._parcels else None
+
+    async def first(self) -> Parcel | None:
+        """Return the oldest parcel, or None after the last one."""
+        while not self._parcels and not self._is_fed:
+            self._has_news.clear()
+            await self._has_news.wait()
+        return self.oldest
+
+    def remove_first(self) -> None:
+        """Make room."""
+        parcel = self._parcels.popleft()
+        self._count -= len(parcel.bodies)
+        self._bytes -= parcel.body_bytes
+        self._has_room.set()
+
+    def cancel_all(self) -> None:
+        """Wait for nothing any more."""
+        self._is_closed = True
+        for parcel in self._parcels:
+            parcel.cancel()
+
+    async def _wait_for_room(self) -> None:
+        while self._count >= self._bodies_max or self._bytes >= self._bytes_max:
+            self._send_next()
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def _add(self, body: bytes) -> None:
+        """Put a body into the next parcel, which leaves when it is full or this turn ends."""
+        if not isinstance(body, bytes):
+            raise no_body(body)
+        size = len(body)
+        if size >= batches.BODY_BYTES_MAX:
+            self._send_next()  # without the large one
+        self._next.append(body)
+        self._next_bytes += size
+        self._count += 1
+        self._bytes += size
+        if len(self._next) >= self._parcel_bodies_max or self._next_bytes >= batches.BODY_BYTES_MAX:
+            self._send_next()
+        elif len(self._next) == 1:
+            self._loop.call_soon(self._send_next)
+
+    def _send_next(self) -> None:
+        if not self._next or self._is_closed:
+            return
+        bodies, self._next = self._next, []
+        body_bytes, self._next_bytes = self._next_bytes, 0
+        self._parcels.append(Parcel(self._starter, bodies, body_bytes, self._deadline_s))
+        self._has_news.set()

@@ -1,0 +1,347 @@
+"""Carries calls to the leader, wherever it goes, and decides when one may be sent again."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dledger_client.calls.call import Call, Judgement, Verdict, is_to_be_split, judge, success
+from dledger_client.calls.statistics import AppendStatistics
+from dledger_client.cluster.addresses import ServerAddress
+from dledger_client.cluster.backoff import PAUSE_MIN_S, pause_s
+from dledger_client.cluster.connection import Connection
+from dledger_client.cluster.members import Members, Timing
+from dledger_client.cluster.search import LeaderSearch
+from dledger_client.errors import (
+    ClientError,
+    ConnectionLostError,
+    GroupUnreachableError,
+    NoEntryError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from dledger_client.tasks import Spawn
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.requests import DLedgerResponseCode, Message
+
+EXPIRY_INTERVAL_S: Final = 0.05
+DISK_FULL_PAUSE_S: Final = 0.5  # room is made by retention, which takes its time
+
+
+class Dispatcher:
+    """Holds the connection to the leader, the calls that wait for one, and the search for it.
+
+    A call is in exactly one place: on a connection, in `_waiting`, or in `_delayed`; or it has
+    ended.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        servers: Sequence[ServerAddress],
+        timing: Timing,
+        statistics: AppendStatistics,
+        spawn: Spawn,
+        *,
+        follow_leader: bool,
+        random: Callable[[], float],
+    ) -> None:
+        self.members = Members(group, servers, timing, self, follow_leader=follow_leader)
+        self._spawn = spawn
+        self._statistics = statistics
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+        self._leader: Connection | None = None
+        self._waiting: deque[Call] = deque()
+        self._delayed: dict[Call, asyncio.TimerHandle] = {}
+        self._search: asyncio.Task[None] | None = None
+        self._look: asyncio.Task[None] | None = None
+        # Searches since an answer was last a success: from the second on, there is a pause first.
+        self._searches = 0
+        self._trouble_since_s = 0.0
+        self._is_closed = False
+
+    @property
+    def leader(self) -> Connection | None:
+        """The connection to the leader, while there is one."""
+        return self._leader
+
+    def submit(self, call: Call) -> None:
+        """Send a call now, or as soon as there is a leader to send it to."""
+        self.announce(call)
+        if self._leader is not None and not self._is_closed:
+            self._send(call, self._leader, call.began_s)
+        else:
+            self.forward(call)
+
+    def announce(self, call: Call) -> None:
+        """Count a call that `forward` will be given, or `end`."""
+        if call.kind.appends:
+            self._statistics.began(call.began_s, call.entry_count)
+
+    def close(self) -> None:
+        """End every call: what was sent is unknown, the rest had no effect."""
+        self._is_closed = True
+        for task in (self._search, self._look):
+            if task is not None:
+                task.cancel()
+        delayed, self._delayed = self._delayed, {}
+        for timer in delayed.values():
+            timer.cancel()
+        waiting, self._waiting = self._waiting, deque()
+        for call in (*delayed, *waiting):
+            self.end(call, GroupUnreachableError("the client was closed"))
+
+    # What a connection tells of a call.
+
+    def answered(self, call: Call, command: RemotingCommand) -> None:
+        """Take the answer of a member."""
+        response = success(call.kind, command)
+        if response is not None:
+            self._succeeded(call, response)
+            return
+        judgement = judge(call.kind, command)
+        if judgement.verdict is Verdict.DONE:
+            assert judgement.response is not None
+            self._succeeded(call, judgement.response)
+            return
+        call.last_code, call.problem = judgement.code, f"{call.connection}: {judgement.reason}"
+        if judgement.verdict is Verdict.REFUSED or (
+            judgement.verdict is Verdict.AS_NUMBERS and call.sent_as_numbers
+        ):
+            refusal = _refusal(call)
+            if is_to_be_split(call.kind, refusal):
+                assert call.connection is not None
+                call.connection.takes_batches = False
+            self.end(call, refusal)
+        elif judgement.verdict is Verdict.ELSEWHERE:
+            self._send_elsewhere(call, judgement)
+        elif judgement.verdict is Verdict.AS_NUMBERS:
+            assert call.connection is not None
+            call.connection.bytes_as_numbers = True
+            self.forward(call)
+        elif judgement.verdict is Verdict.LATER:
+            self._send_later(call)
+        elif judgement.verdict is Verdict.RENUMBER:
+            self._renumber(call)
+        else:
+            call.may_have_happened = True
+            if call.is_repeatable:
+                self._send_later(call)
+            else:
+                self.end(call, OutcomeUnknownError(call.problem))
+
+    def _succeeded(self, call: Call, response: Message) -> None:
+        self._searches = 0
+        if response.term > self.members.highest_term:
+            self.members.saw_term(response.term)
+        if call.kind.appends:
+            self._statistics.was_acknowledged(self._loop.time(), call.entry_count)
+        self._resolve(call, response)
+
+    def lost(self, call: Call, error: ConnectionLostError) -> None:
+        """Hear that no answer will come to this attempt."""
+        call.last_code, call.problem = None, str(error)
+        call.may_have_happened |= error.was_sent
+        if error.was_sent and not call.is_repeatable:
+            self.end(call, OutcomeUnknownError(call.problem))
+        else:
+            self.forward(call)
+
+    def cancelled(self, call: Call) -> None:
+        """Hear that nobody waits for the answer any more.
+
+        What waits for a leader ends with the next look at its deadline; what was sent, with its
+        answer or in its time.
+        """
+        timer = self._delayed.pop(call, None)
+        if timer is not None:
+            timer.cancel()
+            self.end(call, GroupUnreachableError("cancelled"))
+
+    # What a connection tells of itself.
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Look for the leader again if it was behind this connection."""
+        if self._leader is connection:
+            self._leader = None
+
+    def connection_stalled(self, connection: Connection) -> None:
+        """Ask the others who leads when the leader owes answers and is silent."""
+        if self.members.follow_leader and self._leader is connection and self._look is None:
+            self._look = self._spawn(self._look_past(connection))
+
+    # The way of a call.
+
+    def forward(self, call: Call) -> None:
+        """Send a call that was submitted or announced; end it when its time is over."""
+        if call.answer.done():  # cancelled by who awaits it
+            self.end(call, GroupUnreachableError("cancelled"))
+        elif self._is_closed:
+            self.end(call, GroupUnreachableError("the client was closed"))
+        elif self._leader is not None:
+            self._send(call, self._leader, self._loop.time())
+        else:
+            self._waiting.append(call)
+            if self._search is None:
+                self._search = self._spawn(self._search_leader())
+
+    def _send(self, call: Call, connection: Connection, now_s: float) -> None:
+        if call.deadline_s <= now_s:
+            self._end_overdue(call)
+            return
+        call.attempts += 1
+        call.connection = connection
+        call.sent_as_numbers = connection.bytes_as_numbers
+        call.owed_from_s = now_s + call.answer_s
+        answer_by_s = call.owed_from_s + self.members.timing.request_timeout_s
+        call.answer_by_s = min(call.deadline_s, answer_by_s)
+        request = call.request.addressed_to(connection.member_id)
+        connection.send(call.kind.code, call.kind.encode(request, call.sent_as_numbers), call)
+
+    def _send_elsewhere(self, call: Call, judgement: Judgement) -> None:
+        connection = call.connection
+        assert connection is not None
+        if self._leader is connection:
+            self._leader = None
+        call.last_code = None  # an answer of no leader is none of the group's
+        if not self.members.follow_leader or judgement.code is DLedgerResponseCode.UNKNOWN_MEMBER:
+            self.members.forget(connection)  # a Service may lead to another pod by now
+        if self.members.follow_leader:
+            self.forward(call)
+        else:
+            leader_id = judgement.response.leader_id if judgement.response else None
+            self.end(call, NotLeaderError(call.problem, leader_id))
+
+    def _renumber(self, call: Call) -> None:
+        if call.numbering is None or call.may_have_happened:
+            self.end(call, _refusal(call))
+        else:
+            call.numbering.renumber(call)
+
+    def _send_later(self, call: Call) -> None:
+        at_least_s = PAUSE_MIN_S
+        if call.last_code is DLedgerResponseCode.DISK_FULL:
+            at_least_s = DISK_FULL_PAUSE_S
+        pause = pause_s(self._loop.time() - call.began_s, self._random, at_least_s)
+        self._delayed[call] = self._loop.call_later(pause, self._forward_delayed, call)
+
+    def _forward_delayed(self, call: Call) -> None:
+        del self._delayed[call]
+        self.forward(call)
+
+    def end(self, call: Call, answer: ClientError) -> None:
+        """End a call that did not succeed."""
+        if call.kind.appends:
+            if call.may_have_happened:
+                # However the last attempt ended, an earlier one may have had its effect.
+                answer = OutcomeUnknownError(call.problem or str(answer))
+            if is_to_be_split(call.kind, answer):
+                self._statistics.withdrawn(call.entry_count)
+            else:
+                self._statistics.failed(self._loop.time(), answer, call.entry_count)
+        self._resolve(call, answer)
+
+    def _resolve(self, call: Call, answer: Message | ClientError) -> None:
+        if not call.answer.done():
+            call.answer.set_result(answer)
+        if call.numbering is not None:
+            call.numbering.ended(call)
+        if call.on_end is not None:
+            call.on_end()
+
+    def _end_overdue(self, call: Call) -> None:
+        if call.last_code is not None:
+            self.end(call, _refusal(call))
+            return
+        waited_s = self._loop.time() - call.began_s
+        reason = call.problem or self.members.problem
+        self.end(
+            call,
+            GroupUnreachableError(
+                f"no leader of the group {self.members.group} took the request within "
+                f"{waited_s:.1f} s; the last problem: {reason}"
+            ),
+        )
+
+    # The way to the leader.
+
+    async def _search_leader(self) -> None:
+        """Find the leader for the calls that wait; those that wait too long end meanwhile."""
+        try:
+            while self._waiting and self._leader is None:
+                self._searches += 1
+                if self._searches == 1:
+                    self._trouble_since_s = self._loop.time()
+                else:
+                    elapsed_s = self._loop.time() - self._trouble_since_s
+                    await asyncio.sleep(pause_s(elapsed_s, self._random))
+                found = await self._find_while(lambda: bool(self._waiting))
+                if isinstance(found, Connection):
+                    self._follow(found)
+                elif found is not None:
+                    self._end_all_waiting(found)
+        finally:
+            self._search = None
+
+    async def _look_past(self, stalled: Connection) -> None:
+        """Leave a leader that is silent as soon as another member says that it leads."""
+        try:
+            found = await self._find_while(
+                lambda: self._leader is stalled and stalled.is_stalled, without=stalled.member_id
+            )
+            if isinstance(found, Connection) and self._leader is stalled:
+                self._follow(found)
+                stalled.abort(f"{stalled} fell silent, and {found} leads")
+        finally:
+            self._look = None
+
+    async def _find_while(
+        self, is_wanted: Callable[[], bool], *, without: str | None = None
+    ) -> Connection | ClientError | None:
+        search = LeaderSearch(self.members, self._random, without=without)
+        find = self._spawn(search.run())
+        try:
+            while is_wanted():
+                await asyncio.wait({find}, timeout=EXPIRY_INTERVAL_S)
+                self._expire_waiting()
+                if find.done():
+                    return find.result()
+        finally:
+            find.cancel()
+        return None
+
+    def _follow(self, connection: Connection) -> None:
+        if not connection.is_open:
+            return
+        self._leader = connection
+        self._statistics.saw_leader(connection.member_id)
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            self.forward(call)
+
+    def _expire_waiting(self) -> None:
+        now_s = self._loop.time()
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            if call.answer.done():
+                self.end(call, GroupUnreachableError("cancelled"))
+            elif call.deadline_s <= now_s:
+                self._end_overdue(call)
+            else:
+                self._waiting.append(call)
+
+    def _end_all_waiting(self, error: ClientError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            self.end(call, error)
+
+
+def _refusal(call: Call) -> RefusedError:
+    code = call.last_code or DLedgerResponseCode.UNSUPPORTED
+    is_no_entry = code in (
+        DLedgerResponseCode.INDEX_OUT_OF_RANGE,
+        DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN,
+    )
+    return (NoEntryError if is_no_entry else RefusedError)(code, call.problem)

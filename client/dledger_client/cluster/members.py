@@ -1,0 +1,186 @@
+"""The members of a group as the client knows them: where they listen, and connections to them."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dledger_client.cluster.addresses import SERVERS_MAX, ServerAddress, parse_server
+from dledger_client.cluster.connection import Connection, ConnectionWatcher
+from dledger_client.errors import AddressError, ConnectionLostError, RefusedError
+from dledger_formats.json_objects import FormatError
+from dledger_formats.net.dialing import dial
+from dledger_formats.protocol.requests import (
+    DLedgerResponseCode,
+    MetadataRequest,
+    MetadataResponse,
+    RequestCode,
+)
+
+LINKS_MAX: Final = 4 * SERVERS_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long the client waits for what, in seconds."""
+
+    deadline_s: float = 30.0
+    """For one operation, all its attempts included."""
+    request_timeout_s: float = 5.0
+    """For one answer. A leader in Java takes up to 3 s to say that no quorum answered it."""
+    connect_timeout_s: float = 1.0
+    stall_s: float = 0.5
+    """When the leader owes answers and is silent for so long, others are asked who leads."""
+    follow_wait_s: float = 2.0
+    """For so long one of our servers is to wait for the next entry before it says that there is
+    none.
+    """
+
+
+@dataclass(slots=True)
+class _Link:
+    """The one connection to an address; the lock keeps two tasks from opening it twice."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    connection: Connection | None = None
+
+
+class Members:
+    """Knows the servers that were given, and the peers that they name.
+
+    Host names are resolved at every connect: a pod that comes back has another address.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        servers: Sequence[ServerAddress],
+        timing: Timing,
+        watcher: ConnectionWatcher,
+        *,
+        follow_leader: bool,
+    ) -> None:
+        self.group = group
+        self.follow_leader = follow_leader
+        """Without it, the members that METADATA names are not to be asked."""
+        self.timing = timing
+        self.servers = tuple(servers)
+        self.peers: dict[str, ServerAddress] = {}
+        self.highest_term = -1
+        """Of all answers that told one (Java's METADATA does not)."""
+        self.problem = "nothing was tried yet"
+        """What went wrong last, for people."""
+        self._watcher = watcher
+        self._links: dict[tuple[str, int], _Link] = {}
+        # All that may be open: those of the links, and those that were forgotten but owe answers.
+        self._connections: set[Connection] = set()
+        self._is_known = False
+
+    def addresses(self) -> list[ServerAddress]:
+        """Every address worth asking: peers first, since they carry their id."""
+        return [*(self.peers.values() if self.follow_leader else ()), *self.servers]
+
+    async def metadata(self, address: ServerAddress) -> tuple[Connection, MetadataResponse]:
+        """Ask the member there who is who, and learn from its answer.
+
+        ConnectionLostError when there is no answer now; RefusedError when asking again is vain: a
+        server that is none of the group, before any other has been met.
+        """
+        try:
+            connection = await self._connect(address)
+            response = await self._ask(connection)
+        except (ConnectionLostError, RefusedError) as error:
+            self.problem = str(error)
+            if isinstance(error, RefusedError) and self._is_known:
+                # An address can be taken over by another group's pod before DNS knows.
+                raise ConnectionLostError(str(error), was_sent=True) from error
+            raise
+        self._learn(connection, response)
+        return connection, response
+
+    def saw_term(self, term: int) -> None:
+        """Remember the highest term."""
+        self.highest_term = max(self.highest_term, term)
+
+    def forget(self, connection: Connection) -> None:
+        """Use this connection for nothing new: its address must be looked at afresh."""
+        for link in self._links.values():
+            if link.connection is connection:
+                link.connection = None
+        connection.retire()
+
+    async def close(self) -> None:
+        """Abort every connection, and return when they are gone."""
+        for connection in self._connections:
+            connection.abort("the client was closed")
+            await connection.closed.wait()
+
+    async def _connect(self, address: ServerAddress) -> Connection:
+        if len(self._links) >= LINKS_MAX:  # addresses of pods that are long gone, mostly
+            self._links = {
+                key: link
+                for key, link in self._links.items()
+                if link.connection is not None and link.connection.is_open
+            }
+        link = self._links.setdefault((address.host, address.port), _Link())
+        async with link.lock:
+            connection = link.connection
+            if connection is None or not connection.is_open:
+                connection = link.connection = await self._open(address)
+            return connection
+
+    async def _open(self, address: ServerAddress) -> Connection:
+        def make() -> Connection:
+            return Connection(address, self._watcher, stall_s=self.timing.stall_s)
+
+        try:
+            async with asyncio.timeout(self.timing.connect_timeout_s):
+                _, connection = await dial(make, address.host, address.port)
+        except OSError as error:  # TimeoutError is one
+            raise ConnectionLostError(
+                f"{address} cannot be reached: {error or 'timeout'}", was_sent=False
+            ) from error
+        self._connections = {known for known in self._connections if known.is_open}
+        self._connections.add(connection)
+        return connection
+
+    async def _ask(self, connection: Connection) -> MetadataResponse:
+        request = MetadataRequest(group=self.group, remote_id=connection.member_id)
+        command = await connection.ask(
+            RequestCode.METADATA, request.to_json(), self.timing.connect_timeout_s
+        )
+        try:
+            response = MetadataResponse.from_json(command.body)
+        except FormatError as error:
+            raise ConnectionLostError(
+                f"{connection} gave an answer that cannot be read: {command.remark or error}",
+                was_sent=True,
+            ) from error
+        if response.code is not DLedgerResponseCode.SUCCESS:
+            self.forget(connection)
+            raise RefusedError(response.code, _explain(self.group, connection, response.code))
+        return response
+
+    def _learn(self, connection: Connection, response: MetadataResponse) -> None:
+        self._is_known = True
+        connection.member_id = response.local_id or connection.member_id
+        connection.takes_batches = bool(response.voters)  # ours alone name them
+        self.saw_term(response.term)
+        peers: dict[str, ServerAddress] = {}
+        for peer_id, address in sorted(response.peers.items())[:SERVERS_MAX]:
+            try:
+                peers[peer_id] = parse_server(f"{peer_id}={address}")
+            except AddressError as error:
+                self.problem = f"{connection} names a member that cannot be reached: {error}"
+        self.peers = peers or self.peers
+
+
+def _explain(group: str, connection: Connection, code: DLedgerResponseCode) -> str:
+    if code is DLedgerResponseCode.UNKNOWN_GROUP:
+        return f"{connection} does not belong to the group {group}"
+    if code is DLedgerResponseCode.UNKNOWN_MEMBER and connection.member_id is None:
+        return (
+            f"{connection} answers only requests that name its id, as Java's servers do; "
+            f"give it as ID={connection.address}"
+        )
+    return f"{connection} refused METADATA: {code.value} {code.name}"

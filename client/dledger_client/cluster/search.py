@@ -1,0 +1,122 @@
+"""Finding the member that leads."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from dledger_client.cluster.addresses import SERVERS_MAX, ServerAddress
+from dledger_client.cluster.backoff import pause_s
+from dledger_client.cluster.connection import Connection
+from dledger_client.cluster.members import Members
+from dledger_client.errors import ClientError, ConnectionLostError, RefusedError
+from dledger_formats.protocol.requests import MetadataResponse
+
+POLLS_MAX: Final = 2 * SERVERS_MAX
+
+
+class LeaderSearch:
+    """Asks every member, each at its own pace, until one says that it leads.
+
+    They are asked at once, so that a member that swallows packets holds nobody up. What a member
+    says of another is only taken as a hint where to ask.
+    """
+
+    def __init__(
+        self, members: Members, random: Callable[[], float], *, without: str | None = None
+    ) -> None:
+        self._members = members
+        self._random = random
+        self._without = without
+        self._loop = asyncio.get_running_loop()
+        self._began_s = self._loop.time()
+        self._result: asyncio.Future[Connection | ClientError] = self._loop.create_future()
+        self._tasks = asyncio.TaskGroup()
+        self._polls: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    async def run(self) -> Connection | ClientError:
+        """Return the leader's connection, or a RefusedError when asking on is vain.
+
+        Goes on until then, or until it is cancelled. The member `without` is left out. When the
+        leader is not to be followed, the first member to answer will do.
+        """
+        async with self._tasks:
+            self._ask_all_known()
+            try:
+                return await self._result
+            finally:
+                for task in self._polls.values():
+                    task.cancel()
+
+    def _ask_all_known(self) -> None:
+        for address in self._members.addresses():
+            key = (address.host, address.port)
+            is_left_out = self._without is not None and address.member_id == self._without
+            if key not in self._polls and len(self._polls) < POLLS_MAX and not is_left_out:
+                self._polls[key] = self._tasks.create_task(self._poll(address))
+
+    async def _poll(self, address: ServerAddress) -> None:
+        while not self._result.done():
+            try:
+                connection, response = await self._members.metadata(address)
+            except ConnectionLostError:
+                pass  # the members remember it
+            except RefusedError as error:
+                self._settle(error)
+            else:
+                if self._will_do(connection, response):
+                    self._settle(connection)
+                self._ask_all_known()
+            await asyncio.sleep(pause_s(self._loop.time() - self._began_s, self._random))
+
+    def _settle(self, result: Connection | ClientError) -> None:
+        if not self._result.done():
+            self._result.set_result(result)
+
+    def _will_do(self, connection: Connection, response: MetadataResponse) -> bool:
+        """Whether a member says that it leads itself, and not in a term known to be over."""
+        members = self._members
+        if not members.follow_leader:
+            return True
+        if connection.member_id is None or response.leader_id != connection.member_id:
+            members.problem = f"{connection} says that {response.leader_id or 'nobody'} leads"
+            return False
+        is_left_out = connection.member_id == self._without  # found behind a Service, say
+        return not is_left_out and (response.term < 0 or response.term >= members.highest_term)
+
+
+async def ask_everyone(members: Members) -> MetadataResponse | ClientError:
+    """Ask everyone once; returns the first answer that names a leader, else any, else an error."""
+    answers: list[MetadataResponse | ClientError] = []
+    async with asyncio.TaskGroup() as tasks:
+        pending = {
+            tasks.create_task(_answer_or_error(members, address)) for address in members.addresses()
+        }
+        while pending and not any(map(_names_leader, answers)):
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            answers += (task.result() for task in done)
+        for task in pending:
+            task.cancel()
+    return max(answers, key=_worth)
+
+
+def _names_leader(answer: MetadataResponse | ClientError) -> bool:
+    return isinstance(answer, MetadataResponse) and answer.leader_id is not None
+
+
+def _worth(answer: MetadataResponse | ClientError) -> tuple[bool, bool, bool]:
+    """Order answers: naming the leader, any, a refusal (asking on is vain), another error."""
+    return (
+        _names_leader(answer),
+        isinstance(answer, MetadataResponse),
+        isinstance(answer, RefusedError),
+    )
+
+
+async def _answer_or_error(
+    members: Members, address: ServerAddress
+) -> MetadataResponse | ClientError:
+    try:
+        _, response = await members.metadata(address)
+    except (ConnectionLostError, RefusedError) as error:
+        return error
+    return response

@@ -1,0 +1,92 @@
+"""Reading many entries: requests ahead of the reader, entries in order and without a gap."""
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from typing import Final, TypeAlias
+
+from dledger_client.calls.call import Call
+from dledger_client.errors import BadAnswerError, ClientError, NoEntryError
+from dledger_formats.protocol.requests import (
+    DLedgerEntry,
+    DLedgerResponseCode,
+    GetEntriesResponse,
+    Message,
+)
+
+ANSWER_BYTES: Final = 256 * 1024
+"""How many bytes of bodies one request asks for."""
+SINGLES_IN_FLIGHT: Final = 64
+"""Requests ahead while each answer holds one entry, as Java's do."""
+BATCHES_IN_FLIGHT: Final = 8
+
+_Ahead: TypeAlias = deque[tuple[int, Call]]
+
+
+async def read_range(
+    start: Callable[[int], Call], first: int, last: int | None
+) -> AsyncGenerator[DLedgerEntry, None]:
+    """Yield the entries `first`..`last`, or to the end of the log when `last` is None.
+
+    The last answer shows how many entries the server puts into one, and the requests ahead are that
+    far apart. Where an answer then holds fewer, the gap is asked for; where it holds more, what
+    came before is skipped. NoEntryError when the log ends before `last`, or begins after `first`.
+    """
+    ahead: _Ahead = deque()
+    wanted, step = first, 0
+    try:
+        while last is None or wanted <= last:
+            if not ahead or ahead[0][0] > wanted:
+                ahead.appendleft((wanted, start(wanted)))
+            _ask_ahead(ahead, start, step, last)
+            begin, call = ahead.popleft()
+            answer = await call.answer
+            if last is None and _is_past_end(answer):
+                return
+            entries = entries_of(answer, begin)
+            step = len(entries)
+            for entry in entries[wanted - begin :]:
+                if last is not None and entry.index > last:
+                    return
+                yield entry
+                wanted = entry.index + 1
+    finally:
+        for _, call in ahead:
+            call.answer.cancel()
+
+
+def _ask_ahead(ahead: _Ahead, start: Callable[[int], Call], step: int, last: int | None) -> None:
+    """Keep requests in flight behind those that are; none before the first answer."""
+    in_flight_max = SINGLES_IN_FLIGHT if step == 1 else BATCHES_IN_FLIGHT
+    begin = ahead[-1][0] + step
+    while step and len(ahead) < in_flight_max and (last is None or begin <= last):
+        ahead.append((begin, start(begin)))
+        begin += step
+
+
+def _is_past_end(answer: Message | ClientError) -> bool:
+    return (
+        isinstance(answer, NoEntryError) and answer.code is DLedgerResponseCode.INDEX_OUT_OF_RANGE
+    )
+
+
+def entries_of(answer: Message | ClientError, begin: int) -> list[DLedgerEntry]:
+    """Return the entries of an answer to GET; raises what ended the call otherwise.
+
+    BadAnswerError when they are not those that were asked for, or a body is damaged.
+    """
+    if isinstance(answer, ClientError):
+        raise answer
+    assert isinstance(answer, GetEntriesResponse)
+    if not answer.entries:
+        raise BadAnswerError(f"the answer for entry {begin} says success and holds no entry")
+    return check_entries(answer.entries, begin)
+
+
+def check_entries(entries: list[DLedgerEntry], begin: int) -> list[DLedgerEntry]:
+    """Return entries when they are those from `begin` on, and whole; BadAnswerError otherwise."""
+    for index, entry in enumerate(entries, begin):
+        if entry.index != index:
+            raise BadAnswerError(f"entry {index} was asked for, and entry {entry.index} came")
+        if not entry.is_intact:
+            raise BadAnswerError(f"the body of entry {index} is not what its checksum says")
+    return entries

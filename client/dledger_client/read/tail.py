@@ -1,0 +1,110 @@
+"""Following a log: the entries there are, and then each new one as it is committed."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from dledger_client.errors import NoEntryError, RefusedError
+from dledger_client.read.log_reader import LogReader
+from dledger_client.read.range_reader import check_entries
+from dledger_formats.protocol.follow import ONLY_THE_ENDS
+from dledger_formats.protocol.requests import DLedgerEntry, DLedgerResponseCode
+
+POLL_MIN_S: Final = 0.02
+POLL_MAX_S: Final = 0.5
+CATCH_UP_ENTRIES: Final = 1000
+"""Further behind than this, entries are read as a range, with several requests ahead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBounds:
+    """The first and the last index that can be read; an empty log ends before it begins."""
+
+    begin_index: int
+    end_index: int
+
+
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+
+
+async def tail(
+    reader: LogReader, first: int | None, sleep: Sleep
+) -> AsyncGenerator[DLedgerEntry, None]:
+    """Yield the entries from `first` on, or those committed from now on without it; for ever.
+
+    NoEntryError when the log begins after the next entry.
+    """
+    wanted = first
+    try:
+        if wanted is None:
+            wanted = (await _ends(reader)).end_index + 1
+        while True:
+            answer = await reader.follow(wanted)
+            for entry in check_entries(answer.entries, wanted):
+                yield entry
+                wanted = entry.index + 1
+            if answer.committed_index - wanted >= CATCH_UP_ENTRIES:
+                async for entry in reader.get_range(wanted, answer.committed_index):
+                    yield entry
+                    wanted = entry.index + 1
+    except RefusedError as error:
+        if error.code is not DLedgerResponseCode.UNSUPPORTED:
+            raise
+    if wanted is None:
+        wanted = (await bounds(reader)).end_index + 1
+    async for entry in _poll(reader, wanted, sleep):
+        yield entry
+
+
+async def _poll(reader: LogReader, wanted: int, sleep: Sleep) -> AsyncGenerator[DLedgerEntry, None]:
+    """Follow a server that does not know FOLLOW, at most 50 times a second and at least twice."""
+    pause_s = POLL_MIN_S
+    while True:
+        async for entry in reader.get_range(wanted, None):
+            yield entry
+            wanted = entry.index + 1
+            pause_s = POLL_MIN_S
+        await sleep(pause_s)
+        pause_s = min(POLL_MAX_S, 2 * pause_s)
+
+
+async def bounds(reader: LogReader) -> LogBounds:
+    """Say where the log begins and ends; of a server that does not know FOLLOW, by searching."""
+    try:
+        return await _ends(reader)
+    except RefusedError as error:
+        if error.code is not DLedgerResponseCode.UNSUPPORTED:
+            raise
+    first_behind, step = 0, 1
+    while await _compare(reader, first_behind) <= 0:
+        first_behind += step
+        step *= 2
+    begin, end = await _first(reader, 0, first_behind, 0), await _first(reader, 0, first_behind, 1)
+    return LogBounds(begin_index=begin, end_index=end - 1)
+
+
+async def _ends(reader: LogReader) -> LogBounds:
+    answer = await reader.follow(ONLY_THE_ENDS)
+    return LogBounds(
+        begin_index=max(0, answer.ledger_begin_index), end_index=answer.committed_index
+    )
+
+
+async def _first(reader: LogReader, low: int, high: int, wanted: int) -> int:
+    """Return the first index in low..high whose comparison is `wanted` or more; high's is."""
+    while low < high:
+        middle = (low + high) // 2
+        if await _compare(reader, middle) >= wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+async def _compare(reader: LogReader, index: int) -> int:
+    """Return -1 when the log begins behind the index, 0 when it holds it, 1 when it ends before."""
+    try:
+        await reader.get(index)
+    except NoEntryError as error:
+        return -1 if error.code is DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN else 1
+    return 0

@@ -1,0 +1,1 @@
+"""The JSON that a member serves over HTTP: `/status`, `/leader` and `/manifest`."""

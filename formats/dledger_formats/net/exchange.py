@@ -1,0 +1,32 @@
+"""One request to a member and its answer, on a connection of their own."""
+
+import asyncio
+import contextlib
+from typing import Final
+
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+
+ANSWER_BYTES_MAX: Final = 64 * 1024
+_OPAQUE: Final = 1
+
+
+async def exchange(host: str, port: int, code: int, body: bytes) -> RemotingCommand:
+    """Send a request and return its answer; the caller says how long that may take.
+
+    OSError when there is no connection, or none any more; FrameError when what comes is no answer,
+    or a longer one than ANSWER_BYTES_MAX.
+    """
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(frames.encode_requests(code, [(_OPAQUE, body)]))
+        decoder = FrameDecoder(frame_bytes_max=ANSWER_BYTES_MAX)
+        while chunk := await reader.read(ANSWER_BYTES_MAX):
+            for command in decoder.feed(chunk):
+                if command.is_response and command.opaque == _OPAQUE:
+                    return command
+        raise ConnectionResetError("the connection was closed without an answer")
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()

@@ -1,0 +1,272 @@
+"""A damaged log is set aside, so that its member can take a sound one from the leader.
+
+What is sound stays: whole data segments, from the first on, of which every entry was verified. The
+others go, by a rename and not deleted, to a folder of this moment:
+
+    damaged-20261122T140312.123456Z/
+        healing          properties: which entries were there, and by what verdict
+        0000…            the data files that were not kept, or the index files
+        currterm         when term and vote could not be trusted
+        memberships      when nothing says who belonged to the group before the log's first entry
+
+In this order, so that a crash between two steps leaves a member that joins, or the damage as it
+was: the folder is there, and says what it is for; the member joins (`raft.joining`); the files go,
+the newest first; the checkpoint says where the log ends now. Until it does, opening refuses the log
+as one that ends too early, and all of this is done once more.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from dledger_formats.log import disk
+from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.healing.sound_part import sound_part
+from dledger_node.raft.ready import HardState
+from dledger_node.store.derived import memberships_file
+from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.recovery import WINDOW_BYTES
+from dledger_node.store.segments.segment import NO_ROOM, sync_folder
+from dledger_node.store.segments.segment_list import SegmentList, starts_of
+from dledger_node.store.small_files import checkpoint as checkpoint_file
+from dledger_node.store.small_files import hard_state
+from dledger_node.store.small_files.checkpoint import Checkpoint
+from dledger_node.store.small_files.properties import (
+    parse_number,
+    read_properties,
+    write_properties,
+)
+
+PREFIX: Final = "damaged-"
+_HEALING: Final = "healing"
+_FIRST: Final = "firstIndex"
+_LAST: Final = "lastIndex"
+_VERDICT: Final = "verdict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What of a store is sound, with every entry before the first damage verified."""
+
+    log_is_sound: bool
+    index_is_sound: bool
+    """Its files can be read, that is; units that are wrong are made anew at every opening."""
+    memory: HardState | None
+    """Term and vote; None when they cannot be trusted, or are older than the log."""
+    front_is_lost: bool
+    """Nothing tells what the group was before the log's first entry: nothing of the log is kept."""
+    end_index: int
+    """The last entry that is kept; -1 when none is."""
+    end_term: int
+    lost_names: tuple[str, ...]
+    """The data files that are not kept, newest first."""
+    checkpoint: Checkpoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """What a folder of damaged files says of itself; indexes are -1 when it does not know."""
+
+    folder: Path
+    first_index: int
+    last_index: int
+
+
+def survey(
+    folder: Path,
+    *,
+    segment_size_bytes: int,
+    index_segment_size_bytes: int,
+    front_is_lost: bool = False,
+) -> Survey:
+    """Read a store that nobody has open, up to where it is damaged; blocks, and changes nothing.
+
+    `front_is_lost` says that opening found it so. StoreDamagedError for what no damage to the log
+    explains, such as files of another size.
+    """
+    checkpoint = checkpoint_file.load_checkpoint(folder)
+    names = starts_of(folder / disk.DATA_FOLDER, segment_size_bytes)
+    index_names = starts_of(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
+    whole = _without_gap(names, segment_size_bytes)
+    index_whole = _without_gap(index_names, index_segment_size_bytes)
+    with contextlib.ExitStack() as undo:
+        data = SegmentList(folder / disk.DATA_FOLDER, segment_size_bytes, whole)
+        undo.callback(data.close)
+        index = SegmentList(folder / disk.INDEX_FOLDER, index_segment_size_bytes, index_whole)
+        undo.callback(index.close)
+        found = sound_part(LogFiles(data, index), checkpoint)
+        log_is_sound = found.is_whole and whole == names
+        index_is_sound = index_whole == index_names and _can_be_read(index)
+    lost = front_is_lost or not _memberships_can_be_read(folder)
+    log_is_sound = log_is_sound and not lost
+    end = found.end if log_is_sound else found.kept_end
+    kept = names if log_is_sound else [start for start in whole if start < found.kept_pos]
+    kept = [] if lost else kept
+    wrote = bool(names) or (checkpoint is not None and checkpoint.end_index >= 0)
+    return Survey(
+        log_is_sound=log_is_sound,
+        index_is_sound=index_is_sound,
+        memory=_memory(folder, max(end.term, 1 if wrote else -1)),
+        end_index=end.index - 1 if kept else -1,
+        end_term=end.term if kept else -1,
+        lost_names=tuple(disk.file_name(start) for start in reversed(names[len(kept) :])),
+        checkpoint=checkpoint,
+        front_is_lost=lost,
+    )
+
+
+def set_aside_log(folder: Path, found: Survey, *, verdict: str, moment: str) -> HardState:
+    """Keep what is sound of a log, and let its member join; blocks. Returns what it remembers.
+
+    StoreError, and StoreFullError when there is no room for a folder: nothing is lost by it.
+    """
+    known = found.memory or HardState(term=0, vote_for=None)
+    memory = replace(known, term=max(known.term, found.end_term), joining=True, alone=False)
+    durable_index = found.checkpoint.end_index if found.checkpoint else -1
+    aside = _make_folder(folder, moment, found.end_index + 1, durable_index, verdict)
+    if found.memory is None:
+        with contextlib.suppress(OSError):  # a copy, as far as it can be read, for people
+            shutil.copyfile(folder / hard_state.FILE_NAME, aside / hard_state.FILE_NAME)
+    try:
+        hard_state.save_hard_state(folder, memory)
+    except StoreError:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    if not found.log_is_sound:
+        _move(folder / disk.DATA_FOLDER, found.lost_names, aside)
+        if found.front_is_lost and (folder / memberships_file.FILE_NAME).exists():
+            _move(folder, (memberships_file.FILE_NAME,), aside)
+        checkpoint_file.save_checkpoint(folder, _lowered(folder, found))
+    return memory
+
+
+def set_aside_index(folder: Path, *, moment: str) -> None:
+    """Have the index files made anew from the data at the next opening; blocks. StoreError."""
+    aside = _make_folder(folder, moment, -1, -1, "WrongIndex")
+    names = sorted((path.name for path in (folder / disk.INDEX_FOLDER).iterdir()), reverse=True)
+    _move(folder / disk.INDEX_FOLDER, names, aside)
+
+
+def set_aside(folder: Path) -> list[SetAside]:
+    """What was set aside and is there still, oldest first."""
+    return [_read(path) for path in sorted(folder.glob(f"{PREFIX}*")) if path.is_dir()]
+
+
+def give_up_a_file(aside: SetAside) -> Path | None:
+    """Delete one of the files that were set aside, the newest; None when there is none. Blocks."""
+    paths = sorted(path for path in aside.folder.iterdir() if path.name != _HEALING)
+    if not paths:
+        return None
+    paths[-1].unlink()
+    sync_folder(aside.folder)
+    return paths[-1]
+
+
+def drop(aside: SetAside) -> None:
+    """Delete what was set aside, once it is needed no more; blocks. OSError."""
+    while give_up_a_file(aside) is not None:
+        pass
+    (aside.folder / _HEALING).unlink(missing_ok=True)
+    aside.folder.rmdir()
+    sync_folder(aside.folder.parent)
+
+
+def _without_gap(starts: Sequence[int], file_size: int) -> list[int]:
+    """The files from the first on that follow one another."""
+    first = starts[0] if starts else 0
+    return [start for at, start in enumerate(starts) if start == first + at * file_size]
+
+
+def _can_be_read(files: SegmentList) -> bool:
+    try:
+        for file in files.files:
+            for begin, end in file.data_ranges(0):
+                for at in range(begin, end, WINDOW_BYTES):
+                    file.read(at, min(WINDOW_BYTES, end - at))
+    except (StoreDamagedError, OSError):
+        return False
+    return True
+
+
+def _memberships_can_be_read(folder: Path) -> bool:
+    try:
+        memberships_file.load(folder)
+    except StoreDamagedError:
+        return False
+    return True
+
+
+def _memory(folder: Path, end_term: int) -> HardState | None:
+    """Term and vote, unless the log tells that they are older than its entries: all have a term
+    of 1 or more.
+    """
+    try:
+        return hard_state.load_hard_state(folder, end_term)
+    except StoreDamagedError:
+        return None
+
+
+def _lowered(folder: Path, found: Survey) -> Checkpoint:
+    """What the checkpoint may say of the log that is kept."""
+    if found.end_index < 0:
+        return Checkpoint(end_index=-1, committed_index=-1)
+    if found.checkpoint is None:
+        return Checkpoint(end_index=found.end_index, committed_index=-1)
+    committed_index = min(found.checkpoint.committed_index, found.end_index)
+    membership_index = found.checkpoint.membership_index
+    if membership_index is not None:
+        told = [entry.index for entry in memberships_file.load(folder)]
+        membership_index = max((index for index in told if index <= committed_index), default=-1)
+    return replace(
+        found.checkpoint,
+        end_index=found.end_index,
+        committed_index=committed_index,
+        membership_index=membership_index,
+    )
+
+
+def _make_folder(
+    folder: Path, moment: str, first_index: int, last_index: int, verdict: str
+) -> Path:
+    aside = folder / f"{PREFIX}{moment}"
+    values = {_FIRST: first_index, _LAST: last_index, _VERDICT: verdict}
+    try:
+        aside.mkdir()
+        write_properties(aside / _HEALING, values)
+        sync_folder(folder)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        kind = StoreFullError if error.errno in NO_ROOM else StoreError
+        raise kind(f"{aside}: damaged files could not be set aside: {error}") from error
+    return aside
+
+
+def _move(source: Path, names: Sequence[str], target: Path) -> None:
+    """Move files, durably; what they are called in the target says where they came from."""
+    try:
+        for name in names:
+            os.rename(source / name, target / name)
+    except OSError as error:
+        raise StoreError(f"{source}: it could not be set aside in {target}: {error}") from error
+    sync_folder(target)
+    sync_folder(source)
+
+
+def _read(folder: Path) -> SetAside:
+    """What a folder says; one whose file is missing or damaged came of a crash, and knows less."""
+    path = folder / _HEALING
+    try:
+        values = read_properties(path, (_FIRST, _LAST, _VERDICT))
+        if values is None:
+            return SetAside(folder=folder, first_index=-1, last_index=-1)
+        return SetAside(
+            folder=folder,
+            first_index=parse_number(path, values, _FIRST, -1),
+            last_index=parse_number(path, values, _LAST, -1),
+        )
+    except StoreDamagedError:
+        return SetAside(folder=folder, first_index=-1, last_index=-1)

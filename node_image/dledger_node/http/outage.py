@@ -1,0 +1,105 @@
+"""What a member says of itself while its store keeps it out of the group: why, and what to do.
+
+It answers over HTTP alone. It has no log to speak of, so it neither votes nor serves, and its
+indexes read as those of an empty one.
+"""
+
+import asyncio
+
+from dledger_formats.http.status import (
+    LeaderView,
+    Manifest,
+    MembershipRole,
+    NodeStatus,
+    Role,
+    StorageState,
+)
+from dledger_formats.settings import NodeSettings
+from dledger_node.http.metrics import Counters
+from dledger_node.http.pages import Folder
+from dledger_node.http.status import NO_BROKER_ID
+
+
+class Outage:
+    """Pages and metrics of a member that is out of service; `reason` may change meanwhile."""
+
+    def __init__(
+        self, settings: NodeSettings, version: str, *, state: StorageState, reason: str
+    ) -> None:
+        self.state = state
+        self.reason = reason
+        self._settings = settings
+        self._version = version
+
+    def status(self) -> NodeStatus:
+        """Not ready, with the reason."""
+        return NodeStatus(
+            group=self._settings.group,
+            self_id=self._settings.self_id,
+            role=Role.FOLLOWER,
+            term=0,
+            leader_id=None,
+            master=False,
+            ready=False,
+            reason=self.reason,
+            broker_id=NO_BROKER_ID,
+            ledger_begin_index=0,
+            ledger_end_index=-1,
+            ledger_end_term=-1,
+            committed_index=-1,
+            durable_index=-1,
+            flush_disk_type=self._settings.flush_disk_type,
+            peers=dict(self._settings.peers),
+            storage=self.state,
+            membership=MembershipRole.NONE,
+            version=self._version,
+        )
+
+    def leader_view(self) -> LeaderView:
+        """Nobody, as far as this member knows."""
+        return LeaderView(
+            self_id=self._settings.self_id,
+            term=0,
+            leader_id=None,
+            master=False,
+            ledger_end_index=-1,
+            committed_index=-1,
+        )
+
+    async def leader_changed(self) -> None:
+        """Never return: a member that comes back answers on new connections."""
+        await asyncio.get_running_loop().create_future()
+
+    def manifest(self) -> Manifest:
+        """No files: none of them can be vouched for."""
+        return Manifest(status=self.status(), data=[], index=[])
+
+    def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
+        """Read nothing, since the manifest names no file."""
+        raise FileNotFoundError(f"{folder}/{name} cannot be read: {self.reason}")
+
+    def counters(self) -> Counters:
+        """Count nothing while it is out."""
+        return Counters(
+            appends_acknowledged=0,
+            appends_refused=0,
+            appends_unknown=0,
+            appends_repeated=0,
+            producers=0,
+            flushes=0,
+            pending_appends=0,
+            pending_bytes=0,
+            applied_index=-1,
+            snapshot_index=-1,
+            snapshots_installed=0,
+            connections=0,
+            messages_refused={},
+            buffered_bytes=0,
+            connections_closed={},
+            segments_removed=0,
+            segments_forced=0,
+            healed_ranges=0,
+            healed_entries=0,
+            healing_missing_entries=0,
+            messages_dropped={},
+        )

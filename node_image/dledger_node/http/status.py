@@ -1,0 +1,147 @@
+"""What this member says of itself: pure functions from the core's and the store's state to the
+formats.
+"""
+
+import re
+from dataclasses import dataclass
+
+from dledger_formats.http.status import (
+    LeaderView,
+    MembershipRole,
+    NodeStatus,
+    PeerStatus,
+    Role,
+    StorageState,
+)
+from dledger_formats.settings import NodeSettings
+from dledger_node.raft.core import Raft
+
+MASTER_BROKER_ID = 0
+NO_BROKER_ID = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreView:
+    """What the status needs to know of the store."""
+
+    durable_index: int
+    trouble: str
+    """Why nothing can be written, for people; empty when all is well."""
+    state: StorageState = StorageState.SOUND
+
+
+def leader_view(core: Raft) -> LeaderView:
+    """Who leads, as far as this member may claim it."""
+    return LeaderView(
+        self_id=core.config.self_id,
+        term=core.term,
+        leader_id=_claimed_leader(core),
+        master=core.master,
+        ledger_end_index=core.ledger_end_index,
+        committed_index=core.committed_index,
+    )
+
+
+def node_status(
+    core: Raft, settings: NodeSettings, store: StoreView, links: dict[str, bool], version: str
+) -> NodeStatus:
+    """The whole view; `links` says which peers can be reached."""
+    reason = not_ready_reason(core, store)
+    current = core.memberships.current
+    return NodeStatus(
+        group=settings.group,
+        self_id=settings.self_id,
+        role=Role(core.role.value),
+        term=core.term,
+        leader_id=core.leader_id,
+        master=core.master,
+        ready=not reason,
+        reason=reason,
+        broker_id=broker_id(core),
+        ledger_begin_index=core.ledger_begin_index,
+        ledger_end_index=core.ledger_end_index,
+        ledger_end_term=core.ledger_end_term,
+        committed_index=core.committed_index,
+        durable_index=store.durable_index,
+        flush_disk_type=settings.flush_disk_type,
+        peers=peers(core, settings),
+        followers=[
+            PeerStatus(
+                peer_id=peer_id, match_index=match_index, reachable=links.get(peer_id, False)
+            )
+            for peer_id, match_index in sorted(core.match_indexes().items())
+        ],
+        storage=store.state,
+        joining=bool(core.joining),
+        membership=membership_role(core),
+        voters=list(current.voters),
+        learners=list(current.learners),
+        addable=sorted(addable(core, settings)),
+        membership_index=core.memberships.last_index,
+        version=version,
+    )
+
+
+def not_ready_reason(core: Raft, store: StoreView) -> str:
+    """Why this member does not serve its role; empty when it does."""
+    if store.trouble:
+        return store.trouble
+    if membership_role(core) is MembershipRole.NONE and core.leader_id is None:
+        return "belongs to no group: it has not been added yet, or was removed"
+    if core.joining:
+        return f"joining: {core.joining}"
+    if core.contradiction:
+        return f"will not obey: {core.contradiction}"
+    if core.master:
+        return ""
+    if core.leads:
+        return f"leads term {core.term}, whose first entry is not committed yet"
+    if core.leader_id is None:
+        return f"knows no leader in term {core.term}"
+    if not core.quorum_active:
+        return f"has not heard from {core.leader_id}, the leader of term {core.term}"
+    return ""
+
+
+def peers(core: Raft, settings: NodeSettings) -> dict[str, str]:
+    """The addresses of all who belong to the group, as far as the settings know them."""
+    known = settings.known_peers
+    members = core.memberships.current.members
+    return {member_id: known[member_id] for member_id in members if member_id in known}
+
+
+def addable(core: Raft, settings: NodeSettings) -> dict[str, str]:
+    """The addresses of all who are no members and may be added."""
+    members = core.memberships.current.members
+    return {key: address for key, address in settings.known_peers.items() if key not in members}
+
+
+def membership_role(core: Raft) -> MembershipRole:
+    """What this member is to its group."""
+    current = core.memberships.current
+    if core.config.self_id in current.voters:
+        return MembershipRole.VOTER
+    learns = core.config.self_id in current.learners
+    return MembershipRole.LEARNER if learns else MembershipRole.NONE
+
+
+def broker_id(core: Raft) -> int:
+    """RocketMQ's broker id, as its role change handler sets it: 0, ordinal + 1, or -1."""
+    if core.master:
+        return MASTER_BROKER_ID
+    if _claimed_leader(core) is None:
+        return NO_BROKER_ID
+    return member_ordinal(core.config.self_id) + 1
+
+
+def member_ordinal(member_id: str) -> int:
+    """The number at the end of a member's id (n2: 2); 0 when there is none."""
+    digits = re.search(r"\d+$", member_id)
+    return int(digits[0]) if digits else 0
+
+
+def _claimed_leader(core: Raft) -> str | None:
+    """The leader, unless that is this member before its first entry of the term is committed."""
+    if core.leads and not core.master:
+        return None
+    return core.leader_id

@@ -1,0 +1,26 @@
+"""Entries as clients get them."""
+
+from typing import Final
+
+from dledger_formats.protocol.requests import DLedgerEntry
+from dledger_node.store.log.log_store import LogStore
+
+READ_BYTES_MAX: Final = 1 << 20
+"""Bytes of bodies in one answer, if it holds more than one entry."""
+
+
+def read_entries(
+    store: LogStore, first_index: int, last_index: int, max_size: int
+) -> list[DLedgerEntry]:
+    """Read the entries from `first_index` to at most `last_index`: one, and more while their
+    bodies together hold no more than `max_size` bytes, READ_BYTES_MAX at most.
+    """
+    entries: list[DLedgerEntry] = []
+    room_bytes = min(max_size, READ_BYTES_MAX)
+    for index in range(first_index, last_index + 1):
+        header, body = store.entry(index)
+        room_bytes -= len(body)
+        if entries and room_bytes < 0:
+            break
+        entries.append(DLedgerEntry.from_disk(header, body))
+    return entries

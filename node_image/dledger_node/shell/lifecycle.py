@@ -1,0 +1,172 @@
+"""One member from start to end: in service while its store is sound, and out of it while it is not.
+
+A fault of the volume never ends the process. It ends the member's part in the group, at once and as
+a whole: links and connections are closed, so the others see it, and the store is let go of. Then
+HTTP says why, and the store is opened again, with everything verified that is in doubt, until that
+succeeds. Errors that are no fault of the volume end the process.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
+
+from aiohttp import web
+
+from dledger_formats.http.status import StorageState
+from dledger_formats.settings import NodeSettings
+from dledger_node.errors import (
+    Damage,
+    ListenError,
+    StoreDamagedError,
+    StoreError,
+    StoreInUseError,
+)
+from dledger_node.http import metrics, pages
+from dledger_node.http.doors import Doors
+from dledger_node.http.outage import Outage
+from dledger_node.raft.ready import HardState
+from dledger_node.shell.server import DLedgerServer
+from dledger_node.state_machine.keeper import OpenedState
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume.health import state_of
+
+logger = logging.getLogger(__name__)
+
+SLOW_OPENING_S: Final = 5.0
+"""After this HTTP answers although the store is not open yet."""
+RETRY_DELAY_MIN_S: Final = 0.5
+RETRY_DELAY_MAX_S: Final = 30.0
+STEADY_S: Final = 60.0
+"""A member that served so long before its volume failed begins with the shortest delay again."""
+
+Opened = tuple[LogStore, HardState, OpenedState | None]
+
+
+class Face:
+    """What HTTP shows: the server while there is one, or the outage."""
+
+    def __init__(self, source: Outage | DLedgerServer) -> None:
+        self.source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.source, name)
+
+
+class Lifecycle:
+    """Opens, serves, stays out, and opens again, until `stopping` is set."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        *,
+        version: str,
+        open_store: Callable[[bool], Opened],
+        build_server: Callable[[Opened], DLedgerServer],
+        serve: Callable[[DLedgerServer], Awaitable[None]],
+        heal: Callable[[StoreDamagedError], Awaitable[str]],
+        stopping: asyncio.Event,
+    ) -> None:
+        """`open_store` blocks; it takes whether to verify everything. `serve` returns when told to
+        stop, and raises what made the member stop otherwise. `heal` is told of damage that was
+        found twice in a row, and says why the store is still damaged, or nothing.
+        """
+        self._settings = settings
+        self._version = version
+        self._open_store = open_store
+        self._build_server = build_server
+        self._serve = serve
+        self._heal = heal
+        self._stopping = stopping
+        self._face = Face(self._outage(StorageState.SOUND, "the store is being opened"))
+        self._runner: web.AppRunner | None = None
+        self._http_listener: asyncio.Server | None = None
+        self._delay_s = RETRY_DELAY_MIN_S
+        self._verify_all = False
+        self._damaged = False
+        """Whether the last opening, or the last member that served, found damage."""
+
+    async def run(self) -> None:
+        """Return once stopped; raises what is no fault of the volume."""
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self._serve_once()
+                except StoreInUseError:
+                    raise
+                except (StoreError, OSError) as error:
+                    await self._stay_out(error)
+        finally:
+            if self._http_listener is not None:
+                self._http_listener.close()
+            if self._runner is not None:
+                await self._runner.cleanup()
+
+    async def _serve_once(self) -> None:
+        opened = await self._opened()
+        if self._stopping.is_set():
+            opened[0].close()
+            return
+        server = self._build_server(opened)
+        self._verify_all = self._damaged = False
+        self._face.source = server
+        began_s = asyncio.get_running_loop().time()
+        try:
+            await self._start_http()
+            await self._serve(server)
+        finally:
+            if asyncio.get_running_loop().time() - began_s > STEADY_S:
+                self._delay_s = RETRY_DELAY_MIN_S
+
+    async def _opened(self) -> Opened:
+        """Open the store in a thread; HTTP says so when that takes long."""
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open_store, self._verify_all))
+        done, _ = await asyncio.wait({opening}, timeout=SLOW_OPENING_S)
+        if not done:
+            await self._start_http()
+        return await opening
+
+    async def _stay_out(self, error: StoreError | OSError) -> None:
+        """Say why for a while; the next attempt follows."""
+        state = state_of(error)
+        reason = str(error)
+        logger.error("%s is out of service: %s", self._settings.self_id, reason)
+        if isinstance(error, StoreDamagedError):
+            self._face.source = self._outage(state, reason)
+            self._verify_all |= error.damage is not Damage.HARD_STATE
+            obstacle = await self._heal(error) if self._damaged else ""
+            if obstacle:
+                logger.error("%s: %s", self._settings.self_id, obstacle)
+                reason = f"{reason}. {obstacle}"
+        self._damaged = isinstance(error, StoreDamagedError)
+        delay_s, self._delay_s = self._delay_s, min(RETRY_DELAY_MAX_S, 2 * self._delay_s)
+        self._face.source = self._outage(state, reason)
+        await self._start_http()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), delay_s)
+
+    async def _start_http(self) -> None:
+        if self._runner is not None:
+            return
+        source = cast("DLedgerServer", self._face)
+        doors = Doors()
+        runner = web.AppRunner(
+            pages.application(source, metrics.registry(source), [doors.middleware]),
+            handle_signals=False,
+            access_log=None,
+            shutdown_timeout=0.5,
+        )
+        await runner.setup()
+        self._runner = runner
+        assert runner.server is not None
+        host, port = self._settings.listen_host, self._settings.http_port
+        try:
+            self._http_listener = await asyncio.get_running_loop().create_server(
+                doors.guard(runner.server), host, port, backlog=128
+            )
+        except OSError as error:
+            raise ListenError(f"{host}:{port}: {error}") from error
+
+    def _outage(self, state: StorageState, reason: str) -> Outage:
+        return Outage(self._settings, self._version, state=state, reason=reason)

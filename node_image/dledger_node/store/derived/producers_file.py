@@ -1,0 +1,152 @@
+"""The table of producers on disk: `producers`, beside the checkpoint.
+
+All numbers are big-endian and signed but for the checksum, which covers all before it.
+
+    offset size field
+         0    8 magic          b"DLPRODUC"
+         8    4 version        1
+        12    4 producers      how many follow
+        16    8 index          the table is that of the log up to this entry
+        24    8 term           of that entry
+        32    8 chain_crc      of that entry: which log it is
+        40      producers      of each: identity, number, last index, highest sequence (8 each),
+                               how many indexes follow, 0 or WINDOW (8), the indexes (8 each)
+       end    4 CRC-32
+
+It saves reading the log from its begin, and what a log without its front tells no more. So it may
+be missing; one that cannot be trusted is as good as missing.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger_formats.log.channels import PRODUCERS_MAX, WINDOW
+from dledger_formats.log.checksum import crc32
+from dledger_node.errors import StoreError, StoreFullError
+from dledger_node.store.derived.producers import NOT_NOTED, Producer
+from dledger_node.store.segments.segment import NO_ROOM
+from dledger_node.store.small_files.whole_file import replace_file
+
+FILE_NAME: Final = "producers"
+_MAGIC: Final = b"DLPRODUC"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct(">8siiqqq")
+_PRODUCER: Final = struct.Struct(">qqqqq")
+_CRC: Final = struct.Struct(">I")
+_FILE_BYTES_MAX: Final = _HEAD.size + PRODUCERS_MAX * (_PRODUCER.size + 8 * WINDOW) + _CRC.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """The producers of a log up to an entry."""
+
+    index: int
+    term: int
+    chain_crc: int
+    producers: Sequence[Producer]
+
+
+def save(folder: Path, image: Image) -> None:
+    """Replace the file as a whole, durably; blocks for two fsyncs.
+
+    After a StoreError, and a StoreFullError on a full volume, the last one stands.
+    """
+    path = folder / FILE_NAME
+    try:
+        replace_file(path, encode(image))
+    except OSError as error:
+        kind = StoreFullError if error.errno in NO_ROOM else StoreError
+        raise kind(f"{path}: it could not be saved: {error}") from error
+
+
+def load(folder: Path) -> Image | None:
+    """Read the file; None when there is none, or none that can be trusted."""
+    try:
+        with (folder / FILE_NAME).open("rb") as file:
+            return decode(file.read(_FILE_BYTES_MAX + 1))
+    except (OSError, ValueError):
+        return None
+
+
+def encode(image: Image) -> bytes:
+    """The bytes of the file."""
+    parts = [
+        _HEAD.pack(_MAGIC, _VERSION, len(image.producers), image.index, image.term, image.chain_crc)
+    ]
+    for producer in image.producers:
+        parts.append(
+            _PRODUCER.pack(
+                producer.identity,
+                producer.number,
+                producer.last_index,
+                producer.highest,
+                len(producer.indexes),
+            )
+        )
+        parts.append(_big_endian(producer.indexes).tobytes())
+    raw = b"".join(parts)
+    return raw + _CRC.pack(crc32(raw))
+
+
+def decode(raw: bytes) -> Image:
+    """Read them; ValueError when they cannot be trusted."""
+    if len(raw) > _FILE_BYTES_MAX or len(raw) < _HEAD.size + _CRC.size:
+        raise ValueError(f"{len(raw)} bytes")
+    end = len(raw) - _CRC.size
+    if _CRC.unpack_from(raw, end) != (crc32(raw[:end]),):
+        raise ValueError("its checksum does not match")
+    magic, version, count, index, term, chain_crc = _HEAD.unpack_from(raw)
+    if magic != _MAGIC or version != _VERSION:
+        raise ValueError(f"version {version} of {magic!r}")
+    producers = list(_producers(raw, end, count))
+    for key in ("identity", "number"):
+        if len({getattr(producer, key) for producer in producers}) != count:
+            raise ValueError(f"two producers have one {key}")
+    if any(not _is_sound(producer, index) for producer in producers):
+        raise ValueError("a producer cannot be")
+    return Image(index=index, term=term, chain_crc=chain_crc, producers=producers)
+
+
+def _producers(raw: bytes, end: int, count: int) -> Iterator[Producer]:
+    at = _HEAD.size
+    for _ in range(count):
+        if end - at < _PRODUCER.size:
+            raise ValueError("it ends within a producer")
+        identity, number, last_index, highest, noted = _PRODUCER.unpack_from(raw, at)
+        at += _PRODUCER.size
+        if noted not in (0, WINDOW) or end - at < 8 * noted:
+            raise ValueError(f"{noted} indexes")
+        indexes = array("q", raw[at : at + 8 * noted])
+        at += 8 * noted
+        yield Producer(
+            identity=identity,
+            number=number,
+            last_index=last_index,
+            highest=highest,
+            indexes=_big_endian(indexes),
+        )
+    if at != end:
+        raise ValueError(f"{end - at} bytes follow the last producer")
+
+
+def _is_sound(producer: Producer, index: int) -> bool:
+    return (
+        0 <= producer.identity <= producer.last_index <= index
+        and 1 <= producer.number <= PRODUCERS_MAX
+        and (producer.highest > 0) == bool(producer.indexes)
+        and producer.highest >= 0
+        and all(NOT_NOTED <= noted <= index for noted in producer.indexes)
+    )
+
+
+def _big_endian(indexes: "array[int]") -> "array[int]":
+    """The same numbers in the file's order, or the file's in this machine's."""
+    copy = indexes[:]
+    if sys.byteorder == "little":
+        copy.byteswap()
+    return copy

@@ -1,0 +1,100 @@
+"""Entries that a leader pushed: judged before the core hears of them, then written as they are.
+
+A block holds entries alone. The blanks between segments are left out, since every member rolls at
+the same place when segments have the same size; where an entry must lie follows from the one
+before.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dledger_formats.log import disk
+from dledger_formats.log.disk import BLANK_SIZE_MIN, Buffer
+from dledger_node.errors import RemoteProtocolError
+from dledger_node.raft.membership import MembershipEntry
+from dledger_node.store.derived.membership_bodies import memberships_of
+from dledger_node.store.log.entry_runs import EntryRun, Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Sound entries of one term, as the leader stores them; made by `LogStore.check_block`."""
+
+    first_index: int
+    last_index: int
+    term: int
+    link: Link | None
+    """The end of the log before them when this was judged; None when it did not hold that entry."""
+    runs: tuple[EntryRun, ...]
+    memberships: tuple[MembershipEntry, ...] = ()
+    """What those of the entries say that change the membership; nearly always there is none."""
+
+    def runs_from(self, index: int) -> Iterator[EntryRun]:
+        """What is left to write of a block whose first entries the log holds already."""
+        skipped = index - self.first_index
+        for run in self.runs:
+            if skipped < run.entry_count:
+                yield run.without_first(skipped) if skipped else run
+            skipped = max(0, skipped - run.entry_count)
+
+
+def check_block(
+    data: Buffer,
+    *,
+    first_index: int,
+    last_index: int,
+    term: int,
+    segment_size: int,
+    link: Link | None,
+) -> Block:
+    """Judge everything that the entries first_index .. last_index of a push say of themselves.
+
+    `link` is the end of the log before them, None when the log does not have that entry: then the
+    first entry's own position and chain are taken on trust. RemoteProtocolError says what is wrong.
+    """
+    view = memoryview(data)
+    try:
+        start = link or Link(disk.unpack_header(view, 0).pos, None)
+        runs = tuple(_judged_runs(view, first_index, last_index, term, segment_size, start))
+        memberships = tuple(entry for run in runs for entry in memberships_of(run))
+    except (disk.DamagedRecordError, ValueError) as error:
+        raise RemoteProtocolError(
+            f"pushed entries {first_index} to {last_index} of term {term}: {error}"
+        ) from None
+    return Block(
+        first_index=first_index,
+        last_index=last_index,
+        term=term,
+        link=link,
+        runs=runs,
+        memberships=memberships,
+    )
+
+
+def _judged_runs(
+    data: memoryview, first_index: int, last_index: int, term: int, segment_size: int, link: Link
+) -> Iterator[EntryRun]:
+    at, index = 0, first_index
+    pos, chain_crc = link
+    while index <= last_index:
+        pos = disk.place_entry(disk.unpack_header(data, at).size, pos, segment_size)
+        segment_left = segment_size - pos % segment_size - BLANK_SIZE_MIN
+        scan = disk.scan_entries(
+            data,
+            at,
+            min(len(data), at + segment_left),
+            index=index,
+            term=term,
+            pos=pos,
+            chain_crc=chain_crc,
+            count_max=last_index - index + 1,
+        )
+        if scan.next_index == index:
+            assert scan.damage is not None
+            raise scan.damage
+        assert scan.chain_crc is not None
+        yield EntryRun(pos, data[at : scan.end], scan.units, scan.chain_crc, scan.channels)
+        pos += scan.end - at
+        at, index, chain_crc = scan.end, scan.next_index, scan.chain_crc
+    if at != len(data):
+        raise disk.DamagedRecordError("bad_size", f"{len(data) - at} bytes follow the last entry")

@@ -1,0 +1,112 @@
+"""Encoded entries, ready to be copied into a segment: what a leader's batch and a push become."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dledger_formats.log import disk
+from dledger_formats.log.channels import ChannelEntry
+from dledger_formats.log.disk import BLANK_SIZE_MIN, ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
+
+
+class Link(NamedTuple):
+    """The end of a log: what the next entry must fit to."""
+
+    end_pos: int
+    chain_crc: int | None
+    """None when it is not known."""
+
+
+class Place(NamedTuple):
+    """Where entries of a batch go that will follow one another in one segment."""
+
+    pos: int
+    end_pos: int
+    first: int
+    """Number of the first of them in the batch."""
+    stop: int
+    """Number of the first one behind them."""
+
+
+class EntryRun(NamedTuple):
+    """Entries of one term that follow one another in one segment."""
+
+    pos: int
+    data: Buffer
+    units: Buffer
+    """Their index units."""
+    chain_crc: int
+    """Of the last one."""
+    channels: Sequence[ChannelEntry] = ()
+    """Of a pushed run: those entries that have a channel."""
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries it holds; at least one."""
+        return len(self.units) // INDEX_UNIT_SIZE
+
+    @property
+    def end_pos(self) -> int:
+        """Position behind the last entry."""
+        return self.pos + len(self.data)
+
+    def follows(self, index: int, link: Link, segment_size: int) -> bool:
+        """Whether the first entry continues a log that ends with entry `index` at `link`."""
+        header = disk.unpack_header(self.data, 0)
+        pos = disk.place_entry(header.size, link.end_pos, segment_size)
+        if header.index != index + 1 or header.pos != pos:
+            return False
+        if header.chain_crc == 0 or link.chain_crc is None:
+            return True
+        return header.chain_crc == disk.chain_crc_of(header, link.chain_crc)
+
+    def without_first(self, count: int) -> "EntryRun":
+        """The same run without so many entries; it must have more."""
+        units = self.units[count * INDEX_UNIT_SIZE :]
+        unit = disk.unpack_index_unit(units, 0)
+        channels = [entry for entry in self.channels if entry.index >= unit.index]
+        data = memoryview(self.data)[unit.pos - self.pos :]
+        return EntryRun(unit.pos, data, units, self.chain_crc, channels)
+
+
+def place_bodies(body_sizes: Sequence[int], pos: int, segment_size: int) -> list[Place]:
+    """Where entries with such bodies go, from `pos` on. ValueError when no segment can hold one."""
+    end_pos = pos + sum(body_sizes) + len(body_sizes) * ENTRY_HEADER_SIZE
+    if end_pos - pos + BLANK_SIZE_MIN <= segment_size - pos % segment_size:
+        return [Place(pos, end_pos, 0, len(body_sizes))]
+    places: list[Place] = []
+    for number, body_size in enumerate(body_sizes):
+        size = ENTRY_HEADER_SIZE + body_size
+        start = disk.place_entry(size, pos, segment_size)
+        end_pos = start + size
+        if places and start == pos:
+            places[-1] = places[-1]._replace(end_pos=end_pos, stop=number + 1)
+        else:
+            places.append(Place(start, end_pos, number, number + 1))
+        pos = end_pos
+    return places
+
+
+def pack_runs(
+    bodies: Sequence[Buffer],
+    places: Sequence[Place],
+    channels: Sequence[int] | None = None,
+    *,
+    magic: int,
+    first_index: int,
+    term: int,
+    chain_crc: int,
+) -> list[EntryRun]:
+    """Encode a batch for its places, behind the entry with this chain_crc."""
+    runs: list[EntryRun] = []
+    for pos, _, first, stop in places:
+        data, units, chain_crc = disk.pack_entries(
+            bodies[first:stop],
+            magic=magic,
+            first_index=first_index + first,
+            term=term,
+            pos=pos,
+            previous_chain_crc=chain_crc,
+            channels=None if channels is None else channels[first:stop],
+        )
+        runs.append(EntryRun(pos, data, units, chain_crc))
+    return runs

@@ -1,0 +1,192 @@
+"""The end of the log: where the next entry goes, and what it must fit to.
+
+Everything here happens on the thread that writes, and no further than into the kernel's memory.
+What is durable, and when, is `LogStore`'s business.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from dledger_formats.log import disk
+from dledger_formats.log.disk import INDEX_UNIT, INDEX_UNIT_SIZE, Buffer
+from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.store.log.block import Block
+from dledger_node.store.log.entry_runs import EntryRun, Link, Place, pack_runs, place_bodies
+from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.recovery import Examined
+from dledger_node.store.segments.zero_ahead import ZeroAhead
+
+TAIL_BYTES_MAX: Final = 1 << 20
+"""Of the entries that stay in memory once they are written."""
+
+
+class LogWriter:
+    """Appends to files that recovery left in order, and truncates them.
+
+    `end_index` moves last, so that a reader on another thread sees whole entries.
+    """
+
+    def __init__(self, files: LogFiles, found: Examined) -> None:
+        self.begin_index = found.begin_index
+        self.end_index = found.end.index - 1
+        self.end_pos = found.end.pos
+        self.chain_crc = found.end.chain_crc or 0
+        self.term_runs = list(found.term_runs)
+        self.zero_ahead = ZeroAhead(files.data, self.end_pos)
+        self._files = files
+        self._segment_size = files.data.file_size
+        # The last run and its first index, unless it is long: it is pushed and answered next, and
+        # to read it again would cost more than to write it.
+        self._tail: tuple[int, EntryRun] | None = None
+
+    @property
+    def end_term(self) -> int:
+        """Term of the last entry; -1 when there is none."""
+        return self.term_runs[-1][1] if self.term_runs else -1
+
+    @property
+    def index_pos(self) -> int:
+        """Where the next unit goes in the index files."""
+        return (self.end_index + 1) * INDEX_UNIT_SIZE
+
+    def reserve(self, body_sizes: Sequence[int]) -> list[Place]:
+        """Make room for entries with such bodies; returns where they go. StoreFullError;
+        ValueError for a long one.
+        """
+        places = place_bodies(body_sizes, self.end_pos, self._segment_size)
+        self._reserve(places[-1].end_pos, self.end_index + len(body_sizes))
+        return places
+
+    def reserve_block(self, block: Block) -> None:
+        """Make room for a block, if it may come to be written here. StoreFullError."""
+        if block.link is not None:
+            self._reserve(block.runs[-1].end_pos, block.last_index)
+
+    def append(
+        self,
+        bodies: Sequence[Buffer],
+        places: Sequence[Place],
+        magic: int,
+        term: int,
+        channels: Sequence[int] | None = None,
+    ) -> None:
+        """Write a batch to the places that were just reserved for it."""
+        runs = pack_runs(
+            bodies,
+            places,
+            channels,
+            magic=magic,
+            first_index=self.end_index + 1,
+            term=term,
+            chain_crc=self.chain_crc,
+        )
+        for run in runs:
+            self._write(run, term)
+
+    def append_block(self, block: Block) -> None:
+        """Write those entries of a block that the log has not.
+
+        StoreDamagedError when they do not follow the log: then two logs differ that must not.
+        """
+        runs = list(block.runs_from(self.end_index + 1))
+        link = Link(self.end_pos, self.chain_crc)
+        is_judged = block.first_index == self.end_index + 1 and block.link == link
+        if not (is_judged or runs[0].follows(self.end_index, link, self._segment_size)):
+            raise StoreDamagedError(
+                f"{self._files.data.folder}: the leader's entry {self.end_index + 1} does not "
+                f"follow this log, which ends at position {self.end_pos}: the logs differ before "
+                "it. Audit the group",
+                Damage.DIVERGED,
+                self.end_index + 1,
+            )
+        self._reserve(runs[-1].end_pos, block.last_index)
+        for run in runs:
+            self._write(run, block.term)
+
+    def tail(self, first_index: int, last_index: int) -> Buffer | None:
+        """Stored bytes of these entries, if they are just what was written last."""
+        if self._tail is None:
+            return None
+        first_of_tail, run = self._tail
+        found = first_index == first_of_tail and last_index == first_of_tail + run.entry_count - 1
+        return run.data if found else None
+
+    def positions(self, first_index: int, last_index: int) -> list[int]:
+        """Where entries of the log begin in the data files."""
+        if self._tail is not None and first_index >= self._tail[0]:
+            start, end = first_index - self._tail[0], last_index - self._tail[0] + 1
+            units = self._tail[1].units[start * INDEX_UNIT_SIZE : end * INDEX_UNIT_SIZE]
+        else:
+            units = self._files.units(first_index, last_index)
+        return [pos for _, pos, *_ in INDEX_UNIT.iter_unpack(units)]
+
+    def link(self, index: int, term: int) -> Link | None:
+        """The end of the log as far as this entry; None when it holds none of that term there."""
+        if index == -1:
+            return Link(0, 0)
+        if not self.begin_index <= index <= self.end_index:
+            return None
+        if index == self.end_index:
+            return Link(self.end_pos, self.chain_crc) if term == self.end_term else None
+        header = self._files.header(index)
+        if header.term != term:
+            return None
+        return Link(self._files.end_pos(index), header.chain_crc)
+
+    def forget_from(self, first_index: int) -> None:
+        """Move the end before an entry; the files are still as they were."""
+        self._tail = None
+        last_index = first_index - 1
+        if last_index >= self.begin_index:
+            self.end_pos = self._files.end_pos(last_index)
+            self.chain_crc = self._files.header(last_index).chain_crc
+        else:
+            self.end_pos = self.chain_crc = 0
+        self.end_index = last_index
+        while self.term_runs and self.term_runs[-1][0] >= first_index:
+            self.term_runs.pop()
+
+    def remove_before(self, first_index: int) -> None:
+        """Move the beginning up to an entry that the log holds."""
+        self.begin_index = first_index
+        kept = [run for run in self.term_runs if run[0] > first_index]
+        term = self._files.header(first_index).term
+        self.term_runs = [(first_index, term), *kept]
+
+    def restart(self, block: Block) -> None:
+        """Begin with a block, in folders that are empty."""
+        self._tail = None
+        self.begin_index = block.first_index  # first: from now on, readers find nothing
+        self.end_index = block.first_index - 1
+        self.end_pos, self.chain_crc = block.runs[0].pos, 0
+        self.term_runs = []
+        self._files.data.clear()
+        self._files.index.clear()
+        self._reserve(block.runs[-1].end_pos, block.last_index)
+        for run in block.runs:
+            self._write(run, block.term)
+
+    def cut_files(self) -> None:
+        """Zero what lies behind the end, durably."""
+        self._files.data.truncate(self.end_pos)
+        self._files.index.truncate(self.index_pos)
+
+    def _reserve(self, end_pos: int, last_index: int) -> None:
+        self._files.data.reserve(self.end_pos, end_pos)
+        self._files.index.reserve(self.index_pos, (last_index + 1) * INDEX_UNIT_SIZE)
+
+    def _write(self, run: EntryRun, term: int) -> None:
+        """Copy a run behind the end, with a blank before it where a segment is left."""
+        data, end_pos, end_term = self._files.data, run.end_pos, self.end_term
+        assert term >= end_term
+        self.zero_ahead.enter(end_pos)
+        if run.pos != self.end_pos:
+            data.write(self.end_pos, disk.BLANK_HEADER.pack(disk.BLANK, run.pos - self.end_pos))
+        data.write(run.pos, run.data)
+        self._files.index.write(self.index_pos, run.units)
+        if term != end_term:
+            self.term_runs.append((self.end_index + 1, term))
+        self._tail = (self.end_index + 1, run) if len(run.data) <= TAIL_BYTES_MAX else None
+        self.chain_crc = run.chain_crc
+        self.end_pos = end_pos
+        self.end_index += run.entry_count

@@ -1,0 +1,7 @@
+"""Segments: the files of one kind, data or index, as one address space.
+
+segment       one file, read with `pread` and written with `pwrite`
+segment_list  all segments of one kind
+open_files    a bounded number of open descriptors
+zero_ahead    zeros ahead of the log's end, so that a flush changes data and no metadata
+"""

@@ -1,0 +1,249 @@
+"""The segments of one kind, data or index, as one address space.
+
+The folder holds nothing but whole segments, since Java refuses anything else there. A new one is
+made beside it under another name, durable as a file of zeros, and renamed into it when it is
+needed.
+
+Every byte behind the end of the log is zero, at all times but within `truncate` and after a crash.
+Java reads a zero as the end, and no old record can come back once a new one is written before it.
+"""
+
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from dledger_formats.log import disk
+from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.store.segments.open_files import OpenFiles
+from dledger_node.store.segments.segment import Segment, sync_folder
+
+SPARE_SUFFIX: Final = ".spare"
+ROOM_BYTES: Final = 64 << 20
+"""What is kept ready behind the end of the log: many appends fit while a segment is made."""
+_ZEROS: Final = bytes(1 << 20)
+
+
+class SegmentList:
+    """Segments in sequence. It knows where they lie, and not how far they are written."""
+
+    def __init__(self, folder: Path, file_size: int, starts: list[int]) -> None:
+        self.folder = folder
+        self.file_size = file_size
+        self._open_files = OpenFiles()
+        self.files = [
+            Segment(folder / disk.file_name(start), start, file_size, self._open_files)
+            for start in starts
+        ]
+        self._spares: deque[Segment] = deque()
+        self._spare_numbers = itertools.count()
+
+    @classmethod
+    def load(cls, folder: Path, file_size: int) -> Self:
+        """See what the folder holds; StoreDamagedError when it is not a sequence of whole segments.
+
+        Changes nothing but to remove spare segments that a crash left.
+        """
+        for left in folder.parent.glob(f"{folder.name}-*{SPARE_SUFFIX}"):
+            left.unlink()
+        starts = starts_of(folder, file_size)
+        for start, following in itertools.pairwise(starts):
+            if following != start + file_size:
+                raise StoreDamagedError(
+                    f"{folder}: {disk.file_name(start)} is followed by {disk.file_name(following)},"
+                    f" and segments have {file_size} bytes: a file is missing, or the segment size "
+                    "was changed",
+                    Damage.MISSING_SEGMENT,
+                )
+        return cls(folder, file_size, starts)
+
+    @property
+    def start(self) -> int:
+        """Position of the first byte; 0 when there is no file."""
+        return self.files[0].start if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """Position behind the last file; 0 when there is none."""
+        return self.files[-1].end if self.files else 0
+
+    def file_at(self, pos: int) -> Segment:
+        """The file that holds this position; IndexError when none does."""
+        number = (pos - self.start) // self.file_size
+        if number < 0 or not self.files:
+            raise IndexError(f"no file of {self.folder} holds position {pos}")
+        return self.files[number]
+
+    def files_between(self, start: int, end: int) -> tuple[Segment, ...]:
+        """The files that hold positions from `start` to `end`, the latter not included."""
+        return tuple(file for file in self.files if file.start < end and file.end > start)
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`, over the borders of files; fewer where the files end.
+
+        IndexError when no file holds `start`; StoreDamagedError when the disk cannot give them.
+        """
+        file = self.file_at(start)
+        if end <= file.end:
+            return file.read(start - file.start, end - start)
+        parts = []
+        for file in self.files_between(start, end):
+            at = max(start - file.start, 0)
+            parts.append(file.read(at, min(end, file.end) - file.start - at))
+        return b"".join(parts)
+
+    def reserve(self, pos: int, end: int) -> None:
+        """Make sure that a log that ends at `pos` can be written up to `end`. StoreFullError."""
+        if end <= self.end:
+            return  # as nearly always
+        while self._start_of_next(pos) + len(self._spares) * self.file_size < end:
+            self._make_spare()
+
+    def preallocate(self, pos: int) -> None:
+        """Have room ready behind a log that ends at `pos`; blocks. StoreFullError."""
+        while self.room_is_short(pos):
+            self._make_spare()
+
+    def room_is_short(self, pos: int) -> bool:
+        """Whether files should be made ready now: half of one, or a few small ones, are left."""
+        room_bytes = self._start_of_next(pos) + len(self._spares) * self.file_size - pos
+        return room_bytes < max(self.file_size // 2, min(ROOM_BYTES, 2 * self.file_size))
+
+    def write(self, pos: int, data: disk.Buffer) -> None:
+        """Copy bytes to `pos`, over the borders of files; room must have been reserved."""
+        file = self._file_to_write(pos)
+        while len(data) > (room_bytes := file.end - pos):
+            view = memoryview(data)
+            file.write(pos - file.start, view[:room_bytes])
+            data, pos = view[room_bytes:], file.end
+            file = self._file_to_write(pos)
+        file.write(pos - file.start, data)
+
+    def truncate(self, pos: int) -> int:
+        """Zero everything from `pos` on, remove the files behind it, and make that durable.
+
+        Returns how many bytes from `pos` on were in use, as far as the last that was not zero. The
+        newest file goes first, so that a crash on the way leaves a sequence.
+        """
+        used_end = pos
+        while self.files and self.files[-1].start >= pos:
+            used_end = max(used_end, _used_end(self.files[-1], 0))
+            self.files.pop().remove()
+        sync_folder(self.folder)
+        if self.files and pos < self.end:
+            file = self.files[-1]
+            used_end = max(used_end, _used_end(file, pos - file.start))
+            _zero(file, pos - file.start, min(used_end, file.end) - file.start)
+            file.sync()
+        return used_end - pos
+
+    def clear(self) -> None:
+        """Remove all files, durably; the newest first, so that a crash leaves a sequence."""
+        while self.files:
+            self.files.pop().remove()
+        sync_folder(self.folder)
+
+    def take_before(self, pos: int) -> tuple[Segment, ...]:
+        """Take the files that end at `pos` or before it out of the list, but for the last file.
+
+        The list is a new one then: a thread that goes through the old one is not disturbed.
+        """
+        taken = tuple(file for file in self.files[:-1] if file.end <= pos)
+        self.files = self.files[len(taken) :]
+        return taken
+
+    def sync(self, files: tuple[Segment, ...]) -> None:
+        """Make these files durable, and their names; blocks."""
+        for file in files:
+            file.sync()
+        if not all(file.name_is_durable for file in files):
+            sync_folder(self.folder)
+            for file in files:
+                file.name_is_durable = True
+
+    def forget_cache(self, pos: int) -> None:
+        """Have reads from `pos` on come from the disk; blocks, since it syncs. StoreError."""
+        for file in self.files_between(pos, self.end):
+            file.forget_cache(max(0, pos - file.start))
+
+    def close(self) -> None:
+        """Let go of all files and remove the spares, or leave that to the next `load`."""
+        for file in (*self.files, *self._spares):
+            file.close()
+        with contextlib.suppress(OSError):
+            for spare in self._spares:
+                spare.path.unlink()
+
+    def _file_to_write(self, pos: int) -> Segment:
+        """The file that holds this position, nearly always the last, or a new one for it."""
+        if pos >= self.end:
+            return self._add_file(pos)
+        last = self.files[-1]
+        return last if pos >= last.start else self.file_at(pos)
+
+    def _start_of_next(self, pos: int) -> int:
+        return self.end if self.files else pos - pos % self.file_size
+
+    def _make_spare(self) -> None:
+        name = f"{self.folder.name}-{next(self._spare_numbers)}{SPARE_SUFFIX}"
+        path = self.folder.parent / name
+        self._spares.append(Segment.create(path, self.file_size, self._open_files))
+
+    def _add_file(self, pos: int) -> Segment:
+        start = self._start_of_next(pos)
+        file = self._spares.popleft()
+        file.become(self.folder / disk.file_name(start), start)
+        self.files.append(file)
+        return file
+
+
+def make_folders(folder: Path) -> None:
+    """Make a store's folders where they are missing, durably."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):
+        (folder / name).mkdir(exist_ok=True)
+    sync_folder(folder)
+    sync_folder(folder.parent)
+
+
+def starts_of(folder: Path, file_size: int) -> list[int]:
+    """Where the files of a folder begin; StoreDamagedError when one of them is no segment."""
+    return [_start_of(path, file_size) for path in sorted(folder.iterdir())]
+
+
+def _start_of(path: Path, file_size: int) -> int:
+    try:
+        start = disk.start_offset(path.name)
+    except ValueError as error:
+        raise StoreDamagedError(f"{path}: {error}; move it away", Damage.UNKNOWN_FORMAT) from None
+    size = path.stat().st_size
+    if size != file_size:
+        raise StoreDamagedError(
+            f"{path} has {size} bytes; segments have {file_size}. Was the segment size changed?",
+            Damage.UNKNOWN_FORMAT,
+        )
+    return start
+
+
+def _chunks(file: Segment, at: int) -> Iterator[tuple[int, int]]:
+    for begin, end in file.data_ranges(at):
+        for start in range(begin, end, len(_ZEROS)):
+            yield start, min(end, start + len(_ZEROS))
+
+
+def _used_end(file: Segment, at: int) -> int:
+    """Position behind the last byte that is not zero, or that of byte `at` when all are."""
+    used = at
+    for start, end in _chunks(file, at):
+        chunk = file.read(start, end - start)
+        if chunk != _ZEROS[: end - start]:
+            used = start + len(chunk.rstrip(b"\0"))
+    return file.start + used
+
+
+def _zero(file: Segment, start: int, end: int) -> None:
+    for at in range(start, end, len(_ZEROS)):
+        stop = min(end, at + len(_ZEROS))
+        file.write(at, _ZEROS[: stop - at])

@@ -1,0 +1,1 @@
+"""Snapshots of a state machine: `snapshot/snapshot_<lastIncludedIndex>/{snapshot_meta,data}`."""

@@ -1,0 +1,159 @@
+"""Group commit: at most one flush is in flight, and it covers everything written before it began.
+
+An entry is acknowledged only behind a flush, so under load many entries share one; an idle log is
+flushed at once. The segments that a growing log will need are made in another thread, and zeros are
+written ahead of it in a third, so that no append waits for that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+from dledger_node.errors import StoreFullError
+from dledger_node.store.log.flush_target import FlushTarget
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume.flush_thread import FlushThread
+
+logger = logging.getLogger(__name__)
+
+FULL_RETRY_S: Final = 1.0
+ZEROS_INTERVAL_S: Final = 1 / 16
+"""Between two MiB of zeros. A log that grows faster shares each flush among so many entries that
+writing its blocks twice costs more than it saves.
+"""
+ZEROS_PAUSE_S: Final = 1.0
+"""What such a log is left alone for."""
+
+
+class GroupCommit:
+    """Flushes a store in a thread and says on the loop how far it is durable."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        executor: Executor,
+        *,
+        interval_s: float = 0.0,
+        on_durable: Callable[[FlushTarget], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """`interval_s` is how long entries wait for others to share their flush; 0 for not.
+
+        Where they do not wait, zeros are written ahead: that makes flushes shorter, and writes the
+        log's blocks twice. The executor, for all but flushes, has two threads, or one of these
+        works holds up the other.
+        """
+        # Kept: asking for it again is a system call (getpid) each time.
+        self._loop = asyncio.get_running_loop()
+        self._store = store
+        self._executor = executor
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self._interval_s = interval_s
+        self._zero_ahead = not interval_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._thread: FlushThread | None = None
+        self._flushing = False
+        self._flushed: asyncio.Future[None] | None = None
+        self._preallocation: asyncio.Future[None] | None = None
+        self._zeroing: asyncio.Future[None] | None = None
+        self._began_s = 0.0
+        self._look_ahead_from_s = self._preallocate_from_s = self._zero_from_s = 0.0
+        self.flushes = 0
+
+    def start(self) -> None:
+        """See to it that what is written is flushed, now or when the interval is over."""
+        if not self._interval_s:
+            self._begin()
+        elif self._timer is None and self._store.durable_index < self._store.end_index:
+            self._timer = self._loop.call_later(self._interval_s, self._begin)
+        now_s = self._loop.time()
+        if now_s >= self._look_ahead_from_s:
+            self._look_ahead_from_s = now_s + ZEROS_INTERVAL_S
+            self._look_ahead(now_s)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._flushing or self._store.durable_index >= self._store.end_index:
+            return
+        if self._thread is None:
+            self._thread = FlushThread(self._store.flush, self._done)
+        self._began_s = self._loop.time()
+        self._flushing = True
+        self._thread.begin(self._store.flush_target())
+
+    @property
+    def in_flight_s(self) -> float:
+        """How long the flush in flight has taken; 0 when there is none."""
+        return self._loop.time() - self._began_s if self._flushing else 0.0
+
+    async def drain(self) -> None:
+        """Flush what is written, and wait until no thread works on the store."""
+        self._interval_s = 0.0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.start()
+        while self._flushing or self._preallocation is not None or self._zeroing is not None:
+            if self._flushing:
+                self._flushed = self._loop.create_future()
+            work = self._flushed, self._preallocation, self._zeroing
+            await asyncio.wait([each for each in work if each is not None])
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = None
+
+    def _done(self, target: FlushTarget, error: BaseException | None) -> None:
+        self._flushing = False
+        if self._flushed is not None:
+            self._flushed.set_result(None)
+            self._flushed = None
+        if error is not None:
+            self._on_failed(error)
+            return
+        self.flushes += 1
+        self._store.flushed(target)
+        # A truncation may have overtaken the flush: what it covered is not what the log holds now.
+        if self._store.durable_index == target.end_index:
+            self._on_durable(target)
+        self.start()
+
+    def _look_ahead(self, now_s: float) -> None:
+        """Begin to make room, and zeros, for what comes."""
+        if self._preallocation is None and self._store.room_is_short:
+            self._preallocate(now_s)
+        if self._zero_ahead and self._zeroing is None and self._store.zero_ahead.is_due:
+            self._zero(now_s)
+
+    def _preallocate(self, now_s: float) -> None:
+        if now_s < self._preallocate_from_s:
+            return
+        self._preallocation = self._loop.run_in_executor(self._executor, self._store.preallocate)
+        self._preallocation.add_done_callback(self._preallocated)
+
+    def _preallocated(self, preallocation: "asyncio.Future[None]") -> None:
+        self._preallocation = None
+        error = preallocation.exception()
+        if isinstance(error, StoreFullError):  # `reserve` tells when the room is needed
+            self._preallocate_from_s = self._loop.time() + FULL_RETRY_S
+        elif error is not None:
+            self._on_failed(error)
+
+    def _zero(self, now_s: float) -> None:
+        if now_s < self._zero_from_s:
+            return
+        outrun = self._store.zero_ahead.is_outrun
+        self._zero_from_s = now_s + (ZEROS_PAUSE_S if outrun else ZEROS_INTERVAL_S)
+        self._zeroing = self._loop.run_in_executor(self._executor, self._store.zero_ahead.run)
+        self._zeroing.add_done_callback(self._zeroed)
+
+    def _zeroed(self, zeroing: "asyncio.Future[None]") -> None:
+        self._zeroing = None
+        error = zeroing.exception()
+        if isinstance(error, OSError):  # appends go where room was allocated, as without zeros
+            self._zero_ahead = False
+            logger.warning("no more zeros are written ahead of the log: %s", error)
+        elif error is not None:
+            self._on_failed(error)

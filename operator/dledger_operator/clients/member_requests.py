@@ -1,0 +1,75 @@
+"""What is asked of a leader over DLedger's client protocol: changes, which no page of it takes."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from dledger_formats.json_objects import FormatError
+from dledger_formats.net.exchange import exchange
+from dledger_formats.protocol.frames import FrameError
+from dledger_formats.protocol.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
+from dledger_formats.protocol.membership_change import (
+    CHANGE_MEMBERSHIP,
+    ChangeKind,
+    ChangeMembershipRequest,
+    ChangeMembershipResponse,
+)
+from dledger_formats.protocol.requests import Message, RequestCode, SystemCode
+from dledger_operator import names
+from dledger_operator.clients.errors import MemberSilentError
+from dledger_operator.facts import Leader
+
+# A member answers a change within 2 s, and a transfer within two of its election timeouts. What
+# takes longer may still be done: whoever asks looks at the members again.
+ANSWER_S_MAX: Final = 10.0
+
+Response = TypeVar("Response", bound=Message)
+
+
+class MemberRequests:
+    """One connection for each request: there are few, and a leader that changes is another host."""
+
+    def __init__(
+        self, port: int = names.REMOTING_PORT, *, answer_s_max: float = ANSWER_S_MAX
+    ) -> None:
+        self._port = port
+        self._answer_s_max = answer_s_max
+
+    async def change(
+        self, ip: str, group: str, leader: Leader, kind: ChangeKind, member_id: str
+    ) -> ChangeMembershipResponse:
+        """Ask a leader to change one member; the answer may be a refusal.
+
+        MemberSilentError when there is no answer in time: it may be done all the same.
+        """
+        request = ChangeMembershipRequest(
+            group=group, remote_id=leader.member_id, change=kind, member_id=member_id
+        )
+        return await self._ask(ip, CHANGE_MEMBERSHIP, request, ChangeMembershipResponse.from_json)
+
+    async def transfer(
+        self, ip: str, group: str, leader: Leader, to: str
+    ) -> LeadershipTransferResponse:
+        """Ask a leader to hand over to another voter; otherwise as `change`."""
+        request = LeadershipTransferRequest(
+            group=group, term=leader.term, transferee_id=to
+        ).addressed_to(leader.member_id)
+        return await self._ask(
+            ip, RequestCode.LEADERSHIP_TRANSFER, request, LeadershipTransferResponse.from_json
+        )
+
+    async def _ask(
+        self, ip: str, code: int, request: Message, read: Callable[[bytes], Response]
+    ) -> Response:
+        what = f"{type(request).__name__} to {ip}:{self._port}"
+        try:
+            async with asyncio.timeout(self._answer_s_max):
+                answer = await exchange(ip, self._port, code, request.to_json())
+            if answer.code != SystemCode.SUCCESS:
+                raise MemberSilentError(f"{what}: code {answer.code}: {answer.remark or ''}")
+            return read(answer.body)
+        except (OSError, TimeoutError, FrameError, FormatError) as error:
+            raise MemberSilentError(f"{what}: {str(error) or type(error).__name__}") from error

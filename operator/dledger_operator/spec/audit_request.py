@@ -1,0 +1,50 @@
+"""A `DLedgerAudit`, read and defaulted once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from dledger_operator import names
+from dledger_operator.spec.quantities import duration_ms
+from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
+
+LEVELS: Final = ("Full",)
+DEFAULT_RESOURCES: Final = {
+    "requests": {"cpu": "1", "memory": "1Gi"},
+    "limits": {"memory": "2Gi"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest:
+    """One audit that a user asked for, checked."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    group_name: str
+    level: str
+    resources: Mapping[str, Any]
+    ttl_after_finished_s: int
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """Read an object of the API; InvalidSpecError says which key is wrong."""
+        metadata = body["metadata"]
+        spec = SpecReader(body.get("spec") or {}, "spec")
+        if len(metadata["name"]) > names.AUDIT_NAME_LENGTH_MAX:
+            raise InvalidSpecError(
+                f"metadata.name is longer than {names.AUDIT_NAME_LENGTH_MAX} characters, which "
+                "leaves no room for the names of its Job and pod; make a new audit"
+            )
+        return cls(
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            uid=metadata["uid"],
+            generation=metadata.get("generation", 1),
+            group_name=spec.section("groupRef").required_text("name"),
+            level=spec.choice("level", LEVELS),
+            resources=dict(spec.section("resources").values) or DEFAULT_RESOURCES,
+            ttl_after_finished_s=spec.converted("ttlAfterFinished", duration_ms, "24h") // 1000,
+        )

@@ -1,0 +1,168 @@
+"""What is done to a group from outside: clients' requests and faults, each one line of a tape.
+
+An act is its name and arguments that JSON can hold, so that it can be kept and done again.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from dledger_node.raft.membership import Membership
+from dledger_sim.faults.reshaping import may_lose_volume
+from dledger_sim.group.cluster import SimCluster
+
+Act: TypeAlias = tuple[Any, ...]
+"""A name of ACTS and its arguments."""
+
+Pairs: TypeAlias = list[tuple[str, str]]
+"""Sender and receiver of each link that is meant."""
+
+
+def _append(cluster: SimCluster, member_id: str, count: int, client: int) -> None:
+    cluster.propose(member_id, count, client)
+
+
+def _read(cluster: SimCluster, member_id: str, index: int, client: int) -> None:
+    cluster.read(member_id, index, client)
+
+
+def _read_index(cluster: SimCluster, member_id: str, client: int) -> None:
+    cluster.read_index(member_id, client)
+
+
+def _transfer(cluster: SimCluster, member_id: str, transferee_id: str) -> None:
+    cluster.transfer(member_id, transferee_id)
+
+
+def _change(cluster: SimCluster, member_id: str, kind: str, target: str) -> None:
+    cluster.change(member_id, kind, target)
+
+
+def _crash(cluster: SimCluster, member_id: str, down_us: int) -> None:
+    cluster.crash(member_id, down_us=down_us)
+
+
+def _lose_volume(
+    cluster: SimCluster, member_id: str, down_us: int, kept_rate: float | None = None
+) -> None:
+    cluster.lose_volume(member_id, kept_rate, down_us=down_us)
+
+
+def _copy_volume(cluster: SimCluster, member_id: str) -> None:
+    cluster.older_disks.copy(member_id)
+
+
+def _restore_volume(cluster: SimCluster, member_id: str, down_us: int) -> None:
+    _bring_back(cluster, member_id, down_us, log_alone=False)
+
+
+def _restore_log(cluster: SimCluster, member_id: str, down_us: int) -> None:
+    _bring_back(cluster, member_id, down_us, log_alone=True)
+
+
+def _bring_back(cluster: SimCluster, member_id: str, down_us: int, *, log_alone: bool) -> None:
+    """Kill a member and give it the disk that was copied, if others know what that lacks."""
+    if cluster.older_disks.may_come_back(member_id, log_alone=log_alone):
+        cluster.crash(member_id, down_us=down_us, told="dies, and gets an older disk")
+        cluster.older_disks.bring_back(member_id, log_alone=log_alone)
+        cluster.network.drop_what_travels(member_id)
+
+
+def _rot_snapshot(cluster: SimCluster, member_id: str, down_us: int | None = None) -> None:
+    """Spoil a member's newest snapshot, while it lives or as it dies. One that cannot do without is
+    emptied by a person; so nothing is spoiled where that would be one disk too many.
+    """
+    first, disk = Membership(cluster.conditions.voter_ids), cluster.members[member_id].disk
+    if disk.snapshots and may_lose_volume(cluster.members, first, member_id):
+        if down_us is not None:
+            cluster.crash(member_id, down_us=down_us, told="dies, and its newest snapshot rots")
+        cluster.fault_count += 1
+        disk.rot_newest_snapshot()
+
+
+def _rot_entry(
+    cluster: SimCluster, member_id: str, index: int, count: int, down_us: int | None = None
+) -> None:
+    """Spoil durable entries of a member's log, while it lives or as it dies, if its disk may be
+    lost. Nobody knows until somebody reads them.
+    """
+    if cluster.rotting.may_rot(member_id):
+        if down_us is not None:
+            cluster.crash(member_id, down_us=down_us, told="dies, and entries of its log rot")
+        cluster.fault_count += 1
+        cluster.rotting.rot(member_id, index, count)
+
+
+def _remove_front(cluster: SimCluster, member_id: str, rate: float) -> None:
+    cluster.remove_front(member_id, rate)
+
+
+def _power_cut(cluster: SimCluster, downs_us: list[tuple[str, int]]) -> None:
+    for member_id, down_us in downs_us:
+        cluster.crash(member_id, down_us=down_us)
+
+
+def _split(cluster: SimCluster, side: list[str]) -> None:
+    cluster.split(set(side))
+
+
+def _cut(cluster: SimCluster, pairs: Pairs) -> None:
+    for sender, receiver in pairs:
+        cluster.cut(sender, receiver)
+
+
+def _disconnect(cluster: SimCluster, pairs: Pairs) -> None:
+    for one, other in pairs:
+        cluster.disconnect(one, other)
+
+
+def _clog(cluster: SimCluster, pairs: Pairs, duration_us: int) -> None:
+    for sender, receiver in pairs:
+        cluster.clog(sender, receiver, duration_us)
+
+
+def _reset(cluster: SimCluster, pairs: Pairs) -> None:
+    for one, other in pairs:
+        cluster.reset_link(one, other)
+
+
+def _heal(cluster: SimCluster) -> None:
+    cluster.heal_network()
+
+
+def _pause(cluster: SimCluster, member_id: str, duration_us: int) -> None:
+    cluster.pause(member_id, duration_us)
+
+
+def _fill_disk(cluster: SimCluster, member_id: str, duration_us: int) -> None:
+    cluster.fill_disk(member_id, duration_us)
+
+
+ACTS: Final[dict[str, Callable[..., None]]] = {
+    "append": _append,
+    "read": _read,
+    "read_index": _read_index,
+    "transfer": _transfer,
+    "change": _change,
+    "crash": _crash,
+    "lose_volume": _lose_volume,
+    "copy_volume": _copy_volume,
+    "restore_volume": _restore_volume,
+    "restore_log": _restore_log,
+    "rot_snapshot": _rot_snapshot,
+    "rot_entry": _rot_entry,
+    "remove_front": _remove_front,
+    "power_cut": _power_cut,
+    "split": _split,
+    "cut": _cut,
+    "disconnect": _disconnect,
+    "clog": _clog,
+    "reset": _reset,
+    "heal": _heal,
+    "pause": _pause,
+    "fill_disk": _fill_disk,
+}
+
+
+def perform(cluster: SimCluster, act: Act) -> None:
+    """Do it now."""
+    ACTS[act[0]](cluster, *act[1:])

@@ -1,0 +1,329 @@
+"""Strikes that set up one situation on purpose, and the conditions under which they can.
+
+What they meet is too rare to be met by chance, so nothing else goes wrong meanwhile. Seeds that are
+struck so are picked by chance of their own (`seeds`): all others are what they were before.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from dledger_sim.faults.acts import Act
+from dledger_sim.group.cluster import NOTICE_US, SimCluster
+from dledger_sim.group.conditions import RECALL_FOREVER_TICKS, TICK_US, Conditions
+from dledger_sim.group.disk import Keep
+from dledger_sim.group.keeper import SEGMENT_ENTRIES
+
+Planned: TypeAlias = list[tuple[int, Act]]
+"""Acts with their delays, at least 1 µs."""
+
+Pairs: TypeAlias = list[tuple[str, str]]
+
+DOWN_US: Final = 500
+"""How long a member is down whose disk is exchanged, or that dies while it asks."""
+
+
+def unheard_removal(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """What a follower confirms to the target is lost, and it removes all that it can: more than
+    the target knows it to hold. Then the connection breaks, so that the target asks about that.
+    """
+    follower, *_ = _shuffled_peers(cluster, target, rng)
+    while_us = rng.randint(3, 10) * cluster.conditions.proposal_interval_us
+    return [
+        (1, ("heal",)),
+        (1, ("cut", [(follower, target)])),
+        (while_us, ("remove_front", follower, 1.0)),
+        (while_us + 1, ("heal",)),
+        (while_us + 2, ("reset", [(target, follower)])),
+    ]
+
+
+def short_absence(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """A follower is cut off for a few entries, and finds them gone from the target's front: what
+    its own snapshot includes ends one entry short of that, or nearly so.
+
+    Fronts move by segments, so some entries come first that let one end right there.
+    """
+    follower, *_ = _shuffled_peers(cluster, target, rng)
+    begin_index = cluster.members[target].disk.begin_index
+    newest_index = max(cluster.members[follower].disk.snapshots, default=-1)
+    first_count = (begin_index - 2 - newest_index) % SEGMENT_ENTRIES
+    turn_us = _turn_us(cluster)
+    cut_us = 2 + bool(first_count) * (_round_us(cluster) + turn_us)
+    missed_count = rng.randint(2, 4)
+    removed_us = cut_us + (missed_count + 1) * turn_us
+    first: Planned = [(1, ("append", target, first_count, 0))] if first_count else []
+    return [
+        (1, ("heal",)),
+        *first,
+        (cut_us, ("split", [follower])),
+        *(
+            (cut_us + 1 + number * turn_us, ("append", target, 1, 0))
+            for number in range(missed_count)
+        ),
+        (removed_us, ("remove_front", target, 1.0)),
+        (removed_us + 1, ("heal",)),
+        (removed_us + 2, ("reset", [(target, follower)])),
+    ]
+
+
+def lost_vote(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """A vote is lost on its way, and the disk of who gave it comes back as it was before; or, where
+    no disk does, its voter dies. Then another candidate asks for a vote in the same term.
+
+    The target lets both stand by asking them to take over. The first reaches the voter alone; the
+    second lacks one vote, and asks again where a connection was reset.
+    """
+    voter, first, second, other = _shuffled_peers(cluster, target, rng)
+    first_links = _both_ways([first], [target, second, other])
+    voter_links = _both_ways([voter], [target, second, other])
+    turn_us = _turn_us(cluster)
+    asked_us = (cluster.conditions.election_ticks + 2) * TICK_US
+    comes_back_us = asked_us + turn_us
+    recalled_us = comes_back_us + _recall_us(cluster)
+    dies = "restore_volume" if cluster.conditions.recall_ticks else "crash"
+    return [
+        (1, ("heal",)),
+        (1, ("copy_volume", voter)),
+        (1, ("cut", [pair for pair in first_links if pair != (target, first)])),
+        (1, ("cut", [*voter_links, (voter, first)])),
+        (2, ("transfer", target, first)),
+        (2 + turn_us, ("cut", [(target, first), (first, voter)])),
+        (asked_us - 1, ("cut", _both_ways([second], [other]))),
+        (asked_us, ("transfer", target, second)),
+        (comes_back_us, (dies, voter, DOWN_US)),
+        (comes_back_us, ("heal",)),
+        (comes_back_us, ("cut", first_links + _both_ways([second], [other]))),
+        (recalled_us, ("reset", [(second, voter)])),
+        (recalled_us + turn_us, ("heal",)),
+    ]
+
+
+def term_told_first(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """A follower's disk comes back as it was before it confirmed something to the target, while
+    another leads a newer term, without that follower. It is told of that term, dies before the
+    target has told what it remembers, and asks all of them anew.
+    """
+    follower, successor, *_ = _shuffled_peers(cluster, target, rng)
+    turn_us = _turn_us(cluster)
+    while_us = rng.randint(2, 8) * cluster.conditions.proposal_interval_us
+    comes_back_us = while_us + 3 * turn_us
+    told_us = comes_back_us + _recall_us(cluster)
+    return [
+        (1, ("heal",)),
+        (1, ("copy_volume", follower)),
+        (while_us, ("split", [follower])),
+        (while_us + turn_us, ("transfer", target, successor)),
+        (comes_back_us, ("restore_volume", follower, DOWN_US)),
+        (comes_back_us, ("heal",)),
+        (comes_back_us, ("cut", _both_ways([follower], [target]))),
+        (told_us, ("crash", follower, DOWN_US)),
+        (told_us, ("heal",)),
+    ]
+
+
+def leader_goes_back(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """The target commits something with one follower, while another is cut off; then its disk comes
+    back as it was before. When all have told what they know, the one who holds it is cut off.
+    """
+    holder, *others = _shuffled_peers(cluster, target, rng)
+    while_us = rng.randint(2, 6) * cluster.conditions.proposal_interval_us
+    comes_back_us = while_us + _round_us(cluster) + _turn_us(cluster)
+    recalled_us = comes_back_us + _recall_us(cluster)
+    return [
+        (1, ("heal",)),
+        (1, ("copy_volume", target)),
+        (1, ("split", others)),
+        (comes_back_us, ("restore_volume", target, DOWN_US)),
+        (comes_back_us, ("heal",)),
+        (recalled_us, ("split", [holder])),
+        (recalled_us + 3 * cluster.conditions.election_ticks * TICK_US, ("heal",)),
+    ]
+
+
+def death_as_log_begins(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """A follower lacks the target's front, so that its log begins anew; it dies before anything of
+    the new log is on its disk, where nothing of the old one is left.
+    """
+    follower, *_ = _shuffled_peers(cluster, target, rng)
+    while_us = rng.randint(3, 10) * cluster.conditions.proposal_interval_us
+    return [
+        (1, ("heal",)),
+        (2, ("split", [follower])),
+        (while_us, ("remove_front", target, 1.0)),
+        (while_us + 1, ("heal",)),
+        (while_us + 2, ("reset", [(target, follower)])),
+        (while_us + 2 + 2 * _turn_us(cluster), ("crash", follower, DOWN_US)),
+    ]
+
+
+def _shuffled_peers(cluster: SimCluster, target: str, rng: random.Random) -> list[str]:
+    peers = [peer_id for peer_id in cluster.conditions.member_ids if peer_id != target]
+    rng.shuffle(peers)
+    return peers
+
+
+def _both_ways(some: list[str], others: list[str]) -> Pairs:
+    return [pair for one in some for other in others for pair in ((one, other), (other, one))]
+
+
+def _turn_us(cluster: SimCluster) -> int:
+    """In which somebody is asked, and answers, or asks others for it."""
+    return NOTICE_US + 5 * cluster.conditions.delay_us
+
+
+def _round_us(cluster: SimCluster) -> int:
+    """In which all are told what is committed."""
+    return cluster.conditions.heartbeat_ticks * TICK_US
+
+
+def _recall_us(cluster: SimCluster) -> int:
+    """In which a member that dies now is back, and was answered what it asked at its first tick."""
+    return DOWN_US + TICK_US + _turn_us(cluster)
+
+
+STRIKES: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = {
+    "unheard_removal": unheard_removal,
+    "short_absence": short_absence,
+    "lost_vote": lost_vote,
+    "term_told_first": term_told_first,
+    "leader_goes_back": leader_goes_back,
+    "death_as_log_begins": death_as_log_begins,
+}
+
+
+def drawn(rng: random.Random) -> Conditions:
+    """Draw conditions for one of the strikes, of a group whose members keep no state."""
+    return rng.choice(WITHOUT_STATE)(rng)
+
+
+def _unheard_removals(rng: random.Random) -> Conditions:
+    """Draw a group in which so much is pushed ahead that a follower commits what the leader does
+    not know it to hold.
+    """
+    heartbeat_ticks = rng.choice((1, 2))
+    election_ticks = heartbeat_ticks * rng.choice((6, 10))
+    return Conditions(
+        member_count=rng.choice((3, 3, 5)),
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=election_ticks,
+        push_entries_max=rng.choice((1, 8)),
+        inflight_ranges_max=rng.choice((4, 16)),
+        proposal_interval_us=rng.choice((3_000, 5_000)),
+        proposal_entries_max=rng.choice((1, 4)),
+        delay_us=rng.choice((300, 2_000)),
+        in_order=rng.random() < 0.5,
+        flush_us=rng.choice((100, 3_000)),
+        strike_interval_us=election_ticks * TICK_US,
+        leader_bias=1.0,
+        faults=("unheard_removal",),
+    )
+
+
+def _lost_votes(rng: random.Random) -> Conditions:
+    """Draw a group of five: a candidate, who has the vote that is lost, another who has the old
+    leader's and needs one more, and one who must not give it.
+    """
+    heartbeat_ticks = rng.choice((3, 4))
+    election_ticks = heartbeat_ticks * 4
+    return Conditions(
+        member_count=5,
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=election_ticks,
+        recall_ticks=rng.choice((RECALL_FOREVER_TICKS, RECALL_FOREVER_TICKS, 0)),
+        proposal_interval_us=rng.choice((10_000, 20_000)),
+        in_order=rng.random() < 0.5,
+        flush_us=100,
+        strike_interval_us=2 * election_ticks * TICK_US,
+        leader_bias=1.0,
+        faults=("lost_vote",),
+    )
+
+
+def _terms_told_first(rng: random.Random) -> Conditions:
+    """Draw a group whose followers hold more, soon after, than a copy of their disks."""
+    heartbeat_ticks = rng.choice((1, 2))
+    election_ticks = heartbeat_ticks * rng.choice((6, 10))
+    return Conditions(
+        member_count=rng.choice((3, 3, 5)),
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=election_ticks,
+        recall_ticks=RECALL_FOREVER_TICKS,
+        push_entries_max=rng.choice((1, 8)),
+        proposal_interval_us=rng.choice((5_000, 10_000)),
+        in_order=rng.random() < 0.5,
+        flush_us=rng.choice((100, 3_000)),
+        strike_interval_us=2 * election_ticks * TICK_US,
+        leader_bias=1.0,
+        faults=("term_told_first",),
+    )
+
+
+def _leaders_go_back(rng: random.Random) -> Conditions:
+    """Draw a group of three, so that two commit something, and two elect a leader."""
+    heartbeat_ticks = rng.choice((1, 2))
+    election_ticks = heartbeat_ticks * rng.choice((6, 10))
+    return Conditions(
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=election_ticks,
+        recall_ticks=RECALL_FOREVER_TICKS,
+        proposal_interval_us=rng.choice((10_000, 20_000)),
+        in_order=rng.random() < 0.5,
+        flush_us=100,
+        strike_interval_us=4 * election_ticks * TICK_US,
+        leader_bias=1.0,
+        faults=("leader_goes_back",),
+    )
+
+
+def _deaths_as_logs_begin(rng: random.Random) -> Conditions:
+    """Draw a group whose flushes take longer than a follower lives that has just been sent the
+    first entries of a log.
+    """
+    heartbeat_ticks = rng.choice((1, 2))
+    election_ticks = heartbeat_ticks * rng.choice((6, 10))
+    return Conditions(
+        member_count=rng.choice((3, 3, 5)),
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=election_ticks,
+        recall_ticks=RECALL_FOREVER_TICKS,
+        push_entries_max=rng.choice((1, 8)),
+        proposal_interval_us=rng.choice((10_000, 20_000)),
+        in_order=rng.random() < 0.5,
+        flush_us=20_000,
+        keep=Keep.NOTHING,
+        strike_interval_us=2 * election_ticks * TICK_US,
+        leader_bias=1.0,
+        faults=("death_as_log_begins",),
+    )
+
+
+WITHOUT_STATE: Final = (
+    _unheard_removals, _lost_votes, _terms_told_first, _leaders_go_back, _deaths_as_logs_begin
+)  # fmt: skip
+
+
+def drawn_with_state(rng: random.Random) -> Conditions:
+    """Draw conditions for the strike that only members with a state know.
+
+    Clients are slow, so that little else is appended meanwhile. Leaders change, for one that has
+    lent a snapshot keeps it, and the entries behind it, until long after such a life.
+    """
+    heartbeat_ticks = rng.choice((1, 2))
+    return Conditions(
+        member_count=3,
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=heartbeat_ticks * rng.choice((6, 10)),
+        proposal_interval_us=rng.choice((20_000, 40_000)),
+        proposal_entries_max=1,
+        reads=0.0,
+        transfers=0.1,
+        in_order=rng.random() < 0.5,
+        flush_us=100,
+        snapshot_entries=1,
+        chunk_bytes=rng.choice((8, 64)),
+        state_us=200,
+        strike_interval_us=rng.choice((60_000, 100_000)),
+        leader_bias=1.0,
+        faults=("short_absence",),
+    )

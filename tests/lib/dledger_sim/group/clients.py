@@ -1,0 +1,79 @@
+"""What clients and people ask of a group, and what becomes of it."""
+
+from collections.abc import Callable, Mapping
+
+from dledger_sim.faults.reshaping import change_of, leaves_enough
+from dledger_sim.group.events import Events
+from dledger_sim.group.member import SimMember
+from dledger_sim.judges.history import Answer, Asked, Operation
+
+
+class Clients:
+    """Asks members; each request of a client is in the history."""
+
+    def __init__(
+        self,
+        events: Events,
+        members: Mapping[str, SimMember],
+        work: Callable[[SimMember, str], None],
+        *,
+        told: bool,
+    ) -> None:
+        """`work` lets a member do what its core asks for, and tells of it what happened, if that is
+        `told`.
+        """
+        self.history: list[Operation] = []
+        self._events = events
+        self._members = members
+        self._work = work
+        self._told = told
+        self._proposed_count = 0
+
+    def propose(self, member_id: str, count: int, client: int = 0) -> Operation:
+        """Let a client append to a member, whether it leads or not."""
+        bodies = tuple(range(self._proposed_count + 1, self._proposed_count + count + 1))
+        self._proposed_count += count
+        operation = Operation(client, Asked.APPEND, self._events.now_us, bodies)
+        return self._ask(member_id, operation, SimMember.propose)
+
+    def read(self, member_id: str, index: int, client: int = 0) -> Operation:
+        """Let a client read the entry `index` from a member."""
+        operation = Operation(client, Asked.READ, self._events.now_us, index=index)
+        return self._ask(member_id, operation, SimMember.read)
+
+    def read_index(self, member_id: str, client: int = 0) -> Operation:
+        """Let a client read linearizably."""
+        operation = Operation(client, Asked.READ_INDEX, self._events.now_us)
+        return self._ask(member_id, operation, SimMember.read_index)
+
+    def transfer(self, member_id: str, transferee_id: str) -> None:
+        """Ask a member to hand its leadership over."""
+        member = self._members[member_id]
+        if member.raft is not None and self._events.now_us >= member.paused_until_us:
+            member.raft.transfer_leadership(transferee_id)
+            self._work(member, f"is asked to hand over to {transferee_id}")
+
+    def change(self, member_id: str, kind: str, target: str) -> None:
+        """Ask a member to change who belongs to the group."""
+        member, change = self._members[member_id], change_of(kind, target)
+        paused = self._events.now_us < member.paused_until_us
+        if member.raft is None or paused or member.disk.full:
+            return
+        if leaves_enough(self._members, member, change):
+            member.raft.change_membership(change)
+            self._work(member, f"is asked to {kind} {target}")
+
+    def _ask(
+        self, member_id: str, operation: Operation, ask: Callable[[SimMember, Operation], None]
+    ) -> Operation:
+        """Let a client's request reach a member, if that can take one now."""
+        self.history.append(operation)
+        member, now_us = self._members[member_id], self._events.now_us
+        if member.raft is None:
+            operation.answer(Answer.REFUSED, now_us)
+        elif now_us < member.paused_until_us:
+            operation.answer(Answer.UNKNOWN, now_us)
+        else:
+            ask(member, operation)
+            self._work(member, f"is asked to {operation.told()}" if self._told else "")
+        return operation

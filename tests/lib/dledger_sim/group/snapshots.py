@@ -1,0 +1,142 @@
+"""A member's snapshots on its simulated disk: `store.snapshots` without files.
+
+A snapshot is there as a whole, durably, or not at all; so tests/store/test_snapshot_crashes.py says
+of the real ones. One that the nemesis has damaged is never read, as there. The state is a stand-in.
+"""
+
+import struct
+from collections.abc import Callable, Collection, Iterator, Sequence
+from io import BytesIO
+from typing import BinaryIO, Final, Self
+
+from dledger_formats.log.checksum import crc32
+from dledger_node.errors import Damage, StoreDamagedError, StoreFullError
+from dledger_node.state_machine.machine import CommittedEntry
+from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
+from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
+from dledger_sim.group.disk import Entry, KeptSnapshot, SimDisk
+
+BODY_BYTES: Final = 8
+_LANES: Final = 8
+_DUMP: Final = struct.Struct(f">q{_LANES}I")
+_INDEX: Final = struct.Struct(">q")
+
+
+class SimState:
+    """A state in which each entry that was applied shows, and in which order: a chain of digests,
+    of which the last few are kept.
+    """
+
+    def __init__(self, count: int = 0, digests: Sequence[int] = (0,) * _LANES) -> None:
+        self._count = count
+        self._digests = list(digests)
+
+    def apply(self, entries: Sequence[CommittedEntry]) -> None:
+        """See `StateMachine`."""
+        for index, body in entries:
+            before = self._digests[self._count % _LANES]
+            self._count += 1
+            digest = crc32(body, crc32(_INDEX.pack(index), before))
+            self._digests[self._count % _LANES] = digest
+
+    def copy(self) -> Self:
+        """See `StateMachine`."""
+        return type(self)(self._count, self._digests)
+
+    def dump(self) -> Iterator[bytes]:
+        """See `StateMachine`."""
+        yield _DUMP.pack(self._count, *self._digests)
+
+    def load(self, file: BinaryIO) -> None:
+        """See `StateMachine`."""
+        raw = file.read()
+        if len(raw) != _DUMP.size:
+            raise ValueError(f"a state of {len(raw)} bytes")
+        self._count, *self._digests = _DUMP.unpack(raw)
+
+
+def applicable(entries: Sequence[Entry], first_index: int) -> list[CommittedEntry]:
+    """Entries as a state sees them: those that leaders wrote for themselves it does not."""
+    return [
+        CommittedEntry(index, entry.body.to_bytes(BODY_BYTES, "big"))
+        for index, entry in enumerate(entries, first_index)
+        if entry.body >= 0
+    ]
+
+
+class SimSnapshots(HeldSnapshots):
+    """See `dledger_node.store.snapshots.snapshots.Snapshots`."""
+
+    def __init__(self, disk: SimDisk, reserved: int) -> None:
+        """Look at all of them, as a member that starts."""
+        self._disk = disk
+        self._kept = disk.snapshots
+        self._reserved = reserved
+        super().__init__(
+            [kept.meta for kept in self._kept.values() if kept.sound],
+            {index: "it is damaged" for index, kept in self._kept.items() if not kept.sound},
+        )
+
+    def read(self, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
+        """See `Snapshots`."""
+        self.verify(self._kept[meta.last_included_index].data, meta, load)
+
+    @staticmethod
+    def verify(data: bytes, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
+        """See `Snapshots`."""
+        if not KeptSnapshot(meta, data).sound:
+            raise StoreDamagedError(f"{data!r} is not {meta}", Damage.BAD_SNAPSHOT)
+        load(BytesIO(data))
+
+    def is_sound(self, meta: SnapshotMeta) -> bool:
+        """See `Snapshots`."""
+        kept = self._kept.get(meta.last_included_index)
+        if kept is not None and kept.meta == meta and not kept.sound:
+            self._distrust(meta.last_included_index, "it has rotted")
+            return False
+        return kept is not None
+
+    def chunk(self, meta: SnapshotMeta, offset: int, size: int) -> bytes | None:
+        """See `Snapshots`."""
+        kept = self._kept.get(meta.last_included_index)
+        return kept.data[offset : offset + size] if kept is not None else None
+
+    def save(self, kept: KeptSnapshot, keep: Collection[int], *, pruning: bool = True) -> bool:
+        """See `Snapshots`; false when there was a newer one already. A crash may come before the
+        `pruning`.
+        """
+        if kept.meta.last_included_index <= self.newest_index:
+            return False
+        if self._disk.full:
+            self._prune(1, keep)
+            raise StoreFullError("no room for a snapshot")
+        self.adopt(kept)
+        if pruning:
+            self._prune(self._reserved, keep)
+        return True
+
+    def adopt(self, kept: KeptSnapshot) -> None:
+        """See `Snapshots`."""
+        self._kept[kept.meta.last_included_index] = kept
+        self._disk.rotted = False
+        self._note(kept.meta)
+
+    def discard(self, index: int) -> None:
+        """See `Snapshots`."""
+        self._forget(index)
+        del self._kept[index]
+
+    def _prune(self, reserved: int, keep: Collection[int]) -> None:
+        for index in self._surplus(reserved, keep):
+            self.discard(index)
+
+
+def kept_snapshot(index: int, term: int, data: bytes) -> KeptSnapshot:
+    """A snapshot as it is written: its bytes, and what they are."""
+    meta = SnapshotMeta(
+        last_included_index=index,
+        last_included_term=term,
+        data_bytes=len(data),
+        data_crc32=crc32(data),
+    )
+    return KeptSnapshot(meta, data)

@@ -1,0 +1,1 @@
+"""What must never happen. Judges look at disks, messages and answers, never into a core."""

@@ -1,0 +1,104 @@
+"""The judge of memberships: who counts where, and whether a leader may change that."""
+
+from collections.abc import Mapping
+
+from dledger_node.raft.membership import Membership
+from dledger_sim.group.disk import Entry, SimDisk
+from dledger_sim.group.membership_bodies import HIGHEST, body_of, membership_of
+from dledger_sim.judges.violation import ViolationError
+
+
+class MembershipRules:
+    """Knows memberships from logs alone, never from a core."""
+
+    def __init__(self, first: Membership, disks: Mapping[str, SimDisk]) -> None:
+        self._first = first
+        self._disks = disks
+        self._known: dict[str, tuple[Membership, Entry | None]] = {}
+        """What each core took for its membership when it was last compared, and its entry then."""
+        self._written: dict[tuple[int, int], tuple[int, int]] = {}
+        """Of each change that a leader ever made, by index and term: body, and the index of the
+        change before it.
+        """
+
+    def current(self, member_id: str) -> Membership:
+        """What the last membership entry of a member's log says."""
+        disk = self._disks[member_id]
+        indexes = disk.membership_indexes
+        return membership_of(disk.cached[indexes[-1]].body) if indexes else self._first
+
+    def changing(
+        self, member_id: str, membership: Membership, term: int, committed_index: int
+    ) -> None:
+        """Rules 19 to 21, as a leader writes a change, knowing this much as committed."""
+        disk = self._disks[member_id]
+        before_index = disk.membership_indexes[-1] if disk.membership_indexes else -1
+        if before_index > committed_index:
+            raise ViolationError(
+                "one change at a time",
+                f"{member_id} makes one while that at {before_index} is not committed",
+            )
+        if committed_index < 0 or disk.cached[committed_index].term != term:
+            raise ViolationError(
+                "no change before an entry of the term is committed",
+                f"{member_id} in term {term}, committed {committed_index}",
+            )
+        before = self.current(member_id)
+        statuses = [_status(one, membership) for one in sorted(
+            {*before.members, *membership.members}
+        ) if _status(one, membership) != _status(one, before)]  # fmt: skip
+        if len(statuses) != 1 or not set(membership.voters) <= set(before.members):
+            raise ViolationError(
+                "a change is of one member, and voters were learners",
+                f"{member_id} goes from {before} to {membership}",
+            )
+        self._written[len(disk.cached), term] = (body_of(membership), before_index)
+
+    def knows(self, member_id: str, membership: Membership) -> None:
+        """Rule 22: a core takes its log's last membership for the current one.
+
+        Looked at when either is another than before: this is asked after every step.
+        """
+        disk = self._disks[member_id]
+        entry = disk.cached[disk.membership_indexes[-1]] if disk.membership_indexes else None
+        known = self._known.get(member_id)
+        if known is not None and known[0] is membership and known[1] is entry:
+            return
+        self._known[member_id] = (membership, entry)
+        told = self.current(member_id)
+        if membership != told:
+            raise ViolationError(
+                "the core knows the membership of its log",
+                f"{member_id} takes {membership} for it, its log says {told}",
+            )
+
+    def elected(self, member_id: str, term: int, votes: Mapping[tuple[str, int], str]) -> None:
+        """Rule 23: a majority of the voters has voted for a leader, by its own membership."""
+        voters = self.current(member_id).voters
+        count = sum(votes.get((voter_id, term)) == member_id for voter_id in voters)
+        if 2 * count <= len(voters):
+            raise ViolationError(
+                "a leader has the votes of a majority of its voters",
+                f"{member_id} leads term {term} by {count} of {voters}",
+            )
+
+    def hold_majority(self, holders: set[str], log: list[Entry], index: int) -> bool:
+        """Whether holders are enough for rule 9, at an entry that somebody has just committed.
+
+        What its leader counts by is the membership there, or the one change above it that it has
+        made since.
+        """
+        at = index
+        while at >= 0 and log[at].body > HIGHEST:
+            at -= 1
+        memberships = [membership_of(log[at].body) if at >= 0 else self._first]
+        memberships += [
+            membership_of(body)
+            for (written_at, term), (body, before) in self._written.items()
+            if before == at and written_at > index and term >= log[index].term
+        ]
+        return any(2 * len(holders & set(one.voters)) > len(one.voters) for one in memberships)
+
+
+def _status(member_id: str, membership: Membership) -> tuple[bool, bool]:
+    return member_id in membership.voters, member_id in membership.learners

@@ -1,0 +1,162 @@
+"""After the faults: the group must become well, owe nobody an answer, and work without waste."""
+
+import dataclasses
+
+from dledger_sim.group.cluster import SimCluster
+from dledger_sim.group.conditions import TICK_US
+from dledger_sim.judges.history import Answer, Operation
+from dledger_sim.judges.violation import ViolationError
+
+SETTLE_ELECTION_TIMEOUTS = 20
+PUSH_US = 4_000
+"""How long one push and its flush may take in calm conditions."""
+FAST_US = 100
+"""And each of their parts in a group that is judged for waste."""
+STALL_TICKS_MIN = 3
+"""A group that takes pushes for lost sooner may do so without any being lost."""
+APPENDS_MAX = 6
+OUTSIDERS_TIMEOUTS = 4
+"""Time enough for those who were removed to stand, if they do."""
+
+
+def settle(cluster: SimCluster) -> None:
+    """End all faults: soon all members must follow one leader, and its next entry be committed."""
+    calm = dataclasses.replace(
+        cluster.conditions, loss=0.0, duplicate=0.0, delay_us=300, notice_link=1.0, flush_us=1_000,
+        slow_hard_state=0.0, crash_in_ready=0.0, flush_failure=0.0, strike_interval_us=0,
+        state_us=100,
+    )  # fmt: skip
+    longest_log = max(len(member.disk.cached) for member in cluster.members.values())
+    timeout_us = SETTLE_ELECTION_TIMEOUTS * 2 * calm.election_ticks * TICK_US
+    timeout_us += PUSH_US * longest_log // calm.push_entries_max
+    late_until_us = max(member.paused_until_us for member in cluster.members.values())
+    cluster.calm(calm)
+    cluster.run_until(cluster.agreed, timeout_us)
+    operation: Operation | None = None
+
+    def appended() -> bool:
+        """Ask again when it is refused: a leader that hands its leadership over takes nothing."""
+        nonlocal operation
+        leader = cluster.leader()
+        if leader and (operation is None or operation.answered not in (None, Answer.DONE)):
+            operation = cluster.propose(leader.member_id, 1)
+        return operation is not None and operation.answered is Answer.DONE and cluster.agreed()
+
+    def answered() -> bool:
+        return not any(member.owes_answers for member in cluster.members.values())
+
+    cluster.run_until(appended, timeout_us)
+    cluster.run_until(answered, timeout_us, rule="every request is answered")
+    if calm.rots:
+        _read_everything(cluster)
+        cluster.run_until(lambda: cluster.agreed() and _all_sound(cluster), timeout_us)
+    if calm.snapshot_entries:
+        rule = "members of a healed group have equal states"
+        cluster.run_until(lambda: _equal_states(cluster), timeout_us, rule=rule)
+    # What a pause has held back comes when it would have ended.
+    cluster.run_until(lambda: cluster.now_us > late_until_us, timeout_us)
+    if calm.reshapes:
+        _nobody_is_deposed(cluster, timeout_us)
+    if calm.stall_ticks >= STALL_TICKS_MIN:
+        _push_without_waste(cluster, timeout_us)
+
+
+def _read_everything(cluster: SimCluster) -> None:
+    """Let each member read all of its log, as for a new member; so what has rotted is found."""
+    for member in cluster.members.values():
+        if member.disk.rotten and not member.disk.damaged:
+            member.disk.damaged = True
+            cluster.checker.rot.counts["found_in_the_end"] += 1
+            cluster.crash(member.member_id, down_us=1, told="leaves: it has read all of its log")
+
+
+def _all_sound(cluster: SimCluster) -> bool:
+    """Whether nothing is left that has rotted."""
+    return not any(member.disk.rotten or member.disk.damaged for member in cluster.members.values())
+
+
+def _equal_states(cluster: SimCluster) -> bool:
+    """Rule 30: whether all members of the leader's group have applied all that it has."""
+    leader = cluster.leader()
+    if leader is None or leader.raft is None:
+        return False
+    keepers = [cluster.members[one].keeper for one in leader.raft.membership.members]
+    states = {
+        (keeper.applied.index, b"".join(keeper.applied.machine.dump())) if keeper else None
+        for keeper in keepers
+    }
+    return len(states) == 1 and {index for index, _ in filter(None, states)} == {
+        leader.committed_index
+    }
+
+
+def _nobody_is_deposed(cluster: SimCluster, timeout_us: int) -> None:
+    """Rule 24: who was removed is there, knows it or not, and deposes nobody.
+
+    What a candidate has said before may; it is lost first, with a heartbeat round perhaps.
+    """
+    cluster.network.drop_what_travels()
+    settled_us = cluster.now_us + cluster.conditions.election_ticks * TICK_US
+    cluster.run_until(lambda: cluster.now_us > settled_us and cluster.agreed(), timeout_us)
+    leader = cluster.leader()
+    assert leader is not None
+    assert leader.raft is not None
+    outsiders = set(cluster.members) - set(leader.raft.membership.members)
+    if not outsiders or cluster.conditions.preferred_count:
+        return
+    term = leader.raft.term
+    end_us = cluster.now_us + OUTSIDERS_TIMEOUTS * cluster.conditions.election_ticks * TICK_US
+    cluster.run_until(lambda: cluster.now_us > end_us, timeout_us)
+    if not leader.leads or leader.raft.term != term:
+        raise ViolationError(
+            "who does not belong deposes nobody",
+            f"{leader.member_id} led term {term} well, and {outsiders} were about",
+        )
+
+
+def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
+    """Rule 18: where nothing is lost or late, every entry is pushed once, and nothing is asked."""
+    cluster.network.drop_what_travels()
+    cluster.calm(dataclasses.replace(cluster.conditions, delay_us=FAST_US, flush_us=FAST_US))
+    if not _append_and_level(cluster, timeout_us):
+        return
+    leader, checker = cluster.leader(), cluster.checker
+    assert leader is not None
+    assert leader.raft is not None
+    term, link_news_count = leader.raft.term, cluster.link_news_count
+    pushed_count, question_count = checker.pushed_count, checker.question_count
+    append_count = min(cluster.conditions.inflight_ranges_max + 1, APPENDS_MAX)
+    for _ in range(append_count):
+        if not _append_and_level(cluster, timeout_us):
+            return
+    if cluster.leader() is not leader or leader.raft.term != term:
+        return
+    if cluster.link_news_count != link_news_count:  # late news of a fault: then it must ask
+        return
+    pushed_count = checker.pushed_count - pushed_count
+    question_count = checker.question_count - question_count
+    needed_count = append_count * (len(leader.raft.membership.members) - 1)
+    if pushed_count != needed_count or question_count:
+        raise ViolationError(
+            "a level group is pushed each entry once",
+            f"{leader.member_id} pushed {pushed_count} entries where {needed_count} were needed, "
+            f"and asked {question_count} questions",
+        )
+
+
+def _append_and_level(cluster: SimCluster, timeout_us: int) -> bool:
+    """Append an entry and wait until its leader knows that all hold it; false if it cannot lead."""
+    leader = cluster.leader()
+    if leader is None:
+        return False
+    operation = cluster.propose(leader.member_id, 1)
+
+    def level() -> bool:
+        raft = leader.raft
+        if raft is None or operation.answered is None:
+            return False
+        held = raft.match_indexes().values()
+        return not leader.leads or all(index == raft.ledger_end_index for index in held)
+
+    cluster.run_until(level, timeout_us)
+    return operation.answered is Answer.DONE and leader.leads

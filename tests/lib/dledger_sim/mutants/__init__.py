@@ -1,0 +1,1 @@
+"""Planted bugs, and the hunt for them. `tests/sim/mutants` has the bugs."""

@@ -1,0 +1,180 @@
+"""One seed's or one tape's whole life: a while of faults in which nothing may go wrong, then calm,
+in which all must be well again.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dledger_sim.faults.acts import Act, perform
+from dledger_sim.faults.stress import Stress
+from dledger_sim.group.cluster import SimCluster
+from dledger_sim.group.conditions import TICK_US, Conditions
+from dledger_sim.judges import recovery
+from dledger_sim.judges.history import check_history
+from dledger_sim.judges.violation import ViolationError
+from dledger_sim.runs.choices import Choices, DrawnChoices, RecordedChoices, TapedReplay
+from dledger_sim.runs.coverage import Coverage
+from dledger_sim.runs.seeds import conditions_of
+from dledger_sim.runs.tape import Tape
+from dledger_sim.runs.transcript import Transcript
+
+OTHER_RULE = "nothing breaks"
+"""The rule that an error other than a verdict breaks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a run came to."""
+
+    event_count: int
+    fault_count: int
+    virtual_s: float
+    leader_count: int
+    committed_count: int
+    acknowledged_count: int
+    state_counts: Counter[str]
+    """What was done for the members' states; empty where they keep none."""
+    rot_counts: Counter[str]
+    """What became of entries that rot; empty where none does."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """Who looks on; nobody changes a run by it."""
+
+    transcript: Transcript | None = None
+    coverage: Coverage | None = None
+    acts: list[tuple[int, Act]] = field(default_factory=list)
+    """What was done, and when."""
+    violated_us: int = 0
+
+
+def simulate(
+    seed: int,
+    event_count: int,
+    transcript: Transcript | None = None,
+    *,
+    conditions: Conditions | None = None,
+    settle: bool = True,
+    coverage: Coverage | None = None,
+) -> Summary:
+    """Run one seed, under conditions of its own unless some are given.
+
+    Without `settle`, only its life under faults, where all that can fail is safety.
+    ViolationError says what went wrong, when, and how to see it again.
+    """
+    rng = random.Random(seed)
+    conditions = conditions or conditions_of(seed, rng)
+    watch = Watch(transcript=transcript, coverage=coverage)
+    name = f"seed {seed}"
+    return _live(name, conditions, rng, DrawnChoices(rng), watch, event_count, settle=settle)
+
+
+def record(
+    seed: int, event_count: int, *, conditions: Conditions | None = None, settle: bool = True
+) -> tuple[Tape, ViolationError | None]:
+    """Run a seed once more with a tape running; returns the tape, and what went wrong."""
+    rng = random.Random(seed)
+    conditions = conditions or conditions_of(seed, rng)
+    choices = RecordedChoices(rng)
+    watch = Watch()
+    violation = None
+    try:
+        _live(f"seed {seed}", conditions, rng, choices, watch, event_count, settle=settle)
+    except ViolationError as error:
+        violation = error
+    tape = Tape(
+        conditions=conditions,
+        end_us=watch.violated_us + 2 * conditions.election_ticks * TICK_US,
+        acts=tuple(watch.acts),
+        choices=choices.taped,
+        rule=violation.rule if violation else "",
+        note=f"seed {seed}, {event_count} events",
+    )
+    return Tape.from_json(tape.to_json()), violation
+
+
+def replay(tape: Tape, transcript: Transcript | None = None, *, settle: bool = True) -> Summary:
+    """Run a tape; ViolationError when something goes wrong."""
+    choices = TapedReplay(tape.choices)
+    conditions = tape.conditions
+    cluster = SimCluster(conditions, random.Random(0), transcript, choices=choices)
+    watch = Watch(transcript=transcript)
+
+    def run() -> None:
+        for time_us, act in tape.acts:
+            cluster.act_after(time_us, perform, cluster, act)
+        while cluster.now_us < tape.end_us:
+            cluster.step()
+        _end(cluster, settle=settle)
+
+    _judged("the tape", cluster, watch, run)
+    return _summary(cluster)
+
+
+def _live(
+    name: str,
+    conditions: Conditions,
+    rng: random.Random,
+    choices: Choices,
+    watch: Watch,
+    event_count: int,
+    *,
+    settle: bool,
+) -> Summary:
+    cluster = SimCluster(
+        conditions, rng, watch.transcript, choices=choices, coverage=watch.coverage
+    )
+
+    stress = Stress(cluster, rng, event_count)
+    watch.acts = stress.acts
+
+    def run() -> None:
+        stress.run()
+        _end(cluster, settle=settle)
+
+    _judged(name, cluster, watch, run)
+    return _summary(cluster)
+
+
+def _judged(name: str, cluster: SimCluster, watch: Watch, run: Callable[[], None]) -> None:
+    """Run, and say of what goes wrong where it did."""
+    try:
+        run()
+    except Exception as error:
+        watch.violated_us = cluster.now_us
+        rule = error.rule if isinstance(error, ViolationError) else OTHER_RULE
+        raise ViolationError(
+            rule,
+            f"{name}, event {cluster.event_count}, {cluster.now_us / 1000:.2f} ms: "
+            f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def _end(cluster: SimCluster, *, settle: bool) -> None:
+    """Let the group become well again, or cut the run off here, and judge what clients were told.
+
+    A group that is well owes nobody an answer: its cores have to give each of them. One that is cut
+    off hangs up on whoever waits.
+    """
+    if settle:
+        recovery.settle(cluster)
+    else:
+        for member in cluster.members.values():
+            member.hang_up()
+    check_history(cluster.history, [entry.body for entry in cluster.checker.committed])
+
+
+def _summary(cluster: SimCluster) -> Summary:
+    return Summary(
+        event_count=cluster.event_count,
+        fault_count=cluster.fault_count + cluster.network.fault_count,
+        virtual_s=cluster.now_us / 1e6,
+        leader_count=cluster.checker.leader_count,
+        committed_count=len(cluster.checker.committed),
+        acknowledged_count=cluster.checker.acknowledged_count,
+        state_counts=cluster.checker.states.counts,
+        rot_counts=cluster.checker.rot.counts,
+    )

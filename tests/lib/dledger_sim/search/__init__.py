@@ -1,0 +1,1 @@
+"""Beyond seeds: every run of a small group, and one core among random messages."""

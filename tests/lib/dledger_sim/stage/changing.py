@@ -1,0 +1,41 @@
+"""A leader whose peers a test plays, ready for changes of the membership."""
+
+from dledger_node.raft.membership import AddLearner
+from dledger_node.raft.messages import HeartBeatRequest, Message
+from dledger_sim.stage.driver import HEARTBEAT_TICKS, CoreDriver, of_type
+
+
+def leader(*, voter_count: int = 3, settled: bool = True, lag_max: int = 1000) -> CoreDriver:
+    """The leader of term 1, whose peers hold all, have answered, and may be four at most."""
+    driver = CoreDriver(
+        voter_count=voter_count, addable_ids=("n7", "n8"), promotion_lag_entries_max=lag_max
+    )
+    driver.become_leader()
+    if settled:
+        for peer_id in driver.voters():
+            driver.agree(peer_id)
+            driver.receive(driver.success_from(peer_id, 0))
+            driver.receive(driver.heard_from(peer_id, 1))
+    return driver
+
+
+def confirm(driver: CoreDriver, *peer_ids: str) -> list[Message]:
+    """Let peers hold all that the leader has."""
+    said = driver.flush()
+    for peer_id in peer_ids:
+        said += driver.receive(driver.success_from(peer_id, driver.raft.ledger_end_index))
+    return said
+
+
+def with_learner(**settings: int) -> CoreDriver:
+    """A leader whose new member n7 is committed, level, and has answered a heartbeat."""
+    driver = leader(**settings)
+    assert driver.change(AddLearner("n7")) is None
+    confirm(driver, *driver.voters())
+    driver.agree("n7")
+    confirm(driver, "n7")
+    said = driver.tick(HEARTBEAT_TICKS)
+    round_ = of_type(HeartBeatRequest, said)[-1].round
+    for peer_id in (*driver.voters(), "n7"):
+        driver.receive(driver.heard_from(peer_id, round_))
+    return driver

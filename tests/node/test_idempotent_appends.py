@@ -1,0 +1,348 @@
+"""REGISTER_PRODUCER and APPEND_IDEMPOTENT over the wire: the answers to copies and odd requests."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.producers import APPEND_IDEMPOTENT, REGISTER_PRODUCER
+from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
+from dledger_group.group import NodeGroup
+from dledger_group.waiting import wait_for
+from dledger_group.wire import connect
+
+pytestmark = pytest.mark.group
+
+Code = DLedgerResponseCode
+
+
+class Client:
+    """A client of one member, without manners."""
+
+    def __init__(self, group: NodeGroup, member: str) -> None:
+        self.member = member
+        self._socket: socket.socket = connect(group, member)
+        self._decoder = FrameDecoder()
+        self._answers: dict[int, RemotingCommand] = {}
+        self._opaque = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def send(self, code: int, **fields: object) -> int:
+        """Send one request; returns its opaque."""
+        self._opaque += 1
+        body = {"group": "g", "remoteId": self.member, "code": 200, "term": -1, **fields}
+        command = RemotingCommand(
+            code=code, opaque=self._opaque, body=json.dumps(body, separators=(",", ":")).encode()
+        )
+        self._socket.sendall(frames.encode(command))
+        return self._opaque
+
+    def answer(self, opaque: int) -> RemotingCommand:
+        while opaque not in self._answers:
+            data = self._socket.recv(65536)
+            assert data, "the connection was closed"
+            self._answers |= {command.opaque: command for command in self._decoder.feed(data)}
+        return self._answers.pop(opaque)
+
+    def ask(self, code: int, **fields: object) -> dict[str, object]:
+        answer = self.answer(self.send(code, **fields))
+        assert answer.code == SystemCode.SUCCESS, answer.remark
+        decoded: dict[str, object] = json.loads(answer.body)
+        return decoded
+
+    def register(self) -> int:
+        answer = self.ask(REGISTER_PRODUCER)
+        assert answer["code"] == Code.SUCCESS
+        producer = answer["producer"]
+        assert isinstance(producer, int)
+        return producer
+
+    def append(self, producer: int, sequence: int, body: str = "AAAA") -> dict[str, object]:
+        return self.ask(APPEND_IDEMPOTENT, body=body, producer=producer, sequence=sequence)
+
+
+@pytest.fixture(scope="module")
+def lone_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeGroup]:
+    """One member, which leads and goes on to."""
+    with NodeGroup(tmp_path_factory.mktemp("lone"), members=1) as running:
+        yield running
+
+
+@pytest.fixture
+def calm_group(tmp_path: Path) -> Iterator[NodeGroup]:
+    """Three members, of which a busy machine deposes none."""
+    with NodeGroup(tmp_path, heartbeat_interval_ms=250, election_timeout_ms=4000) as running:
+        yield running
+
+
+@pytest.fixture
+def client(lone_group: NodeGroup) -> Iterator[Client]:
+    with Client(lone_group, lone_group.master()) as client:
+        yield client
+
+
+def end_index(group: NodeGroup) -> int:
+    return group.status(group.master()).ledger_end_index
+
+
+def test_a_registration_is_an_entry_and_its_index_the_producer(
+    lone_group: NodeGroup, client: Client
+) -> None:
+    before = end_index(lone_group)
+
+    producers = [client.register(), client.register()]
+
+    assert producers == [before + 1, before + 2]
+    entry = client.ask(RequestCode.GET, beginIndex=producers[0])["entries"]
+    assert isinstance(entry, list)
+    assert (entry[0]["magic"], entry[0]["body"]) == (2, "")
+    assert entry[0]["channel"] > 0
+
+
+def test_a_copy_is_answered_with_the_first_ones_place_and_not_appended(
+    lone_group: NodeGroup, client: Client
+) -> None:
+    producer = client.register()
+    first = client.append(producer, 1)
+    client.append(producer, 2)
+    before = end_index(lone_group)
+
+    copies = [client.append(producer, 1) for _ in range(3)]
+
+    assert first["code"] == Code.SUCCESS
+    assert copies == [first] * 3
+    assert end_index(lone_group) == before
+
+
+def test_copies_in_one_write_are_one_entry(lone_group: NodeGroup, client: Client) -> None:
+    producer = client.register()
+    before = end_index(lone_group)
+    sent = [
+        client.send(APPEND_IDEMPOTENT, body="AAAA", producer=producer, sequence=sequence)
+        for sequence in (1, 1, 2, 1, 2, 3)
+    ]
+
+    answers = [json.loads(client.answer(opaque).body) for opaque in sent]
+
+    assert [answer["index"] - before for answer in answers] == [1, 1, 2, 1, 2, 3]
+    assert end_index(lone_group) == before + 3
+
+
+def test_what_comes_out_of_order_is_taken_once(lone_group: NodeGroup, client: Client) -> None:
+    producer = client.register()
+    before = end_index(lone_group)
+
+    indexes = [client.append(producer, sequence)["index"] for sequence in (3, 1, 2, 3, 2, 1)]
+
+    assert indexes == [before + at for at in (1, 2, 3, 1, 3, 2)]
+
+
+def test_what_lies_outside_of_the_window_is_refused(lone_group: NodeGroup, client: Client) -> None:
+    producer = client.register()
+    before = end_index(lone_group)
+
+    far = client.append(producer, WINDOW + 1)
+    assert far["code"] == Code.SEQUENCE_TOO_NEW
+    assert client.append(producer, WINDOW)["code"] == Code.SUCCESS
+    assert client.append(producer, WINDOW + 1)["code"] == Code.SUCCESS
+    late = client.append(producer, 1)
+
+    assert late["code"] == Code.SEQUENCE_TOO_OLD
+    assert end_index(lone_group) == before + 2
+
+
+@pytest.mark.parametrize("producer", [0, 1 << 62, 999_999_999])
+def test_a_producer_that_never_registered_is_unknown(client: Client, producer: int) -> None:
+    assert client.append(producer, 1)["code"] == Code.UNKNOWN_PRODUCER
+
+
+@pytest.mark.parametrize("key", ["producer", "sequence"])
+@pytest.mark.parametrize(
+    "value", [-1, 1 << 63, 1 << 200, 1.5, True, None, "1", [1], {"a": 1}, -(1 << 63)], ids=repr
+)
+def test_an_odd_number_is_refused_and_nothing_appended(
+    lone_group: NodeGroup, client: Client, key: str, value: object
+) -> None:
+    producer = client.register()
+    client.append(producer, 1)  # and the next one has the same form
+    before = end_index(lone_group)
+    fields = {"body": "AAAA", "producer": producer, "sequence": 2} | {key: value}
+
+    answer = client.answer(client.send(APPEND_IDEMPOTENT, **fields))
+
+    assert answer.code == SystemCode.SYSTEM_ERROR
+    assert end_index(lone_group) == before
+    assert client.append(producer, 2)["index"] == before + 1
+
+
+def test_sequence_0_is_none(client: Client) -> None:
+    producer = client.register()
+
+    answer = client.answer(
+        client.send(APPEND_IDEMPOTENT, body="AAAA", producer=producer, sequence=0)
+    )
+
+    assert answer.code == SystemCode.SYSTEM_ERROR
+
+
+def test_the_form_of_a_request_may_change_at_any_time(
+    lone_group: NodeGroup, client: Client
+) -> None:
+    """Recognized by what stands around its body, or read anew: the same is read."""
+    producer = client.register()
+    before = end_index(lone_group)
+
+    indexes = [
+        client.ask(APPEND_IDEMPOTENT, body="AAAA", producer=producer, sequence=1)["index"],
+        client.ask(APPEND_IDEMPOTENT, producer=producer, sequence=2, body="AQ==")["index"],
+        client.ask(APPEND_IDEMPOTENT, body="Ag==", producer=producer, sequence=3)["index"],
+        client.ask(APPEND_IDEMPOTENT, body="", x={"y": [1]}, producer=producer, sequence=4)[
+            "index"
+        ],
+        client.ask(APPEND_IDEMPOTENT, body="Aw==", producer=producer, sequence=5)["index"],
+    ]
+
+    assert indexes == list(range(before + 1, before + 6))
+    bodies = []
+    for index in indexes:
+        entries = client.ask(RequestCode.GET, beginIndex=index)["entries"]
+        assert isinstance(entries, list)
+        bodies.append(entries[0]["body"])
+    assert bodies == ["AAAA", "AQ==", "Ag==", "", "Aw=="]
+
+
+@pytest.mark.parametrize("code", [REGISTER_PRODUCER, APPEND_IDEMPOTENT])
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [("group", "other", Code.UNKNOWN_GROUP), ("remoteId", "n9", Code.UNKNOWN_MEMBER)],
+)
+def test_a_request_for_somebody_else_is_refused(
+    client: Client, code: int, key: str, value: str, expected: Code
+) -> None:
+    fields = {"body": "AAAA", "producer": 1, "sequence": 1, key: value}
+
+    assert client.ask(code, **fields)["code"] == expected
+
+
+def test_a_follower_takes_neither(calm_group: NodeGroup) -> None:
+    master = calm_group.master()
+    follower = next(member for member in calm_group.running() if member != master)
+    with Client(calm_group, follower) as client:
+        assert client.ask(REGISTER_PRODUCER)["code"] == Code.NOT_LEADER
+        assert client.append(1, 1)["code"] == Code.NOT_LEADER
+
+
+def test_a_body_that_no_entry_can_hold_is_refused_and_its_sequence_is_free(
+    lone_group: NodeGroup, client: Client
+) -> None:
+    producer = client.register()
+    before = end_index(lone_group)
+
+    too_long = client.append(producer, 1, "A" * (2 << 20))
+
+    assert too_long["code"] == Code.DISK_ERROR
+    assert client.append(producer, 1)["index"] == before + 1
+
+
+def test_metrics_tell_of_copies_and_producers(lone_group: NodeGroup, client: Client) -> None:
+    def metric(name: str) -> float:
+        lines = lone_group.get(client.member, "/metrics")[1].decode().splitlines()
+        return float(next(line for line in lines if line.startswith(name + " ")).split()[1])
+
+    before = metric("dledger_node_producers"), metric("dledger_node_appends_repeated_total")
+    producer = client.register()
+    client.append(producer, 1)
+    client.append(producer, 1)
+
+    after = metric("dledger_node_producers"), metric("dledger_node_appends_repeated_total")
+    assert after == (before[0] + 1, before[1] + 1)
+
+
+def place_of(answer: dict[str, object]) -> list[object]:
+    return [answer[key] for key in ("code", "index", "term", "pos")]
+
+
+def test_a_new_leader_knows_what_the_old_one_took(calm_group: NodeGroup) -> None:
+    with Client(calm_group, calm_group.master()) as client:
+        old = client.member
+        producer = client.register()
+        places = [place_of(client.append(producer, sequence)) for sequence in (1, 2, 4)]
+    calm_group.kill(old)
+
+    with Client(calm_group, calm_group.master()) as client:
+        copies = [place_of(client.append(producer, sequence)) for sequence in (1, 2, 4)]
+        new = place_of(client.append(producer, 3))
+
+    assert client.member != old
+    assert copies == places
+    assert new[0] == Code.SUCCESS
+    assert new[1] not in {place[1] for place in places}
+
+
+@pytest.mark.parametrize("keeps_files", [True, False])
+def test_after_a_restart_of_all_members_copies_are_still_known(
+    calm_group: NodeGroup, keeps_files: bool
+) -> None:
+    group = calm_group
+    with Client(group, group.master()) as client:
+        producer = client.register()
+        place = place_of(client.append(producer, 1))
+    wait_for(
+        lambda: len({group.status(member).committed_index for member in group.running()}) == 1,
+        "every member has committed the append",
+    )
+    for member in group.running():
+        assert group.stop(member) == 0
+        assert (group.store_folder(member) / "producers").exists()
+        if not keeps_files:
+            (group.store_folder(member) / "producers").unlink()
+    for member in group.peers:
+        group.start(member)
+
+    with Client(group, group.master()) as client:
+        copy = place_of(client.append(producer, 1))
+        new = place_of(client.append(producer, 2))
+
+    assert copy == place
+    assert new[0] == Code.SUCCESS
+
+
+def test_a_leader_alone_acknowledges_no_copy_of_what_is_not_committed(
+    calm_group: NodeGroup,
+) -> None:
+    with Client(calm_group, calm_group.master()) as client:
+        producer = client.register()
+        for member in calm_group.running():
+            if member != client.member:
+                calm_group.freeze(member)
+        sent = [
+            client.send(APPEND_IDEMPOTENT, body="AAAA", producer=producer, sequence=1)
+            for _ in range(2)
+        ]
+
+        codes = [json.loads(client.answer(opaque).body)["code"] for opaque in sent]
+
+    assert codes == [Code.WAIT_QUORUM_ACK_TIMEOUT] * 2
+
+
+def test_a_leader_that_was_cut_off_calls_nobody_unknown(calm_group: NodeGroup) -> None:
+    """It may be deposed, and its log lack a registration that others have committed."""
+    with Client(calm_group, calm_group.master()) as client:
+        for member in calm_group.running():
+            if member != client.member:
+                calm_group.freeze(member)
+
+        answer = client.append(12_345, 1)
+
+    assert answer["code"] == Code.NOT_LEADER
