@@ -145,5 +145,5 @@ async def test_a_member_without_an_address_is_named_once(caplog: pytest.LogCaptu
         for _ in range(3):
             links.send([heartbeat("n9")])
 
-    assert caplog.text.count("n9 belongs to the group, and the settings give no address") == 1
+    assert caplog.text.count("n9 belongs to the group, but the settings have no address") == 1
     assert "n9" not in links

@@ -77,7 +77,7 @@ def encode(message: PeerMessage, entries: Sequence[frames.Buffer] = ()) -> list[
 
 
 def decode(body: bytes | memoryview, sender: str, receiver: str) -> PeerMessage:
-    """Read one message; RemoteProtocolError when the bytes are none.
+    """Read one message. Raises RemoteProtocolError if the bytes are not a message.
 
     The entries of a push and the data of a SnapshotChunk are left as a view into `body`, unread.
     `store.block` checks the entries.
@@ -94,13 +94,13 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> PeerMessage:
     try:
         rest = _decode_tail(kind, rest, named)
         if rest:
-            raise RemoteProtocolError(f"{sender} sent {len(rest)} bytes behind a message")
+            raise RemoteProtocolError(f"{sender} sent {len(rest)} bytes too many in a message")
         for field, meaning in kind.meanings:
             named[field] = meaning(named[field])
         return kind.message(sender=sender, receiver=receiver, **named)
     except (IndexError, ValueError, struct.error, msgspec.MsgspecError) as error:
         raise RemoteProtocolError(
-            f"{sender} sent a {kind.message.__name__} that cannot be"
+            f"{sender} sent an invalid {kind.message.__name__}: {error}"
         ) from error
 
 
@@ -125,42 +125,51 @@ def _decode_mark(rest: memoryview) -> tuple[Mark | None, memoryview]:
     if announced == _NO_MARK:
         return None, rest[1:]
     if announced != _MARK_FOLLOWS:
-        raise ValueError("a mark is announced by 0 or 1")
+        raise ValueError("the byte before a mark is neither 0 nor 1")
     end = 1 + _MARK.size
     return Mark(*_MARK.unpack_from(rest, 1)), rest[end:]
 
 
 def encode_hello(hello: Hello, opaque: int) -> bytes:
-    """Return the frame that opens a link."""
+    """Return the first frame of a link."""
     return frames.encode(
         RemotingCommand(code=HELLO_CODE, opaque=opaque, body=msgspec.json.encode(hello))
     )
 
 
 def decode_hello(body: bytes | memoryview) -> Hello:
-    """Read the body of a HELLO; RemoteProtocolError when it is none."""
+    """Read the body of a HELLO. Raises RemoteProtocolError."""
     try:
         return strictly(partial(decode_json, Hello), bytes(body))
     except FormatError as error:
-        raise RemoteProtocolError(
-            f"a link was opened with a HELLO that cannot be read: {error}"
-        ) from error
+        raise RemoteProtocolError(f"the HELLO of a link cannot be read: {error}") from error
 
 
 def refusal(hello: Hello, expected: Hello, peers: Container[str]) -> str | None:
-    """Say why this caller may not open a link; None when it may.
+    """Return why the sender of a HELLO may not open a link; None if it may.
 
-    `expected` is what this member would say to the caller; `peers` are the other members' ids.
+    `expected` is the HELLO that this member would send to the sender; `peers` are the ids of all
+    other members in this member's settings.
     """
     if hello.group != expected.group or hello.receiver_id != expected.sender_id:
-        return f"this is {expected.sender_id} of the group {expected.group}"
+        return (
+            f"this is {expected.sender_id} of the group {expected.group}, not "
+            f"{hello.receiver_id} of the group {hello.group}; check the addresses of the peers"
+        )
     if hello.sender_id not in peers:
-        return f"{hello.sender_id} is no other member of the group {expected.group}"
+        return (
+            f"{hello.sender_id} is not a peer of {expected.sender_id}: add it to its "
+            "DLEDGER_PEERS or DLEDGER_ADDABLE_PEERS"
+        )
     if hello.protocol != expected.protocol:
-        return f"protocol {hello.protocol}; {expected.protocol} is spoken here"
+        return (
+            f"{hello.sender_id} has protocol version {hello.protocol}, {expected.sender_id} has "
+            f"{expected.protocol}; run the same release on all members"
+        )
     if hello.segment_size_bytes != expected.segment_size_bytes:
         return (
-            f"segments of {hello.segment_size_bytes} bytes; all members must use the same size, "
-            f"which is {expected.segment_size_bytes} here"
+            f"{hello.sender_id} has segments of {hello.segment_size_bytes} bytes, "
+            f"{expected.sender_id} of {expected.segment_size_bytes}; set the same "
+            "DLEDGER_SEGMENT_SIZE_BYTES on all members"
         )
     return None

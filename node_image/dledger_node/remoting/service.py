@@ -1,7 +1,7 @@
-"""What connections ask of the server, and how they are answered."""
+"""The server as connections see it: requests in, answers out."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -16,17 +16,21 @@ from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.message_kinds import PeerMessage
 
-if TYPE_CHECKING:
-    from dledger_node.remoting.connection import Connection
-
 Reply: TypeAlias = Callable[[requests.Message], None]
-"""Sends the answer to one request, now or later; a connection that is gone by then ignores it."""
+"""Sends the answer to one request, now or later. Does nothing if the connection is gone."""
+
+
+class Caller(Protocol):
+    """The connection through which a call is answered."""
+
+    def send(self, data: bytes) -> None:
+        """Send whole frames; does nothing if the connection is gone."""
 
 
 class ClientCall(msgspec.Struct, frozen=True, gc=False):
-    """Where the answer to an append goes. Structs, for their speed."""
+    """The destination of an append's answer. A msgspec.Struct is the fastest to make."""
 
-    connection: "Connection"
+    connection: Caller
     opaque: int
 
 
@@ -37,67 +41,67 @@ class AppendCall(ClientCall, frozen=True, gc=False):
 
 
 class IdempotentCall(AppendCall, frozen=True, gc=False):
-    """An APPEND_IDEMPOTENT: whose it is, and its sequence among them."""
+    """An APPEND_IDEMPOTENT, with its producer and sequence."""
 
     producer: int
     sequence: int
 
 
 class BatchCall(ClientCall, frozen=True, gc=False):
-    """An APPEND_BATCH: bodies that become entries one behind the other, with one answer."""
+    """An APPEND_BATCH: bodies of consecutive entries, with one answer for all."""
 
     bodies: Sequence[bytes]
 
 
 class Service(Protocol):
-    """What connections ask of the server."""
+    """The server, as far as connections need it."""
 
     group: str
     self_id: str
     gate: Gate
 
     def append(self, calls: list[AppendCall]) -> None:
-        """Take appends; each is answered on its connection."""
+        """Append entries; each call is answered on its connection."""
 
     def append_idempotent(self, calls: list[IdempotentCall]) -> None:
-        """Take appends that may be in the log already."""
+        """Append entries that may be in the log already."""
 
     def append_batches(self, calls: list[BatchCall]) -> None:
-        """Take appends that came together; those of one call are answered together."""
+        """Append batches; each call gets one answer for all its entries."""
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
-        """Let a client number its appends."""
+        """Register a producer, so that the client can number its appends."""
 
     def metadata(self) -> requests.MetadataResponse:
-        """Who is in the group, and who leads it."""
+        """Return the members of the group and its leader."""
 
     def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Read committed entries."""
 
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
-        """Hand the leadership over."""
+        """Transfer the leadership."""
 
     def change_membership(self, request: ChangeMembershipRequest, reply: Reply) -> None:
-        """Change who belongs to the group."""
+        """Change the membership of the group."""
 
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
-        """Read the state, where it is a register."""
+        """Read the register, if that is the group's state machine."""
 
     def follow(
-        self, connection: "Connection", opaque: int, request: follow.FollowRequest
+        self, connection: Caller, opaque: int, request: follow.FollowRequest
     ) -> follow.FollowResponse | None:
-        """Read committed entries; None when the answer is sent once there are some."""
+        """Read committed entries. Returns None if the answer is sent later, when there are some."""
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
-        """Say why this caller may not open a link; None when it may."""
+        """Return why the sender of this HELLO may not open a link; None if it may."""
 
     def peer_message(self, message: PeerMessage) -> None:
-        """Take a message of the peer whose HELLO was accepted; RemoteProtocolError if it is bad."""
+        """Handle a message of a peer whose HELLO was accepted. Raises RemoteProtocolError."""
 
 
 def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:
-    """The answer to METADATA. Without a remote id, the caller asks whom it has reached: a Service's
-    address names nobody. FormatError.
+    """Return the answer to METADATA. A request without a remote id asks which member it has
+    reached: a Kubernetes Service has one address for all. Raises FormatError.
     """
     request = requests.MetadataRequest.from_json(raw)
     refused = misdirected(service, request) if request.remote_id else foreign(service, request)
@@ -107,19 +111,19 @@ def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:
 
 
 def system_answer(opaque: int, code: SystemCode, remark: str) -> bytes:
-    """The frame that answers what no service was asked for."""
+    """Return the frame that answers a request which did not reach the service."""
     return frames.encode(
         RemotingCommand(code=code, opaque=opaque, flag=frames.RESPONSE_FLAG, remark=remark[:512])
     )
 
 
 def misdirected(service: Service, request: requests.Request) -> DLedgerResponseCode | None:
-    """Check member and group first, as Java does, so that no answer comes from a stranger."""
+    """Return the refusal of a request for another member or group, as in Java; else None."""
     if request.remote_id != service.self_id:
         return DLedgerResponseCode.UNKNOWN_MEMBER
     return foreign(service, request)
 
 
 def foreign(service: Service, request: requests.Request) -> DLedgerResponseCode | None:
-    """The same for a request that may name no member."""
+    """Return the refusal of a request for another group; else None."""
     return DLedgerResponseCode.UNKNOWN_GROUP if request.group != service.group else None

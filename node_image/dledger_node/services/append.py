@@ -18,8 +18,7 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Proposal, Refusal
-from dledger_node.remoting.connection import Connection
-from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall, IdempotentCall
+from dledger_node.remoting.service import AppendCall, BatchCall, Caller, ClientCall, IdempotentCall
 from dledger_node.services.idempotent import Entries, IdempotentAppends
 from dledger_node.services.pending import Batch, PendingAppends
 from dledger_node.store.log.log_store import LogStore
@@ -130,7 +129,7 @@ class Appends:
         if not self._leads(self.pending.first_term):
             self.give_up()
             return
-        answers: dict[Connection, list[tuple[int, bytes]]] = {}
+        answers: dict[Caller, list[tuple[int, bytes]]] = {}
         for batch in self.pending.take_committed(committed_index):
             calls, first_index = batch.calls, batch.first_index
             written = requests.append_successes(
@@ -291,12 +290,12 @@ class Appends:
         response = requests.AppendEntryResponse(
             code=code, group=self._group, leader_id=self._core.leader_id, term=self._core.term
         ).to_json()
-        answers: dict[Connection, list[tuple[int, bytes]]] = {}
+        answers: dict[Caller, list[tuple[int, bytes]]] = {}
         for call in calls:
             answers.setdefault(call.connection, []).append((call.opaque, response))
         _send(answers)
 
 
-def _send(answers: dict[Connection, list[tuple[int, bytes]]]) -> None:
+def _send(answers: dict[Caller, list[tuple[int, bytes]]]) -> None:
     for connection, responses in answers.items():
         connection.send(frames.encode_responses(responses))

@@ -15,7 +15,7 @@ from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
-from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.service import Caller
 from dledger_node.services.entries import read_entries
 from dledger_node.store.log.log_store import LogStore
 
@@ -26,7 +26,7 @@ WAITERS_MAX: Final = 1024
 class _Waiter:
     """A request that is not answered yet."""
 
-    connection: Connection
+    connection: Caller
     opaque: int
     begin_index: int
     max_size: int
@@ -46,7 +46,7 @@ class Follows:
         self._lowest_index = 0
 
     def take(
-        self, connection: Connection, opaque: int, request: FollowRequest
+        self, connection: Caller, opaque: int, request: FollowRequest
     ) -> FollowResponse | None:
         """Return the answer, or None when it will be sent later."""
         begin_index = request.begin_index

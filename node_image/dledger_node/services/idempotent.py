@@ -16,8 +16,7 @@ from dledger_formats.protocol.producers import RegisterProducerRequest, Register
 from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode, Message
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
-from dledger_node.remoting.connection import Connection
-from dledger_node.remoting.service import AppendCall, IdempotentCall, Reply
+from dledger_node.remoting.service import AppendCall, Caller, IdempotentCall, Reply
 from dledger_node.store.derived.producers import Finding
 from dledger_node.store.log.log_store import LogStore
 
@@ -238,5 +237,5 @@ class IdempotentAppends:
         return lambda answer: _send(connection, opaque, answer)
 
 
-def _send(connection: Connection, opaque: int, answer: requests.Message) -> None:
+def _send(connection: Caller, opaque: int, answer: requests.Message) -> None:
     connection.send(frames.encode_responses([(opaque, answer.to_json())]))
