@@ -33,7 +33,7 @@ def without_defaults(sent: Object, checked: Object) -> Object:
 
 
 @pytest.mark.parametrize("spec", GROUPS, ids=str)
-def test_the_operator_has_the_defaults_of_the_schema_for_groups(
+def test_the_operators_defaults_for_groups_match_the_schema(
     api_server: ApiServer, spec: dict[str, Any]
 ) -> None:
     sent = group(**spec)
@@ -47,7 +47,7 @@ def test_the_operator_has_the_defaults_of_the_schema_for_groups(
 @pytest.mark.parametrize(
     "spec", [{}, {"ttlAfterFinished": "90m"}, {"resources": {"requests": {"cpu": 2}}}], ids=str
 )
-def test_the_operator_has_the_defaults_of_the_schema_for_audits(
+def test_the_operators_defaults_for_audits_match_the_schema(
     api_server: ApiServer, spec: dict[str, Any]
 ) -> None:
     sent = audit(**spec)
@@ -58,7 +58,7 @@ def test_the_operator_has_the_defaults_of_the_schema_for_audits(
     )
 
 
-def test_the_names_of_the_kinds_are_those_that_the_operator_asks_for() -> None:
+def test_the_names_of_the_kinds_match_the_operators() -> None:
     version = f"{names.API_GROUP}/{names.API_VERSION}"
     served = {
         kind: (
@@ -74,7 +74,7 @@ def test_the_names_of_the_kinds_are_those_that_the_operator_asks_for() -> None:
     }
 
 
-def test_the_longest_child_of_the_longest_name_fits_a_label() -> None:
+def test_the_longest_child_name_fits_a_label() -> None:
     longest_group = "g" * names.GROUP_NAME_LENGTH_MAX
     children = [
         names.nodes_service(longest_group),

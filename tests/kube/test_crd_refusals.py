@@ -113,7 +113,7 @@ NAMES_REFUSED = {
 
 
 @pytest.mark.parametrize(("spec", "answer"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_work_is_refused_with_the_reason(
+def test_an_invalid_spec_is_refused_with_the_reason(
     api_server: ApiServer, spec: Object, answer: str
 ) -> None:
     with pytest.raises(RefusedError, match=re.escape(answer)):
@@ -121,15 +121,13 @@ def test_what_cannot_work_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize(("name", "answer"), NAMES_REFUSED.items())
-def test_a_name_that_fits_no_child_is_refused(
-    api_server: ApiServer, name: str, answer: str
-) -> None:
+def test_an_invalid_child_name_is_refused(api_server: ApiServer, name: str, answer: str) -> None:
     with pytest.raises(RefusedError, match=re.escape(answer)):
         check(api_server, group(name))
 
 
 @pytest.mark.parametrize(("change", "answer"), UNCHANGEABLE.values(), ids=UNCHANGEABLE)
-def test_what_cannot_change_is_refused_with_the_reason(
+def test_a_change_of_an_immutable_field_is_refused_with_the_reason(
     api_server: ApiServer, change: Object, answer: str
 ) -> None:
     sent = group(storage={"size": "30Gi", "storageClassName": "slow"})
@@ -152,14 +150,14 @@ def test_what_cannot_change_is_refused_with_the_reason(
     ],
     ids=["a larger volume", "the same size in other units", "the flush type", "times", "a pause"],
 )
-def test_what_can_change_is_accepted(api_server: ApiServer, change: Object) -> None:
+def test_a_change_of_a_mutable_field_is_accepted(api_server: ApiServer, change: Object) -> None:
     with stored(api_server, group()) as made:
         changed = check_change(api_server, made, {"spec": change})["spec"]
 
     assert changed != made["spec"]
 
 
-def test_every_rule_of_the_schema_is_refused_here_once() -> None:
+def test_every_rule_of_the_schema_is_violated_by_one_case() -> None:
     answers = [
         *(answer for _, answer in REFUSED.values()),
         *(answer for _, answer in UNCHANGEABLE.values()),

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_kube.objects import leader_view, node_status
-from dledger_operator.clients.member_pages import NodePages
+from dledger_operator.clients.member_http import MemberHttpClient
 
 
 class FakeMember:
@@ -66,7 +66,7 @@ def _json(value: LeaderView | NodeStatus) -> web.Response:
 
 
 @contextlib.asynccontextmanager
-async def members(how_many: int) -> AsyncIterator[tuple[list[FakeMember], NodePages]]:
+async def members(how_many: int) -> AsyncIterator[tuple[list[FakeMember], MemberHttpClient]]:
     """Members n0, n1, … that answer on one port of different loopback addresses, and the pages
     that ask them.
     """
@@ -78,7 +78,7 @@ async def members(how_many: int) -> AsyncIterator[tuple[list[FakeMember], NodePa
             await member.answer()
             started.append(member)
             port = member.port
-        pages = NodePages.open(port=port)
+        pages = MemberHttpClient.open(port=port)
         try:
             yield started, pages
         finally:

@@ -12,20 +12,20 @@ from dledger_formats.http.status import (
     PeerStatus,
     Role,
 )
-from dledger_operator.facts import (
-    Electorate,
-    EndpointsFacts,
-    GroupFacts,
+from dledger_operator.api_objects import PodView
+from dledger_operator.observed_state import (
     Leader,
-    MemberFacts,
+    Membership,
     Observation,
+    ObservedEndpoints,
+    ObservedGroup,
+    ObservedMember,
 )
 from dledger_operator.spec.group import Group, ImageDefaults
-from dledger_operator.views import PodView
 
 IMAGES = ImageDefaults(reference="registry.example:5000/dledger-node:1.2", pull_policy="Always")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SYNCED = EndpointsFacts(synced=True, reason="LeaderOnly", message="right")
+SYNCED = ObservedEndpoints(synced=True, reason="LeaderOnly", message="right")
 
 
 def group_body(
@@ -61,9 +61,9 @@ def group(**spec: Any) -> Group:
     return Group.from_body(group_body(spec), IMAGES)
 
 
-def electorate(voters: int = 3, learners: tuple[str, ...] = ()) -> Electorate:
+def membership(voters: int = 3, learners: tuple[str, ...] = ()) -> Membership:
     """So many voters, from n0 on, and these learners."""
-    return Electorate(
+    return Membership(
         voters=frozenset(f"n{ordinal}" for ordinal in range(voters)), learners=frozenset(learners)
     )
 
@@ -81,7 +81,7 @@ def pod(ordinal: int, role: str = "", term: int = -1, **fields: Any) -> PodView:
         "resource_version": "1",
         "leaving": False,
         "ready": True,
-        "trouble": None,
+        "problem": None,
     }
     return PodView(**values | fields)
 
@@ -158,7 +158,7 @@ def leader_status(member_id: str = "n1", **fields: Any) -> NodeStatus:
     return node_status(member_id, **values | fields)
 
 
-def member(ordinal: int, **fields: Any) -> MemberFacts:
+def member(ordinal: int, **fields: Any) -> ObservedMember:
     """A member that is well: the leader when its ordinal is 1."""
     member_id = f"n{ordinal}"
     values: dict[str, Any] = {
@@ -169,20 +169,20 @@ def member(ordinal: int, **fields: Any) -> MemberFacts:
         "exists": True,
         "ready": True,
         "reason": "",
-        "trouble": None,
+        "problem": None,
         "status": leader_status() if ordinal == 1 else node_status(member_id),
     }
-    return MemberFacts(**values | fields)
+    return ObservedMember(**values | fields)
 
 
-def facts(**fields: Any) -> GroupFacts:
+def observed_group(**fields: Any) -> ObservedGroup:
     """A group of three that is well, led by n1 in term 7."""
     values: dict[str, Any] = {
         "namespace": "air",
         "name": "flights",
         "replicas": 3,
         "first_voters": 3,
-        "electorate": electorate(),
+        "membership": membership(),
         "leader": Leader(term=7, member_id="n1"),
         "disputed": False,
         "members": tuple(member(ordinal) for ordinal in range(3)),
@@ -190,7 +190,7 @@ def facts(**fields: Any) -> GroupFacts:
         "paused": False,
         "problem": None,
         "warning": None,
-        "obstacle": None,
+        "scaling_problem": None,
         "starting": False,
     }
-    return GroupFacts(**values | fields)
+    return ObservedGroup(**values | fields)

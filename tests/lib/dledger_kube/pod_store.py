@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from dledger_operator import names
+from dledger_operator.api_objects import PodView
 from dledger_operator.clients.errors import ConflictError, NotFoundError
-from dledger_operator.views import PodView
 
 
 class PodStore:

@@ -12,11 +12,11 @@ from dledger_formats.protocol.requests import DLedgerResponseCode as Code
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import node_status
 from dledger_operator import names
-from dledger_operator.behaviours.members.scale_steps import Seen
+from dledger_operator.api_objects import StatefulSetView
+from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.clients.errors import ConflictError, MemberSilentError
-from dledger_operator.facts import Electorate, Leader
+from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.spec.shape import Shape
-from dledger_operator.views import StatefulSetView
 
 KNOWN = tuple(f"n{ordinal}" for ordinal in range(names.REPLICAS_MAX))
 
@@ -81,15 +81,15 @@ class ScalingWorld:
             replicas=self.pods, first_voters=self.first_voters, volume_claim_templates=[],
         )  # fmt: skip
 
-    def seen(self, electorate: Electorate | None = None) -> Seen:
+    def state(self, membership: Membership | None = None) -> ScaleState:
         """What an operator finds when it looks."""
-        own = Electorate(voters=frozenset(self.voters), learners=frozenset(self.learners))
+        own = Membership(voters=frozenset(self.voters), learners=frozenset(self.learners))
         shape = Shape.of_new(self.first_voters)
-        return Seen(
+        return ScaleState(
             replicas=self.replicas,
             shape=replace(shape, state=GroupState.EXISTING, pods=self.pods),
             leader=Leader(term=self.term, member_id=self.leader) if self.leader else None,
-            electorate=electorate or own,
+            membership=membership or own,
             answers={each: self.status(each) for each in KNOWN if self.up(each)},
         )
 
@@ -159,7 +159,7 @@ class ScalingWorld:
             raise MemberSilentError("no answer")
 
     def _judge(self, kind: ChangeKind, member_id: str) -> Code:
-        """The rules of `dledger_node.raft.changes`, as far as they can be seen from outside."""
+        """The rules of `dledger_node.raft.changes`, as far as they can be state from outside."""
         if not self.has_quorum(self.voters):
             return Code.WAIT_QUORUM_ACK_TIMEOUT
         match kind:
