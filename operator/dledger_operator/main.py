@@ -96,7 +96,7 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 @asynccontextmanager
 async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
-    """Open the clients that all behaviours share, and close them on exit."""
+    """Open the clients that all control loops share, and close them on exit."""
     api, member_http = KubeApi.open(), MemberHttpClient.open()
     try:
         yield Context(

@@ -56,7 +56,7 @@ class OperatorMetrics(Collector):
         )
         self.failures = PrometheusCounter(
             "dledger_operator_failures",
-            "Failed runs of a behavior; each one is retried.",
+            "Failed runs of a control loop, by loop; each one is retried.",
             ["behaviour"],
             registry=self.registry,
         )
@@ -167,5 +167,5 @@ def _members(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
 
 
 def _add_role(role: GaugeMetricFamily, key: Sequence[str], member: ObservedMember) -> None:
-    for word in (names.ROLE_MASTER, names.ROLE_SLAVE, names.ROLE_NONE):
-        role.add_metric([*key, word], float(word == member.role))
+    for value in (names.ROLE_MASTER, names.ROLE_SLAVE, names.ROLE_NONE):
+        role.add_metric([*key, value], float(value == member.role))

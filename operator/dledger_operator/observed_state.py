@@ -18,7 +18,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The last answer of one pod to the question who leads.
+    """The last answer of one pod about its leader.
 
     It is tied to a pod, not to a member: an answer of a deleted pod says nothing about its
     replacement.

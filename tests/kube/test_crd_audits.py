@@ -1,4 +1,4 @@
-"""A DLedgerAudit as a real API server takes, keeps and shows it."""
+"""The CRD of DLedgerAudit on a real API server: validation, storage and printed columns."""
 
 import re
 
@@ -51,11 +51,11 @@ STATUS = {
 }
 
 REFUSED: dict[str, tuple[Object, str]] = {
-    "a time in which nobody can read the result": (
+    "a time too short to read the result": (
         {"ttlAfterFinished": "59s"},
         "ttlAfterFinished must be from 1m, so that the result can be read, to 720h, and is 59s",
     ),
-    "a time without end": ({"ttlAfterFinished": "721h"}, "and is 721h"),
+    "a time too long": ({"ttlAfterFinished": "721h"}, "and is 721h"),
     "a request above its limit": (
         {"resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": 1}}},
         "a request must not be larger than the limit of the same resource",

@@ -1,4 +1,4 @@
-"""What the schemas of the custom resources promise to readers; no server is needed."""
+"""The form of the CRD schemas: descriptions, defaults, limits; without an API server."""
 
 import difflib
 from collections.abc import Iterator

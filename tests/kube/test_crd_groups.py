@@ -1,4 +1,4 @@
-"""A DLedgerGroup as a real API server keeps and shows it: defaults, status, columns, scale."""
+"""The CRD of DLedgerGroup on a real API server: defaults, status, columns and scale."""
 
 from pathlib import Path
 
@@ -174,7 +174,7 @@ def test_kubectl_explain_shows_the_description_of_a_field(api_server: ApiServer)
         except CommandError:
             return False
 
-    # The server publishes the descriptions of a new CRD a moment after it serves its objects.
+    # The server publishes the descriptions of a new CRD shortly after it serves its objects.
     wait_until("the descriptions are published", is_published)
 
     assert "SyncFlush: the entry is on the disks of a majority." in shown()

@@ -1,4 +1,4 @@
-"""The schemas and the operator, which reads what they let through, mean the same."""
+"""The CRD schemas and the operator agree on defaults, names and limits."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ GROUPS: list[dict[str, Any]] = [
 
 
 def without_defaults(sent: Object, checked: Object) -> Object:
-    """What an operator would see if the schema had no defaults."""
+    """An object as the operator would read it if the schema had no defaults."""
     return {**checked, "spec": sent["spec"]}
 
 
@@ -82,7 +82,7 @@ def test_the_longest_child_name_fits_a_label() -> None:
         names.slave_service(longest_group),
         names.settings_config_map(longest_group),
         names.service_account(longest_group),
-        # The revision hash that a StatefulSet's controller labels pods with.
+        # The revision hash in the label that the StatefulSet controller adds to pods.
         f"{names.stateful_set(longest_group)}-0123456789",
         names.audit_job("a" * names.AUDIT_NAME_LENGTH_MAX),
     ]

@@ -1,4 +1,4 @@
-"""Where the schema of DLedgerGroup draws its lines, compared with the node and with Kubernetes."""
+"""The limits in the schema of DLedgerGroup match those of the node and of Kubernetes."""
 
 import re
 
@@ -15,7 +15,7 @@ pytest_plugins = ["api_server.fixtures"]
 MEBIBYTE = 1 << 20
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 LONGEST_NAME = "g" * 40
-# A dry run takes a few milliseconds and leaves nothing for the next example.
+# A dry run takes a few milliseconds and stores nothing.
 against_the_server = settings(
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -1,4 +1,4 @@
-"""What a real API server refuses of a DLedgerGroup, and the reasons that it gives."""
+"""Invalid DLedgerGroups, and the reasons for which a real API server refuses them."""
 
 import re
 
@@ -10,7 +10,7 @@ from tools import crd_reference
 
 pytest_plugins = ["api_server.fixtures"]
 
-# What is asked for beyond 30Gi of storage, and the answer.
+# Spec fields in addition to 30Gi of storage, and the server's answer.
 REFUSED: dict[str, tuple[Object, str]] = {
     "an even number of members": (
         {"replicas": 4},
@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[Object, str]] = {
     ),
 }
 
-# What a stored group is changed to, and the answer.
+# Changes of a stored group, and the server's answer.
 UNCHANGEABLE: dict[str, tuple[Object, str]] = {
     "a smaller volume": (
         {"storage": {"size": "29Gi"}},
@@ -179,6 +179,6 @@ def test_every_rule_of_the_schema_is_violated_by_one_case() -> None:
 
 
 def _tells(answer: str, text: str) -> bool:
-    """Whether an answer that is expected above quotes the beginning of this rule's message."""
+    """Return whether an expected answer quotes the beginning of a rule's message."""
     beginning = text[:30]
     return re.search(re.escape(beginning).replace(r"\.\.\.", ".+"), answer) is not None

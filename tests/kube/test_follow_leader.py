@@ -87,8 +87,8 @@ class World:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with members(3) as (nodes, pages):
-        made = World(nodes, lambda ring: LeaderPolls(pages, Random(1), ring))
+    async with members(3) as (nodes, client):
+        made = World(nodes, lambda on_change: LeaderPolls(client, Random(1), on_change))
         task = asyncio.create_task(made.operate())
         yield made
         task.cancel()
@@ -204,11 +204,11 @@ class ContendedStore(PodStore):
 
 
 async def follow_once(store: PodStore) -> dict[str, str]:
-    async with members(3) as (nodes, pages):
+    async with members(3) as (nodes, client):
         for node in nodes:
             await node.say(7, "n1")
         changed = asyncio.Event()
-        polls = LeaderPolls(pages, Random(1), changed.set)
+        polls = LeaderPolls(client, Random(1), changed.set)
         follower = LeaderFollower(
             store,
             polls,

@@ -37,9 +37,9 @@ class Polled:
 
 
 async def test_a_changed_answer_is_reported_and_a_repeated_one_is_not() -> None:
-    async with members(1) as ([node], pages):
+    async with members(1) as ([node], client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.on_change)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         polled.polls.sync([pod(0, ip=node.ip)])
 
         await node.say(7, "n0")
@@ -54,9 +54,9 @@ async def test_a_changed_answer_is_reported_and_a_repeated_one_is_not() -> None:
 
 
 async def test_a_silent_member_keeps_its_last_term_and_leader() -> None:
-    async with members(1) as ([node], pages):
+    async with members(1) as ([node], client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.on_change)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         await node.say(7, "n0")
         polled.polls.sync([pod(0, ip=node.ip)])
         await polled.until(lambda seen: "n0" in seen and seen["n0"].answers)
@@ -70,9 +70,9 @@ async def test_a_silent_member_keeps_its_last_term_and_leader() -> None:
 
 
 async def test_a_member_that_answers_again_is_observed_again() -> None:
-    async with members(1) as ([node], pages):
+    async with members(1) as ([node], client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.on_change)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         polled.polls.sync([pod(0, ip=node.ip)])
         await polled.until(lambda seen: "n0" in seen and seen["n0"].answers)
         await node.fall_silent()
@@ -86,9 +86,9 @@ async def test_a_member_that_answers_again_is_observed_again() -> None:
 
 
 async def test_deleted_pods_are_no_longer_polled() -> None:
-    async with members(2) as (nodes, pages):
+    async with members(2) as (nodes, client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.on_change)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         pods = [pod(ordinal, ip=node.ip) for ordinal, node in enumerate(nodes)]
         polled.polls.sync(pods)
         await polled.until(lambda seen: len(seen) == 2)
@@ -100,8 +100,8 @@ async def test_deleted_pods_are_no_longer_polled() -> None:
 
 
 async def test_a_pod_without_an_address_is_not_polled() -> None:
-    async with members(1) as (_, pages):
-        polls = LeaderPolls(pages, Random(1), lambda: None)
+    async with members(1) as (_, client):
+        polls = LeaderPolls(client, Random(1), lambda: None)
 
         polls.sync([pod(0, ip="")])
 
@@ -110,9 +110,9 @@ async def test_a_pod_without_an_address_is_not_polled() -> None:
 
 
 async def test_each_change_costs_one_request() -> None:
-    async with members(1) as ([node], pages):
+    async with members(1) as ([node], client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.on_change)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         polled.polls.sync([pod(0, ip=node.ip)])
         for term in range(1, 6):
             await node.say(term, "n0")

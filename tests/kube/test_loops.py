@@ -54,7 +54,7 @@ async def running(runs: Runs, wake: Wake, pace: Pace = NEVER):  # type: ignore[n
     task = asyncio.create_task(
         repeat(
             runs.run,
-            what="the behaviour",
+            what="the loop",
             wake=wake,
             pace=pace,
             random=Random(1),
@@ -102,7 +102,7 @@ async def test_a_failed_run_is_counted_logged_and_retried(
             await runs.until(2)
 
     assert runs.failures == 1
-    assert "the behaviour: no answer" in caplog.text
+    assert "the loop: no answer" in caplog.text
     assert "Traceback" not in caplog.text
 
 

@@ -23,11 +23,11 @@ async def answering(handler: Handler) -> AsyncIterator[MemberHttpClient]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    pages = MemberHttpClient.open(port=runner.addresses[0][1])
+    client = MemberHttpClient.open(port=runner.addresses[0][1])
     try:
-        yield pages
+        yield client
     finally:
-        await pages.close()
+        await client.close()
         await runner.cleanup()
 
 
@@ -39,8 +39,8 @@ def body(raw: bytes, status: int = 200) -> Handler:
 
 
 async def test_a_status_is_decoded() -> None:
-    async with answering(body(node_status("n2").to_json())) as pages:
-        assert (await pages.status("127.0.0.1")).self_id == "n2"
+    async with answering(body(node_status("n2").to_json())) as client:
+        assert (await client.status("127.0.0.1")).self_id == "n2"
 
 
 async def test_the_long_poll_sends_the_token_of_the_last_answer() -> None:
@@ -50,9 +50,9 @@ async def test_the_long_poll_sends_the_token_of_the_last_answer() -> None:
         queries.append(dict(request.query))
         return web.Response(body=leader_view("n0", 7, "n1").to_json())
 
-    async with answering(answer) as pages:
-        view = await pages.leader("127.0.0.1", "")
-        await pages.leader("127.0.0.1", view.token)
+    async with answering(answer) as client:
+        view = await client.leader("127.0.0.1", "")
+        await client.leader("127.0.0.1", view.token)
 
     assert queries == [{}, {"since": "7:n1", "wait": "10s"}]
 
@@ -68,9 +68,9 @@ async def test_the_long_poll_sends_the_token_of_the_last_answer() -> None:
     ],
 )
 async def test_an_invalid_answer_counts_as_silence(handler: Handler) -> None:
-    async with answering(handler) as pages:
+    async with answering(handler) as client:
         with pytest.raises(MemberSilentError):
-            await pages.status("127.0.0.1")
+            await client.status("127.0.0.1")
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -79,15 +79,15 @@ async def test_a_redirect_is_not_followed() -> None:
             raise web.HTTPFound("/other")
         return web.Response(body=node_status().to_json())
 
-    async with answering(elsewhere) as pages:
+    async with answering(elsewhere) as client:
         with pytest.raises(MemberSilentError):
-            await pages.status("127.0.0.1")
+            await client.status("127.0.0.1")
 
 
 async def test_a_refused_connection_counts_as_silence() -> None:
-    async with answering(body(b"")) as pages:
+    async with answering(body(b"")) as client:
         with pytest.raises(MemberSilentError):
-            await pages.status("127.0.0.9")
+            await client.status("127.0.0.9")
 
 
 async def test_an_endless_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +102,6 @@ async def test_an_endless_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> N
                 await asyncio.sleep(0.02)
         return response
 
-    async with answering(drip) as pages:
+    async with answering(drip) as client:
         with pytest.raises(MemberSilentError):
-            await pages.status("127.0.0.1")
+            await client.status("127.0.0.1")

@@ -91,11 +91,11 @@ def test_a_voter_without_a_pod_is_listed_even_beyond_the_spec() -> None:
 
 
 async def test_a_silent_member_does_not_hide_the_answers_of_the_others() -> None:
-    async with members(3) as (nodes, pages):
+    async with members(3) as (nodes, client):
         await nodes[1].fall_silent()
         pods = [pod(ordinal, ip=node.ip) for ordinal, node in enumerate(nodes)]
 
-        answers = await observe.statuses(pages, [*pods, pod(3, ip="")])
+        answers = await observe.statuses(client, [*pods, pod(3, ip="")])
 
         assert sorted(answers) == ["uid-0", "uid-2"]
         assert answers["uid-2"].self_id == "n2"

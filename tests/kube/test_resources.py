@@ -83,9 +83,9 @@ def test_a_pod_is_in_at_most_one_client_service_and_a_new_pod_is_in_none(of: Gro
     slave = child(of, "Service", "flights-slave")["spec"]["selector"]
 
     for role in ("", names.ROLE_NONE, of.roles.master, of.roles.slave):
-        labelled = {**labels, of.roles.label: role} if role else labels
-        assert selects(master, labelled) == (role == of.roles.master)
-        assert selects(slave, labelled) == (role == of.roles.slave)
+        labeled = {**labels, of.roles.label: role} if role else labels
+        assert selects(master, labeled) == (role == of.roles.master)
+        assert selects(slave, labeled) == (role == of.roles.slave)
 
 
 @properties
