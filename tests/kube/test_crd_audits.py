@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": 1}}},
         "a request must not exceed the limit for the same resource",
     ),
-    "a level that is not there": ({"level": "Index"}, 'supported values: "Full"'),
+    "an unknown level": ({"level": "Index"}, 'supported values: "Full"'),
     "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
     "an unknown field": ({"group": "flights"}, 'unknown field "spec.group"'),
 }
