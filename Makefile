@@ -111,21 +111,21 @@ fuzz: setup ## Throw more hostile bytes at the decoders: make fuzz INPUTS=100000
 
 .PHONY: bench
 bench: setup ## Measure the store by itself, and a group of three on loopback
-	$(RUN) bench/store.py
-	$(RUN) bench/append.py
+	$(RUN) -m bench.store
+	$(RUN) -m bench.append
 
 .PHONY: bench-java
 bench-java: setup ## The same load on Java DLedger and on this node, in one run (needs a JDK and Maven)
 	$(RUN) -m tools.java_dledger
-	$(RUN) bench/java.py
+	$(RUN) -m bench.java
 
 .PHONY: bench-client
 bench-client: setup ## Measure what an append costs the client alone
-	$(RUN) bench/client.py
+	$(RUN) -m bench.client
 
 .PHONY: bench-failover
 bench-failover: setup ## Let leaders fail 300 times, and measure how long appends pause (needs root)
-	$(RUN) bench/failover.py
+	$(RUN) -m bench.failover
 
 .PHONY: images
 images: setup ## Build the wheel and the three images

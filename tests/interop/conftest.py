@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_group.group import NodeGroup
 from tools import java_dledger
+from tools.groups.node_group import NodeGroup
 from tools.java_dledger import JavaMissingError
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from dledger_client.sync import BlockingClient
 from dledger_formats.protocol.requests import DLedgerResponseCode
-from dledger_group.group import NodeGroup
 from dledger_java.client import JavaClient
+from tools.groups.node_group import NodeGroup
 
 pytestmark = pytest.mark.interop
 

@@ -8,12 +8,12 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_formats.log import disk
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import WAIT_S, wait_for
-from dledger_java.group import DATA_BYTES, INDEX_BYTES, JavaGroup
 from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
+from tools.groups.java_group import DATA_BYTES, INDEX_BYTES, JavaGroup
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import WAIT_S, wait_for
 
 pytestmark = pytest.mark.interop
 

@@ -1,4 +1,4 @@
-"""Waiting for what comes by itself."""
+"""Polling until a condition holds."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,10 @@ POLL_S = 0.01
 def wait_for(
     found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S, *, poll_s: float = POLL_S
 ) -> T:
-    """Ask until the answer is true; AssertionError with `what` when it never is."""
+    """Poll until `found` returns a true value, and return it.
+
+    Raises AssertionError with `what` after `timeout_s`.
+    """
     deadline_s = time.monotonic() + timeout_s
     while True:
         answer = found()
