@@ -23,5 +23,5 @@ def wait_for(
         if answer:
             return answer
         if time.monotonic() > deadline_s:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}")
+            raise AssertionError(f"timed out after {timeout_s:g} s: {what}")
         time.sleep(poll_s)
