@@ -12,9 +12,9 @@ from dledger_client.cluster.connection import Connection
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
-from dledger_group.ports import free_ports
 from dledger_node.main import serve
 from dledger_node.services import follow as follows
+from tools.groups.ports import free_ports
 
 _ports = free_ports()
 
