@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from typing import Final, Protocol
 
 from aiohttp import web
 
-from dledger_formats.http.status import StorageState
+from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, StorageState
 from dledger_formats.settings import NodeSettings
 from dledger_node.errors import (
     Damage,
@@ -44,14 +44,39 @@ STEADY_S: Final = 60.0
 Opened = tuple[LogStore, HardState, OpenedState | None]
 
 
-class Face:
-    """What HTTP shows: the server while there is one, or the outage."""
+class Source(pages.Source, metrics.Source, Protocol):
+    """What HTTP shows of a member."""
 
-    def __init__(self, source: Outage | DLedgerServer) -> None:
+
+class CurrentSource:
+    """Passes on to the source of the moment: a server in service, or an outage."""
+
+    def __init__(self, source: Source) -> None:
         self.source = source
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.source, name)
+    def status(self) -> NodeStatus:
+        """Return this member's view of the group."""
+        return self.source.status()
+
+    def leader_view(self) -> LeaderView:
+        """Return the leader, as far as this member knows it."""
+        return self.source.leader_view()
+
+    async def leader_changed(self) -> None:
+        """Return once `leader_view` has another token than at the call."""
+        await self.source.leader_changed()
+
+    def manifest(self) -> Manifest:
+        """Return the files that may be read."""
+        return self.source.manifest()
+
+    def read_file(self, folder: pages.Folder, name: str, start: int, end: int) -> bytes:
+        """Return bytes of a file of the manifest; blocks."""
+        return self.source.read_file(folder, name, start, end)
+
+    def counters(self) -> metrics.Counters:
+        """Return what was counted."""
+        return self.source.counters()
 
 
 class Lifecycle:
@@ -79,7 +104,7 @@ class Lifecycle:
         self._serve = serve
         self._heal = heal
         self._stopping = stopping
-        self._face = Face(self._outage(StorageState.SOUND, "the store is being opened"))
+        self._shown = CurrentSource(self._outage(StorageState.SOUND, "the store is being opened"))
         self._runner: web.AppRunner | None = None
         self._http_listener: asyncio.Server | None = None
         self._delay_s = RETRY_DELAY_MIN_S
@@ -110,7 +135,7 @@ class Lifecycle:
             return
         server = self._build_server(opened)
         self._verify_all = self._damaged = False
-        self._face.source = server
+        self._shown.source = server.view
         began_s = asyncio.get_running_loop().time()
         try:
             await self._start_http()
@@ -133,7 +158,7 @@ class Lifecycle:
         reason = str(error)
         logger.error("%s is out of service: %s", self._settings.self_id, reason)
         if isinstance(error, StoreDamagedError):
-            self._face.source = self._outage(state, reason)
+            self._shown.source = self._outage(state, reason)
             self._verify_all |= error.damage is not Damage.HARD_STATE
             obstacle = await self._heal(error) if self._damaged else ""
             if obstacle:
@@ -141,7 +166,7 @@ class Lifecycle:
                 reason = f"{reason}. {obstacle}"
         self._damaged = isinstance(error, StoreDamagedError)
         delay_s, self._delay_s = self._delay_s, min(RETRY_DELAY_MAX_S, 2 * self._delay_s)
-        self._face.source = self._outage(state, reason)
+        self._shown.source = self._outage(state, reason)
         await self._start_http()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)
@@ -149,10 +174,9 @@ class Lifecycle:
     async def _start_http(self) -> None:
         if self._runner is not None:
             return
-        source = cast("DLedgerServer", self._face)
         doors = Doors()
         runner = web.AppRunner(
-            pages.application(source, metrics.registry(source), [doors.middleware]),
+            pages.application(self._shown, metrics.registry(self._shown), [doors.middleware]),
             handle_signals=False,
             access_log=None,
             shutdown_timeout=0.5,
