@@ -194,7 +194,7 @@ async def test_a_snapshot_that_is_being_fetched_is_lent(network: Network) -> Non
     await network.rest()
 
     for index in (151, 152, 153):
-        n0.snapshots.save(index, 2, register().dump(), n0.installs.lent())
+        n0.snapshots.save(index, 2, register().dump(), n0.installs.in_use())
     network.fate = lambda message: [message]
     await network.push_until(has_it(network))
 

@@ -1,9 +1,9 @@
-"""One member from start to end: in service while its store is sound, and out of it while it is not.
+"""One member from start to end: in service while its store is sound, out of service otherwise.
 
-A fault of the volume never ends the process. It ends the member's part in the group, at once and as
-a whole: links and connections are closed, so the others see it, and the store is let go of. Then
-HTTP says why, and the store is opened again, with everything verified that is in doubt, until that
-succeeds. Errors that are no fault of the volume end the process.
+A fault of the volume never ends the process. It takes the member out of the group, at once and as a
+whole: links and connections are closed, so that the others notice, and the store is closed. Then
+HTTP shows the reason, and the store is opened again, with everything in doubt verified, until that
+succeeds. Any other error ends the process.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from dledger_node.volume.health import state_of
 logger = logging.getLogger(__name__)
 
 SLOW_OPENING_S: Final = 5.0
-"""After this HTTP answers although the store is not open yet."""
+"""An opening that takes longer is shown over HTTP."""
 RETRY_DELAY_MIN_S: Final = 0.5
 RETRY_DELAY_MAX_S: Final = 30.0
 STEADY_S: Final = 60.0
-"""A member that served so long before its volume failed begins with the shortest delay again."""
+"""After serving for this long, a member retries with the shortest delay again."""
 
 Opened = tuple[LogStore, HardState, OpenedState | None]
 
@@ -80,7 +80,7 @@ class CurrentSource:
 
 
 class Lifecycle:
-    """Opens, serves, stays out, and opens again, until `stopping` is set."""
+    """Opens the store and serves, again and again, until `stopping` is set."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class Lifecycle:
         heal: Callable[[StoreDamagedError], Awaitable[str]],
         stopping: asyncio.Event,
     ) -> None:
-        """`open_store` blocks; it takes whether to verify everything. `serve` returns when told to
-        stop, and raises what made the member stop otherwise. `heal` is told of damage that was
-        found twice in a row, and says why the store is still damaged, or nothing.
+        """`open_store` blocks; its argument says whether to verify everything. `serve` returns when
+        the member was asked to stop, and raises the error that made it stop otherwise. `heal` gets
+        damage that was found twice in a row, and returns why the store is still damaged, or "".
         """
         self._settings = settings
         self._version = version
@@ -110,10 +110,10 @@ class Lifecycle:
         self._delay_s = RETRY_DELAY_MIN_S
         self._verify_all = False
         self._damaged = False
-        """Whether the last opening, or the last member that served, found damage."""
+        """Whether the last opening, or the last time in service, found damage."""
 
     async def run(self) -> None:
-        """Return once stopped; raises what is no fault of the volume."""
+        """Return once stopped. Raises any error that is not a fault of the volume."""
         try:
             while not self._stopping.is_set():
                 try:
@@ -145,7 +145,7 @@ class Lifecycle:
                 self._delay_s = RETRY_DELAY_MIN_S
 
     async def _opened(self) -> Opened:
-        """Open the store in a thread; HTTP says so when that takes long."""
+        """Open the store in a thread. HTTP starts meanwhile if that takes long."""
         opening = asyncio.ensure_future(asyncio.to_thread(self._open_store, self._verify_all))
         done, _ = await asyncio.wait({opening}, timeout=SLOW_OPENING_S)
         if not done:
@@ -153,7 +153,7 @@ class Lifecycle:
         return await opening
 
     async def _stay_out(self, error: StoreError | OSError) -> None:
-        """Say why for a while; the next attempt follows."""
+        """Show the reason over HTTP until the next attempt is due."""
         state = state_of(error)
         reason = str(error)
         logger.error("%s is out of service: %s", self._settings.self_id, reason)

@@ -1,4 +1,4 @@
-"""What the core asks of the disk, done in the log store: the loop's `Store`."""
+"""The core's writes, done in the log store: the loop's `Store`."""
 
 import logging
 from collections.abc import Callable

@@ -23,7 +23,7 @@ from dledger_node.remoting.snapshot_messages import (
 )
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.fetch import Fetching, Part
-from dledger_node.state_machine.lend import Lending, Loan
+from dledger_node.state_machine.send import Sending, SentSnapshot
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 from dledger_node.store.snapshots.snapshots import DATA_NAME, Snapshots, disk_errors
@@ -61,7 +61,7 @@ class Installs:
         self._fetching = Fetching(
             self_id, snapshots, store, ask_again_s=ask_again_s, now_s=self._loop.time, send=send
         )
-        self._lending = Lending(snapshots, store, now_s=self._loop.time)
+        self._sending = Sending(snapshots, store, now_s=self._loop.time)
         self._path: Path | None = None
         """Path of the data that is being fetched."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,18 +85,18 @@ class Installs:
         """Tell whether this member lacks the snapshot that it needs before it takes this push."""
         return self._fetching.lacks(push)
 
-    def lent(self) -> frozenset[int]:
+    def in_use(self) -> frozenset[int]:
         """Return the last indexes of the snapshots that peers are fetching; they must be kept."""
-        return self._lending.lent()
+        return self._sending.in_use()
 
     def receive(self, message: SnapshotMessage) -> None:
         """Act on a peer's message."""
         if self._closed:
             return
         if isinstance(message, SnapshotChunkRequest):
-            loan = self._lending.grant(message)
-            if loan is not None:
-                self._spawn(self._send_chunk(loan))
+            sent = self._sending.grant(message)
+            if sent is not None:
+                self._spawn(self._send_chunk(sent))
             return
         part = self._fetching.take(message)
         if part is not None:
@@ -128,7 +128,7 @@ class Installs:
                 await self._finish(part, self._path)
         except StoreFullError as error:
             logger.warning("%s; the snapshot will be fetched again", error)
-            self._fetching.begin_anew(part)
+            self._fetching.restart(part)
         finally:
             self._fetching.leave(part)
 
@@ -142,7 +142,7 @@ class Installs:
                 part.fetch.sender,
                 error,
             )
-            self._fetching.begin_anew(part)
+            self._fetching.restart(part)
         else:
             self.installed += 1
             logger.info("fetched the snapshot up to entry %d", part.meta.last_included_index)
@@ -155,19 +155,19 @@ class Installs:
 
     # -- sending -----------------------------------------------------------------------------------
 
-    async def _send_chunk(self, loan: Loan) -> None:
+    async def _send_chunk(self, sent: SentSnapshot) -> None:
         try:
-            data = await asyncio.to_thread(self._chunk, loan)
+            data = await asyncio.to_thread(self._chunk, sent)
         finally:
-            loan.reading = False
+            sent.reading = False
         if data is not None and not self._closed:
-            self._send(loan.chunk(self._self_id, data))
+            self._send(sent.chunk(self._self_id, data))
 
-    def _chunk(self, loan: Loan) -> bytes | None:
+    def _chunk(self, sent: SentSnapshot) -> bytes | None:
         """Read a chunk; blocks. Returns None for a damaged snapshot: the peer would reject it."""
-        if loan.offset == 0 and not self._snapshots.is_sound(loan.meta):
+        if sent.offset == 0 and not self._snapshots.is_sound(sent.meta):
             return None  # the peer's next request gets another snapshot
-        return self._snapshots.chunk(loan.meta, loan.offset, self._chunk_bytes_max)
+        return self._snapshots.chunk(sent.meta, sent.offset, self._chunk_bytes_max)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         async def guarded() -> None:

@@ -156,7 +156,7 @@ class StateKeeper:
             applied.index,
             applied.term,
             applied.machine.dump(),
-            self._installs.lent(),
+            self._installs.in_use(),
         )
 
     async def close(self) -> None:
