@@ -7,12 +7,12 @@ import pytest
 
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.requests import DLedgerResponseCode
-from dledger_group.group import NodeGroup
-from dledger_group.ports import free_ports
 from dledger_kube.fake_leader import Answer, remoting
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.clients.member_requests import MemberRequests
 from dledger_operator.facts import Leader
+from tools.groups.node_group import NodeGroup
+from tools.groups.ports import free_ports
 
 HERE = "127.0.0.1"
 LEADER = Leader(term=7, member_id="n0")

@@ -12,10 +12,10 @@ from dledger_client.cluster.connection import Connection
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
-from dledger_group.ports import free_ports
 from dledger_node.main import serve
 from dledger_node.services.follow import Follows
 from dledger_wire.played import Client, become_master, make_server
+from tools.groups.ports import free_ports
 
 _ports = free_ports()
 

@@ -21,10 +21,10 @@ from dledger_formats.log import disk
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.register import SET
 from dledger_formats.protocol.requests import DLedgerResponseCode
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
 from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_store_files.damage import flip
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 SMALL = {
     "segment_size_bytes": 1 << 16,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from dledger_group import waiting
+from tools.groups import waiting
 
 T = TypeVar("T")
 
@@ -11,5 +11,5 @@ POLL_S = 0.2
 
 
 def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = waiting.WAIT_S) -> T:
-    """See `dledger_group.waiting`."""
+    """See `tools.groups.waiting`."""
     return waiting.wait_for(found, what, timeout_s, poll_s=POLL_S)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from dledger_group.ports import free_ports
+from tools.groups.ports import free_ports
 
 WAIT_S = 60.0
 _ports = free_ports()
