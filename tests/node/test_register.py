@@ -237,7 +237,7 @@ async def test_a_damaged_snapshot_costs_a_member_nothing(tmp_path: Path) -> None
         group.start("n0")
 
         assert await read_all(group, list(values)) == values
-        assert "is discarded" in group.log("n0")
+        assert "discarding the snapshot" in group.log("n0")
 
 
 async def test_a_member_whose_log_is_healed_keeps_a_state_that_fits_to_it(tmp_path: Path) -> None:

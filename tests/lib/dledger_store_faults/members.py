@@ -107,7 +107,7 @@ class Member:
     @property
     def status(self) -> NodeStatus | None:
         """Its view of the group; None while it is out of service."""
-        return self._server.status() if self._server is not None else None
+        return self._server.view.status() if self._server is not None else None
 
     @property
     def is_whole(self) -> bool:
