@@ -125,11 +125,11 @@ class Dispatcher:
             except FormatError as error:
                 line.send(system_answer(command.opaque, SystemCode.SYSTEM_ERROR, str(error)))
         if appends:
-            self._service.append(appends)
+            self._service.appends.append(appends)
         if idempotent:
-            self._service.append_idempotent(idempotent)
+            self._service.appends.append_idempotent(idempotent)
         if batches:
-            self._service.append_batches(batches)
+            self._service.appends.append_batches(batches)
 
     def _answer(
         self,
@@ -250,13 +250,13 @@ class Dispatcher:
         if line.peer_id is None:
             raise RemoteProtocolError("a message came before HELLO")
         message = native.decode(command.body, line.peer_id, self._service.self_id)
-        self._service.peer_message(message)
+        self._service.peers.receive(message)
 
     def _hello(self, command: RemotingCommand, line: Line) -> None:
         if line.peer_id is not None:
             raise RemoteProtocolError(f"{line.peer_id} sent a second HELLO")
         hello = native.decode_hello(command.body)
-        reason = self._service.refuse_hello(hello)
+        reason = self._service.peers.refuse_hello(hello)
         code = DLedgerResponseCode.SUCCESS if reason is None else DLedgerResponseCode.UNKNOWN_MEMBER
         local_id = self._service.self_id
         response = requests.Response(code=code, group=self._service.group, local_id=local_id)

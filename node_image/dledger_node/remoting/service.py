@@ -53,21 +53,51 @@ class BatchCall(ClientCall, frozen=True, gc=False):
     bodies: Sequence[bytes]
 
 
-class Service(Protocol):
-    """The server, as far as connections need it."""
-
-    group: str
-    self_id: str
-    gate: Gate
+class AppendService(Protocol):
+    """Takes appends, and answers each on its connection."""
 
     def append(self, calls: list[AppendCall]) -> None:
-        """Append entries; each call is answered on its connection."""
+        """Append entries."""
 
     def append_idempotent(self, calls: list[IdempotentCall]) -> None:
         """Append entries that may be in the log already."""
 
     def append_batches(self, calls: list[BatchCall]) -> None:
         """Append batches; each call gets one answer for all its entries."""
+
+
+class PeerService(Protocol):
+    """Receives from the peers."""
+
+    def refuse_hello(self, hello: native.Hello) -> str | None:
+        """Return why the sender of this HELLO must not open a link; None if it may."""
+
+    def receive(self, message: PeerMessage) -> None:
+        """Handle a message of a peer whose HELLO was accepted. Raises RemoteProtocolError."""
+
+
+class Service(Protocol):
+    """The member, as far as connections need it."""
+
+    @property
+    def group(self) -> str:
+        """The name of the group."""
+
+    @property
+    def self_id(self) -> str:
+        """The member's id."""
+
+    @property
+    def gate(self) -> Gate:
+        """Counts and limits the connections."""
+
+    @property
+    def appends(self) -> AppendService:
+        """Takes the appends."""
+
+    @property
+    def peers(self) -> PeerService:
+        """Receives from the peers."""
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
         """Register a producer, so that the client can number its appends."""
@@ -91,12 +121,6 @@ class Service(Protocol):
         self, connection: Caller, opaque: int, request: follow.FollowRequest
     ) -> follow.FollowResponse | None:
         """Read committed entries. Returns None if the answer is sent later, when there are some."""
-
-    def refuse_hello(self, hello: native.Hello) -> str | None:
-        """Return why the sender of this HELLO may not open a link; None if it may."""
-
-    def peer_message(self, message: PeerMessage) -> None:
-        """Handle a message of a peer whose HELLO was accepted. Raises RemoteProtocolError."""
 
 
 def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:
