@@ -12,11 +12,11 @@ from dledger_formats.json_objects import DEPTH_MAX, FormatError, parse
 from dledger_formats.protocol.requests import Request
 
 TRAPS = {
-    "key twice": (b'{"a":1,"b":{"c":1,"c":2}}', "comes twice"),
-    "key twice, once escaped": (rb'{"a":1,"\u0061":2}', "comes twice"),
+    "key twice": (b'{"a":1,"b":{"c":1,"c":2}}', "occurs twice"),
+    "key twice, once escaped": (rb'{"a":1,"\u0061":2}', "occurs twice"),
     "many keys, the last twice": (
         b"{%s}" % b",".join(b'"%d":1' % (k % 99_999) for k in range(100_000)),
-        "comes twice",
+        "occurs twice",
     ),
     "NaN": (b'{"a":NaN}', "NaN"),
     "minus infinity": (b'{"a":-Infinity}', "-Infinity"),
@@ -105,7 +105,7 @@ def test_a_trap_within_a_request_is_refused(kind: type[Request], trap: bytes) ->
 @pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("key", KEYS.split(b","))
 def test_a_request_with_a_key_twice_is_refused(kind: type[Request], key: bytes) -> None:
-    with pytest.raises(FormatError, match="comes twice"):
+    with pytest.raises(FormatError, match="occurs twice"):
         kind.from_json(b"{%s,%s}" % (KEYS, key))
 
 

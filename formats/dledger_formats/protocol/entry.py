@@ -9,11 +9,11 @@ from dledger_formats.protocol.decoding import Int32, Int64, LooseBytes, to_bytes
 
 
 class DLedgerEntry(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc=False):
-    """One entry as it travels. Java's equality ignores both checksums, and Java sends them as 0."""
+    """One entry. Java sends both checksums as 0, and ignores them when it compares entries."""
 
     body: bytes
     body_crc: Int32
-    """As in `disk`, but signed, since Java reads it into an int; 0 for "not covered"."""
+    """The body_crc of `disk`, but signed, because Java reads it into an int; 0: not covered."""
     chain_crc: Int32
     channel: Int32
     index: Int64
@@ -26,7 +26,7 @@ class DLedgerEntry(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc
 
     @classmethod
     def from_disk(cls, header: disk.EntryHeader, body: bytes) -> Self:
-        """The entry that is stored with this header."""
+        """Return the entry that is stored with this header."""
         return cls(
             body=body,
             body_crc=_signed(header.body_crc),
@@ -41,20 +41,20 @@ class DLedgerEntry(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc
 
     @property
     def is_intact(self) -> bool:
-        """Whether the body is what its checksum says, if there is one."""
+        """Whether the body matches its checksum; True if it has none."""
         return self.body_crc in (0, _signed(disk.body_crc(self.body)))
 
 
 class LooseEntry(DLedgerEntry, kw_only=True, frozen=True):
-    """An entry with its body as it came."""
+    """An entry whose body is not decoded yet."""
 
     body: LooseBytes  # type: ignore[assignment]
 
     def strict(self) -> DLedgerEntry:
-        """Return the same entry with its body read. Raises FormatError."""
+        """Return this entry with its body decoded. Raises FormatError."""
         return DLedgerEntry(**msgspec.structs.asdict(self) | {"body": to_bytes(self.body)})
 
 
 def _signed(crc: int) -> int:
-    """The same 32 bits as a signed number."""
+    """Return the same 32 bits as a signed number."""
     return crc - (1 << 32) if crc >> 31 else crc

@@ -1,12 +1,11 @@
 """Bodies of the client protocol: METADATA, APPEND and GET, as JSON, the same in every DLedger.
 
 Every body begins with the fields of Java's `RequestOrResponse`. Keys are camelCase in JSON and
-snake_case here. Readers ignore keys that they do not know; a key whose value is None is left out;
-`code` and `term` are always written, because a Java reader takes an absent code for success.
+snake_case here. A reader ignores unknown keys; a key whose value is None is left out; `code` and
+`term` are always written, because a Java reader takes an absent code for success.
 
-`byte[]` is base64 in JSON, except in Java DLedger 0.4.3, which writes and reads only arrays of
-signed numbers; every other version reads both. `from_json` reads both, and base64 without its
-padding; `to_json` writes base64 unless it is asked for numbers.
+`byte[]` has two forms in JSON (`decoding`). `from_json` reads both; `to_json` writes base64 unless
+numbers are requested.
 """
 
 import enum
@@ -29,7 +28,7 @@ from dledger_formats.protocol.entry import DLedgerEntry, LooseEntry
 
 
 class RequestCode(enum.IntEnum):
-    """What a request asks: the code in its frame (`DLedgerRequestCode`)."""
+    """The code of a request, in its frame (`DLedgerRequestCode`)."""
 
     METADATA = 50000
     APPEND = 50001
@@ -46,7 +45,7 @@ class RequestCode(enum.IntEnum):
 class SystemCode(enum.IntEnum):
     """The code in a response's frame (`RemotingSysResponseCode`); DLedger's own is in the body.
 
-    All but SUCCESS come with an empty body, and with a remark that says why.
+    Every code except SUCCESS comes with an empty body and a remark with the reason.
     """
 
     SYSTEM_ERROR = 1
@@ -98,18 +97,18 @@ class DLedgerResponseCode(enum.IntEnum):
     LOAD_SNAPSHOT_ERROR = 507
     INSTALL_SNAPSHOT_ERROR = 508
     UNKNOWN_PRODUCER = 601
-    """From here on, codes of our own (`producers`): the group does not remember this producer."""
+    """From here on, codes of this project. `producers`: the group does not know this producer."""
     SEQUENCE_TOO_OLD = 602
-    """It lies below what is remembered of its producer."""
+    """The sequence is below those that are remembered of its producer."""
     SEQUENCE_TOO_NEW = 603
-    """It lies too far above what the answering member's log has of its producer."""
+    """The sequence is too far above the producer's highest in the answering member's log."""
     MEMBERSHIP_CHANGING = 611
-    """From here on, of `membership_change`: an earlier change is not committed yet."""
+    """From here on, codes of `membership_change`: an earlier change is not committed yet."""
     NO_SUCH_MEMBER = 612
-    """Nobody whom to change; or it is to be added, and the settings do not know it."""
+    """The member does not belong to the group; or it is not in the settings, to be added."""
     LAST_VOTER = 613
     QUORUM_AT_RISK = 614
-    """The voters that are well now would be no majority of those that there would be."""
+    """The voters that are reachable now would not be a majority after the change."""
     TOO_MANY_MEMBERS = 615
 
     @classmethod
@@ -131,16 +130,16 @@ NOT_APPENDED: Final = frozenset(
         DLedgerResponseCode.SEQUENCE_TOO_NEW,
     }
 )
-"""An APPEND that is answered so was not appended and never will be.
+"""Codes which mean that the entry of an APPEND was not appended and never will be.
 
-Clients send it again on the strength of this, so a node answers so only before it proposes the
-entry. One that is proposed and then loses its fate, as by a change of leaders, is answered
-WAIT_QUORUM_ACK_TIMEOUT or TERM_CHANGED.
+Clients rely on this when they send an APPEND again, so a node uses these codes only before it
+proposes the entry. If the fate of a proposed entry becomes unknown, for example by a change of the
+leader, the answer is WAIT_QUORUM_ACK_TIMEOUT or TERM_CHANGED.
 """
 
 
-# `omit_defaults` leaves a key out when its value is the default, but a default that comes from a
-# function does not count: so the fields that use these are always written.
+# `omit_defaults` leaves a key out if its value is the default, unless the default comes from a
+# function. So the fields that use these functions are always written.
 def _success() -> DLedgerResponseCode:
     return DLedgerResponseCode.SUCCESS
 
@@ -160,22 +159,22 @@ def _no_entries() -> "list[DLedgerEntry]":
 class Message(
     msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True, gc=False
 ):
-    """What every body begins with."""
+    """The fields with which every body begins."""
 
     code: DLedgerResponseCode = msgspec.field(default_factory=_success)
-    """Means nothing in a request."""
+    """Without meaning in a request."""
     group: str | None = None
-    """A member of another group answers UNKNOWN_GROUP."""
+    """The group of the receiver; a member of another group answers UNKNOWN_GROUP."""
     leader_id: str | None = None
-    """In a response: the leader that the answering member knows of, if any."""
+    """In a response: the leader that the answering member knows, if any."""
     local_id: str | None = None
-    """The sender's id. Our nodes also name themselves so in their answer to METADATA."""
+    """The sender's id. Our nodes also set it in their answer to METADATA."""
     remote_id: str | None = None
-    """In a request: the id of the member that it is meant for; another answers UNKNOWN_MEMBER."""
+    """In a request: the id of the receiver; any other member answers UNKNOWN_MEMBER."""
     term: Int64 = msgspec.field(default_factory=_minus_one)
 
     def to_json(self, *, bytes_as_numbers: bool = False) -> bytes:
-        """Encode; `bytes_as_numbers` for Java DLedger 0.4.3, at three times the length."""
+        """Encode, with `bytes_as_numbers` for Java DLedger 0.4.3, at three times the length."""
         if bytes_as_numbers:
             return msgspec.json.encode(
                 with_numbers(msgspec.to_builtins(self, builtin_types=_AS_IS))
@@ -194,21 +193,21 @@ class Message(
 
 
 class Request(Message, kw_only=True, frozen=True):
-    """What every request begins with. A member decodes it strictly, since anybody may send it."""
+    """The fields of every request. A member decodes it strictly: anyone may have sent it."""
 
     @final
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
         """Decode. Raises FormatError if this is not a JSON object, if a key is missing or has
-        another type, and for everything that `json_objects.parse` refuses, as a key that is there
-        twice.
+        another type, and for everything that `json_objects.parse` refuses, such as a duplicate
+        key.
         """
         return strictly(cls._decode, raw)
 
 
 class Response(Message, kw_only=True, frozen=True):
-    """What every response begins with. It comes from a member that the caller chose to ask, often
-    many thousand times a second, and is decoded once and not strictly.
+    """The fields of every response. It is decoded only once and not strictly: it comes from a
+    member that the client chose, and many thousands may arrive in a second.
     """
 
     @final
@@ -221,27 +220,27 @@ class Response(Message, kw_only=True, frozen=True):
 
 
 class MetadataRequest(Request, kw_only=True, frozen=True):
-    """Who are the members, and who leads?
+    """Ask for the members and the leader.
 
-    Our nodes also answer one without `remote_id`, so that a client needs to know no id before it
-    asks; Java's answer UNKNOWN_MEMBER.
+    Our nodes also answer a request without `remote_id`, so that a client need not know an id.
+    Java's answer UNKNOWN_MEMBER.
     """
 
 
 class MetadataResponse(Response, kw_only=True, frozen=True):
-    """`leader_id` is None while the answering member knows no leader."""
+    """The answer to METADATA. `leader_id` is None while the answering member knows no leader."""
 
     peers: dict[str, str] = {}
-    """Every member's id and host:port."""
+    """The id and host:port of every member."""
     voters: tuple[str, ...] = ()
-    """From here on, of our own servers alone: who votes, by the answering member's log."""
+    """The voters by the answering member's log. From here on, fields of our own servers."""
     learners: tuple[str, ...] = ()
     addable: dict[str, str] = {}
-    """Who is no member and may be added, with host:port."""
+    """The id and host:port of every member that may be added."""
     membership_index: Int64 = -1
-    """The entry that says who belongs to the group; -1 while those of the settings do."""
+    """The entry with the current membership; -1 while that of the settings holds."""
     joining: bool = False
-    """It does not vote yet. Left out of the JSON when it does."""
+    """The answering member is joining and does not vote yet. Left out of the JSON if false."""
 
 
 class AppendEntryRequest(Request, kw_only=True, frozen=True):
@@ -250,8 +249,8 @@ class AppendEntryRequest(Request, kw_only=True, frozen=True):
     body: bytes
 
     def to_json(self, *, bytes_as_numbers: bool = False) -> bytes:
-        """Encode as all messages; no bytes are `[]` in both forms, since 0.4.3 reads the empty
-        base64 as null and then fails.
+        """Encode. An empty body is `[]` in both forms, because 0.4.3 reads empty base64 as null
+        and then fails.
         """
         return super().to_json(bytes_as_numbers=bytes_as_numbers or not self.body)
 
@@ -265,7 +264,7 @@ class AppendEntryRequest(Request, kw_only=True, frozen=True):
 
 
 class AppendEntryResponse(Response, kw_only=True, frozen=True):
-    """On SUCCESS a quorum holds the entry."""
+    """The answer to APPEND. On SUCCESS a quorum holds the entry."""
 
     index: Int64 = msgspec.field(default_factory=_minus_one)
     pos: Int64 = msgspec.field(default_factory=_minus_one)
@@ -274,9 +273,9 @@ class AppendEntryResponse(Response, kw_only=True, frozen=True):
 def append_successes(
     group: str, leader_id: str, term: int, first_index: int, positions: Sequence[int]
 ) -> list[bytes]:
-    """The JSON of AppendEntryResponses for entries that follow one another, at these positions.
+    """Return the JSON of the responses for consecutive entries at these positions.
 
-    They differ in two numbers; so they take a third of the time that encoding each would.
+    They differ only in two numbers, so this takes a third of the time of encoding each.
     """
     sample = AppendEntryResponse(group=group, leader_id=leader_id, term=term, index=0, pos=0)
     before, ends, _ = sample.to_json().rpartition(b'"index":0,"pos":0}')
@@ -286,11 +285,11 @@ def append_successes(
 
 
 class GetEntriesRequest(Request, kw_only=True, frozen=True):
-    """Read from `begin_index` on.
+    """Read entries from `begin_index` on.
 
     Our nodes return consecutive entries until their bodies would exceed `max_size` bytes, always at
-    least one, and exactly one when `max_size` is 0. Java's ignore it and always return one. So ask
-    again behind the last entry that came.
+    least one, and exactly one if `max_size` is 0. Java's ignore `max_size` and return one. The
+    client asks again from after the last entry that it received.
     """
 
     begin_index: Int64
@@ -298,7 +297,7 @@ class GetEntriesRequest(Request, kw_only=True, frozen=True):
 
 
 class GetEntriesResponse(Response, kw_only=True, frozen=True):
-    """On SUCCESS one entry or more, with consecutive indexes from `begin_index` on."""
+    """The answer to GET. On SUCCESS one or more consecutive entries from `begin_index` on."""
 
     entries: list[DLedgerEntry] = msgspec.field(default_factory=_no_entries)
 
@@ -312,7 +311,7 @@ class GetEntriesResponse(Response, kw_only=True, frozen=True):
             return cls(**_fields(loose) | {"entries": entries})
 
 
-# The same messages with their bytes as they come.
+# The same messages with their bytes not decoded yet.
 
 
 class _LooseAppendEntryRequest(Message, kw_only=True, frozen=True):

@@ -38,6 +38,6 @@ class RecallResponse:
     incarnation: int
     """The incarnation of the request."""
     memberships: tuple[Membership, ...] = ()
-    """As in JoinResponse."""
+    """The memberships that may hold, as in JoinResponse."""
     mark: Mark | None = None
     """None if the sender remembers no promise of the receiver."""

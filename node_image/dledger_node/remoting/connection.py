@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         self._gate.count_unsent(-self._unsent_bytes)
 
     def pause_writing(self) -> None:
-        """Do no more work until the other side reads its answers."""
+        """Stop serving this connection until the other side reads its answers."""
         self.unread_since_s = self._gate.now_s()
         self._read_or_not()
 
