@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from dledger_client.append.batches import no_body
+from dledger_client.append.batches import body_type_error
 from dledger_client.append.outcomes import Appended, Outcome
 from dledger_client.append.stream import Bodies, append_stream
 from dledger_client.calls.call import CHANGE_MEMBERSHIP, METADATA, READ_REGISTER, TRANSFER
@@ -35,7 +35,7 @@ from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.cluster.addresses import parse_servers
 from dledger_client.cluster.backoff import pause_s
 from dledger_client.cluster.members import Timing
-from dledger_client.cluster.search import ask_everyone
+from dledger_client.cluster.search import ask_all_members
 from dledger_client.errors import (
     ClientError,
     GroupUnreachableError,
@@ -162,7 +162,7 @@ class DLedgerClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        session = self._entered()
+        session = self._require_session()
         self._session = None
         session.close()
         await session.dispatcher.members.close()
@@ -178,11 +178,11 @@ class DLedgerClient:
 
         GroupUnreachableError when no member answers before the deadline.
         """
-        members = self._entered().dispatcher.members
+        members = self._require_session().dispatcher.members
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         while True:
-            answer = await ask_everyone(members)
+            answer = await ask_all_members(members)
             elapsed_s = loop.time() - began_s
             if isinstance(answer, RefusedError):
                 raise answer
@@ -206,7 +206,7 @@ class DLedgerClient:
         OutcomeUnknownError when it may or may not be in the log; RefusedError and
         GroupUnreachableError when it is not and will not be.
         """
-        answer = await self._entered().append(body, deadline_s)
+        answer = await self._require_session().append(body, deadline_s)
         assert isinstance(answer, AppendEntryResponse)
         return Appended(index=answer.index, term=answer.term, pos=answer.pos)
 
@@ -226,8 +226,8 @@ class DLedgerClient:
             )
         for body in bodies:
             if not isinstance(body, bytes):
-                raise no_body(body)
-        async with self._entered().batch_turns:
+                raise body_type_error(body)
+        async with self._require_session().batch_slots:
             outcomes = self._stream(bodies, BATCH_MAX, deadline_s)
             async with aclosing(outcomes):
                 return [outcome async for outcome in outcomes]
@@ -286,7 +286,7 @@ class DLedgerClient:
         RefusedError in a group that keeps none, as Java's; GroupUnreachableError.
         """
         request = ReadRegisterRequest(group=self.group, key=key)
-        answer = await self._entered().ask(READ_REGISTER, request, deadline_s)
+        answer = await self._require_session().ask(READ_REGISTER, request, deadline_s)
         assert isinstance(answer, ReadRegisterResponse)
         return answer.value
 
@@ -304,7 +304,7 @@ class DLedgerClient:
             return before
         request = _transfer_request(before, transferee_id, term)
         try:
-            await self._entered().ask(
+            await self._require_session().ask(
                 TRANSFER, request, deadline_s, is_repeatable=False, answer_s=TRANSFER_S
             )
         except (RefusedError, OutcomeUnknownError):
@@ -317,7 +317,7 @@ class DLedgerClient:
     async def membership(self, *, deadline_s: float | None = None) -> GroupMembership:
         """Ask the leader who belongs to the group; of Java's servers, all members are voters."""
         request = MetadataRequest(group=self.group)
-        answer = await self._entered().ask(METADATA, request, deadline_s)
+        answer = await self._require_session().ask(METADATA, request, deadline_s)
         assert isinstance(answer, MetadataResponse)
         return GroupMembership(
             group=self.group,
@@ -340,7 +340,7 @@ class DLedgerClient:
         OutcomeUnknownError and GroupUnreachableError leave open whether it happened: ask again.
         """
         request = ChangeMembershipRequest(group=self.group, change=change, member_id=member_id)
-        answer = await self._entered().ask(CHANGE_MEMBERSHIP, request, deadline_s)
+        answer = await self._require_session().ask(CHANGE_MEMBERSHIP, request, deadline_s)
         assert isinstance(answer, ChangeMembershipResponse)
         return GroupMembership(
             group=self.group,
@@ -354,17 +354,17 @@ class DLedgerClient:
     def _stream(
         self, bodies: Bodies, in_flight: int, deadline_s: float | None
     ) -> AsyncGenerator[Outcome, None]:
-        session = self._entered()
+        session = self._require_session()
         spawn = session.tasks.spawn
         return append_stream(session, bodies, in_flight, IN_FLIGHT_BYTES, deadline_s, spawn)
 
-    def _entered(self) -> Session:
+    def _require_session(self) -> Session:
         if self._session is None:
             raise RuntimeError("DLedgerClient is used outside of its `async with`")
         return self._session
 
     def _reader(self, deadline_s: float | None) -> LogReader:
-        return LogReader(session=self._entered(), group=self.group, deadline_s=deadline_s)
+        return LogReader(session=self._require_session(), group=self.group, deadline_s=deadline_s)
 
 
 def _transfer_request(

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from dledger_client.append.batches import no_body
-from dledger_client.append.producer import Numberer
+from dledger_client.append.batches import body_type_error
+from dledger_client.append.producer import Producer
 from dledger_client.calls.call import APPEND, APPEND_BATCH, APPEND_IDEMPOTENT, GET, Call, CallKind
 from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.cluster.members import Timing
@@ -41,12 +41,12 @@ class Session:
     ) -> None:
         self.dispatcher = dispatcher
         self.tasks = tasks
-        self.batch_turns = asyncio.Semaphore(BATCHES_MAX)
+        self.batch_slots = asyncio.Semaphore(BATCHES_MAX)
         self._group = group
         self.timing = timing
         self._at_least_once = at_least_once
-        self._numberer = Numberer(group, dispatcher, tasks.spawn) if idempotent else None
-        self._turns = asyncio.Semaphore(CALLS_MAX)
+        self._producer = Producer(group, dispatcher, tasks.spawn) if idempotent else None
+        self._call_slots = asyncio.Semaphore(CALLS_MAX)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -55,31 +55,31 @@ class Session:
         never do.
         """
         leader = self.dispatcher.leader
-        return self._numberer is None and leader is not None and leader.takes_batches
+        return self._producer is None and leader is not None and leader.takes_batches
 
     def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
         """Start an append; one that no entry can hold is refused at once. TypeError for text."""
         if not isinstance(body, bytes):
-            raise no_body(body)
+            raise body_type_error(body)
         leader = self.dispatcher.leader
         remote_id = None if leader is None else leader.member_id  # mostly it is who gets it
         now_s = self._loop.time()
         call = Call(
-            kind=APPEND if self._numberer is None else APPEND_IDEMPOTENT,
+            kind=APPEND if self._producer is None else APPEND_IDEMPOTENT,
             request=AppendEntryRequest(group=self._group, remote_id=remote_id, body=body),
-            is_repeatable=self._at_least_once or self._numberer is not None,
+            is_repeatable=self._at_least_once or self._producer is not None,
             began_s=now_s,
             deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
-            carrier=self.dispatcher,
+            handler=self.dispatcher,
             answer=self._loop.create_future(),
         )
         if len(body) > disk.BODY_SIZE_MAX:
             _refuse_large(call, len(body))
-        elif self._numberer is None:
+        elif self._producer is None:
             self.dispatcher.submit(call)
         else:
-            self.dispatcher.announce(call)
-            self._numberer.start(call)
+            self.dispatcher.record_start(call)
+            self._producer.start(call)
         return call
 
     def start_batch(self, bodies: Sequence[bytes], deadline_s: float | None = None) -> Call:
@@ -96,7 +96,7 @@ class Session:
 
     def close(self) -> None:
         """End every call: what was sent is unknown, the rest had no effect."""
-        waiting = [] if self._numberer is None else self._numberer.close()
+        waiting = [] if self._producer is None else self._producer.close()
         self.dispatcher.close()
         for call in waiting:
             self.dispatcher.forward(call)
@@ -110,11 +110,11 @@ class Session:
 
     async def append(self, body: bytes, deadline_s: float | None) -> Message:
         """Append one entry and return the answer; raises what ended it otherwise."""
-        await self._turns.acquire()
+        await self._call_slots.acquire()
         try:
             call = self.start_append(body, deadline_s)
         except TypeError:
-            self._turns.release()
+            self._call_slots.release()
             raise
         return await self._finish(call)
 
@@ -131,7 +131,7 @@ class Session:
 
         For `answer_s` the leader may keep its answer back.
         """
-        await self._turns.acquire()
+        await self._call_slots.acquire()
         call = self._call(kind, request, deadline_s, is_repeatable=is_repeatable)
         call.answer_s = answer_s
         self.dispatcher.submit(call)
@@ -144,9 +144,9 @@ class Session:
         never more than CALLS_MAX.
         """
         if call.answer.done():
-            self._turns.release()
+            self._call_slots.release()
         else:
-            call.on_end = self._turns.release
+            call.on_end = self._call_slots.release
         try:
             answer = await call.answer
         except asyncio.CancelledError as cancelled:
@@ -170,7 +170,7 @@ class Session:
             is_repeatable=is_repeatable,
             began_s=now_s,
             deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
-            carrier=self.dispatcher,
+            handler=self.dispatcher,
             answer=self._loop.create_future(),
         )
 

@@ -40,7 +40,7 @@ CHUNK_MAX: Final = 256
 """Entries that cross from the loop's thread to the caller's in one go."""
 BATCH_BYTES: Final = IN_FLIGHT_BYTES // (2 * BATCHES_MAX)
 """A batch with more bytes gets no more bodies."""
-GATHER_S: Final = 0.01
+LINGER_S: Final = 0.01
 """For so long bodies are taken before those that are there are sent."""
 _END: Final = object()
 
@@ -129,14 +129,14 @@ class BlockingClient:
         batches: deque[tuple[int, Future[list[Outcome]]]] = deque()
         number = 0
         try:
-            for batch in _gathered(iter(bodies), size):
+            for batch in _group_bodies(iter(bodies), size):
                 sent = self._start(self._client.append_batch(batch, deadline_s=deadline_s))
                 batches.append((number, sent))
                 number += len(batch)
                 if len(batches) * size >= in_flight:
-                    yield from _numbered(*batches.popleft())
+                    yield from _renumber_outcomes(*batches.popleft())
             while batches:
-                yield from _numbered(*batches.popleft())
+                yield from _renumber_outcomes(*batches.popleft())
         finally:
             for _, sent in batches:
                 sent.cancel()
@@ -260,10 +260,10 @@ class _Chunks(Generic[T]):
         return await anext(self._items, _END)
 
 
-def _gathered(bodies: Iterator[bytes], count_max: int) -> Iterator[list[bytes]]:
-    """Yield the bodies in lists; one ends when it is full, or after GATHER_S."""
+def _group_bodies(bodies: Iterator[bytes], count_max: int) -> Iterator[list[bytes]]:
+    """Yield the bodies in lists; one ends when it is full, or after LINGER_S."""
     for first in bodies:
-        batch, size_bytes, until_s = [first], len(first), time.monotonic() + GATHER_S
+        batch, size_bytes, until_s = [first], len(first), time.monotonic() + LINGER_S
         while len(batch) < count_max and size_bytes < BATCH_BYTES and time.monotonic() < until_s:
             body = next(bodies, None)
             if body is None:
@@ -273,7 +273,7 @@ def _gathered(bodies: Iterator[bytes], count_max: int) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _numbered(begin: int, sent: Future[list[Outcome]]) -> Iterator[Outcome]:
+def _renumber_outcomes(begin: int, sent: Future[list[Outcome]]) -> Iterator[Outcome]:
     """Count the outcomes of a batch from its first body's number."""
     for number, outcome in enumerate(sent.result(), begin):
         yield msgspec.structs.replace(outcome, number=number)

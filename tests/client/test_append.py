@@ -12,7 +12,7 @@ from dledger_client.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
 from dledger_formats.protocol.frames import RemotingCommand
@@ -30,13 +30,13 @@ LATER = [
 UNKNOWN = [
     Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED, Code.EXPIRED_TERM, Code.TIMEOUT,
     Code.DISK_ERROR, Code.INTERNAL_ERROR, Code.UNKNOWN, Code.ILLEGAL_MEMBER_STATE, SYSTEM_ERROR,
-    UNREADABLE, Instead.HANG_UP, Instead.APPEND_AND_HANG_UP, Instead.SEND_GARBAGE,
+    UNREADABLE, Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT, Fault.SEND_GARBAGE,
 ]  # fmt: skip
 REFUSED = [Code.UNKNOWN_GROUP, Code.UNSUPPORTED, NOT_SUPPORTED]
 
 
-def name_of(behaviour: object) -> str:
-    return getattr(behaviour, "name", None) or f"remoting-{getattr(behaviour, 'code', '')}"
+def name_of(behavior: object) -> str:
+    return getattr(behavior, "name", None) or f"remoting-{getattr(behavior, 'code', '')}"
 
 
 def client_of(group: Group, *, at_least_once: bool = False, **timing: float) -> DLedgerClient:
@@ -53,22 +53,22 @@ async def test_an_append_returns_where_the_entry_is(group: Group) -> None:
     assert appended == Appended(index=1, term=1, pos=0)
 
 
-@pytest.mark.parametrize("behaviour", LATER, ids=name_of)
+@pytest.mark.parametrize("behavior", LATER, ids=name_of)
 async def test_what_the_leader_cannot_take_now_is_sent_again(
-    group: Group, behaviour: DLedgerResponseCode
+    group: Group, behavior: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.extend([behaviour, behaviour])
+    group["n0"].script.extend([behavior, behavior])
     async with client_of(group) as client:
         await client.append(b"x")
 
     assert (group.log, len(group["n0"].appends)) == ([b"x"], 3)
 
 
-@pytest.mark.parametrize("behaviour", UNKNOWN, ids=name_of)
+@pytest.mark.parametrize("behavior", UNKNOWN, ids=name_of)
 async def test_an_append_of_unknown_outcome_is_reported_and_not_sent_again(
-    group: Group, behaviour: DLedgerResponseCode
+    group: Group, behavior: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.append(behaviour)
+    group["n0"].script.append(behavior)
     async with client_of(group) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.append(b"x")
@@ -76,11 +76,11 @@ async def test_an_append_of_unknown_outcome_is_reported_and_not_sent_again(
     assert sum(len(member.appends) for member in group.members.values()) == 1
 
 
-@pytest.mark.parametrize("behaviour", UNKNOWN, ids=name_of)
+@pytest.mark.parametrize("behavior", UNKNOWN, ids=name_of)
 async def test_an_append_of_unknown_outcome_is_sent_again_when_that_is_asked_for(
-    group: Group, behaviour: DLedgerResponseCode
+    group: Group, behavior: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.append(behaviour)
+    group["n0"].script.append(behavior)
     async with client_of(group, at_least_once=True) as client:
         appended = await client.append(b"x")
 
@@ -88,16 +88,16 @@ async def test_an_append_of_unknown_outcome_is_sent_again_when_that_is_asked_for
     assert len(group["n0"].appends) == 2
 
 
-@pytest.mark.parametrize("behaviour", REFUSED, ids=name_of)
+@pytest.mark.parametrize("behavior", REFUSED, ids=name_of)
 async def test_a_refusal_is_told_and_not_sent_again(
-    group: Group, behaviour: DLedgerResponseCode
+    group: Group, behavior: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.append(behaviour)
+    group["n0"].script.append(behavior)
     async with client_of(group, at_least_once=True) as client:
         with pytest.raises(RefusedError) as caught:
             await client.append(b"x")
 
-    assert caught.value.code in (behaviour, Code.UNSUPPORTED)
+    assert caught.value.code in (behavior, Code.UNSUPPORTED)
     assert len(group["n0"].appends) == 1
 
 
@@ -105,7 +105,7 @@ async def test_a_refusal_is_told_and_not_sent_again(
 async def test_a_refusal_does_not_make_an_earlier_unknown_attempt_undone(
     group: Group, last: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.extend([Instead.APPEND_AND_HANG_UP, *[last] * 100])
+    group["n0"].script.extend([Fault.APPEND_AND_DISCONNECT, *[last] * 100])
     async with client_of(group, at_least_once=True) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.append(b"x", deadline_s=0.3)
@@ -116,7 +116,7 @@ def test_no_code_that_promises_that_nothing_was_appended_is_tested_as_unknown() 
 
 
 async def test_a_silent_leader_leaves_the_outcome_unknown(group: Group) -> None:
-    group["n0"].script.append(Instead.KEEP_SILENT)
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with client_of(group, request_timeout_s=0.1) as client:
         with pytest.raises(OutcomeUnknownError, match="no answer in time"):
             await client.append(b"x")
@@ -125,7 +125,7 @@ async def test_a_silent_leader_leaves_the_outcome_unknown(group: Group) -> None:
 
 
 async def test_an_answer_that_comes_after_its_time_disturbs_nothing(group: Group) -> None:
-    group["n0"].script.append(Instead.KEEP_SILENT)
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with client_of(group, request_timeout_s=0.1) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.append(b"late")
@@ -165,7 +165,7 @@ async def test_text_is_no_body(group: Group) -> None:
 
 
 async def test_an_append_that_is_cancelled_disturbs_no_other(group: Group) -> None:
-    group["n0"].script.append(Instead.KEEP_SILENT)
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with client_of(group) as client:
         cancelled = asyncio.create_task(client.append(b"x"))
         await group["n0"].appended_to.wait()
@@ -175,7 +175,7 @@ async def test_an_append_that_is_cancelled_disturbs_no_other(group: Group) -> No
 
 
 async def test_closing_the_client_ends_what_is_in_flight(group: Group) -> None:
-    group["n0"].script.append(Instead.KEEP_SILENT)
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with client_of(group) as client:
         sent = asyncio.create_task(client.append(b"x"))
         await group["n0"].appended_to.wait()
@@ -216,7 +216,7 @@ async def test_java_s_newest_server_gets_its_bytes_as_numbers(group: Group) -> N
 async def test_a_cancelled_append_that_was_sent_says_that_it_may_be_in_the_log(
     group: Group,
 ) -> None:
-    group["n0"].script.append(Instead.APPEND_AND_KEEP_SILENT)
+    group["n0"].script.append(Fault.APPEND_WITHOUT_ANSWER)
     async with client_of(group) as client:
         cancelled = asyncio.create_task(client.append(b"x"))
         await group["n0"].appended_to.wait()

@@ -13,7 +13,7 @@ from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ConnectionLostError
 from dledger_client.tasks import TaskScope
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.requests import (
@@ -113,7 +113,7 @@ async def test_no_more_bodies_are_taken_than_may_be_in_flight(group: Group) -> N
         await outcomes.aclose()
 
 
-class Nowhere:
+class DiscardingHandler:
     """Carries nothing, and lets go of what is cancelled."""
 
     def answered(self, call: Call, command: RemotingCommand) -> None:
@@ -126,7 +126,7 @@ class Nowhere:
         pass
 
 
-class StartsNothing:
+class RecordingStarter:
     """Keeps the calls that it is asked for."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class StartsNothing:
             request=AppendEntryRequest(body=body),
             is_repeatable=False,
             deadline_s=deadline_s or 0.0,
-            carrier=Nowhere(),
+            handler=DiscardingHandler(),
             answer=asyncio.get_running_loop().create_future(),
         )
         self.started.append(call)
@@ -150,7 +150,7 @@ class StartsNothing:
 
 
 async def test_no_more_bytes_are_taken_than_may_be_in_flight() -> None:
-    starter = StartsNothing()
+    starter = RecordingStarter()
     started = starter.started
     async with TaskScope() as tasks:
         outcomes = append_stream(
@@ -221,9 +221,11 @@ async def kill_leader(group: Group) -> None:
     group.elect("n1")
 
 
-@pytest.mark.parametrize("last_act", [Instead.HANG_UP, Instead.APPEND_AND_HANG_UP, Code.NOT_LEADER])
+@pytest.mark.parametrize(
+    "last_act", [Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT, Code.NOT_LEADER]
+)
 async def test_what_is_acknowledged_across_a_failover_is_in_the_log_once(
-    group: Group, last_act: Instead | DLedgerResponseCode
+    group: Group, last_act: Fault | DLedgerResponseCode
 ) -> None:
     group["n0"].script.extend([Code.SUCCESS] * 100 + [last_act])
     async with DLedgerClient(group.servers, "g0") as client:

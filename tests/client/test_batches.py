@@ -9,7 +9,7 @@ import pytest
 from dledger_client.append import batches
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.client import DLedgerClient
-from dledger_fake_server.behaviour import Behaviour, Instead
+from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
 from dledger_formats.protocol.requests import DLedgerResponseCode
@@ -131,17 +131,17 @@ async def test_text_is_no_body(group: Group) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "kind", "logged"),
+    ("behavior", "kind", "logged"),
     [
         (Code.WAIT_QUORUM_ACK_TIMEOUT, Unknown, 0),
-        (Instead.APPEND_AND_HANG_UP, Unknown, 3),
+        (Fault.APPEND_AND_DISCONNECT, Unknown, 3),
         (Code.SEQUENCE_TOO_OLD, Refused, 0),
     ],
 )
 async def test_what_becomes_of_a_request_becomes_of_all_its_bodies(
-    group: Group, behaviour: Behaviour, kind: type[Outcome], logged: int
+    group: Group, behavior: Behavior, kind: type[Outcome], logged: int
 ) -> None:
-    group["n0"].script.append(behaviour)
+    group["n0"].script.append(behavior)
     async with client_of(group) as client:
         outcomes = await client.append_batch(BODIES[:3])
 
@@ -151,17 +151,15 @@ async def test_what_becomes_of_a_request_becomes_of_all_its_bodies(
     assert len(group.log) == logged
 
 
-@pytest.mark.parametrize("behaviour", [Code.LEADER_PENDING_FULL, Code.DISK_FULL])
-async def test_what_was_surely_not_appended_is_sent_again(
-    group: Group, behaviour: Behaviour
-) -> None:
-    group["n0"].script.append(behaviour)
+@pytest.mark.parametrize("behavior", [Code.LEADER_PENDING_FULL, Code.DISK_FULL])
+async def test_what_was_surely_not_appended_is_sent_again(group: Group, behavior: Behavior) -> None:
+    group["n0"].script.append(behavior)
     async with client_of(group) as client:
         assert await client.append_batch(BODIES[:3]) == acknowledged(BODIES[:3], attempts=2)
 
 
 async def test_with_at_least_once_what_may_have_been_appended_is_too(group: Group) -> None:
-    group["n0"].script.append(Instead.APPEND_AND_HANG_UP)
+    group["n0"].script.append(Fault.APPEND_AND_DISCONNECT)
     async with client_of(group, at_least_once=True) as client:
         outcomes = await client.append_batch(BODIES[:3])
 
@@ -179,7 +177,7 @@ async def test_numbered_appends_share_no_request(group: Group) -> None:
 
 async def test_a_leader_that_dies_leaves_no_body_without_an_outcome(group: Group) -> None:
     async with client_of(group) as client:
-        group["n0"].script.extend([Code.SUCCESS, Instead.HANG_UP])
+        group["n0"].script.extend([Code.SUCCESS, Fault.DISCONNECT])
         outcomes = []
         async for outcome in client.append_all(BODIES, in_flight=80):
             outcomes.append(outcome)

@@ -14,7 +14,7 @@ from dledger_client.cli import main
 from dledger_fake_server.group import Group
 from dledger_formats.http.status import FlushDiskType, NodeStatus, Role
 
-NOBODY = "127.0.0.1:1"
+UNREACHABLE_SERVER = "127.0.0.1:1"
 pytestmark = pytest.mark.usefixtures("group_in_environment")
 
 
@@ -74,7 +74,11 @@ def test_entries_are_lines_of_json_with_text_where_it_is_text(
         (["--first", "0", "--servers", "nowhere"], 2, "HOST:PORT"),
         (["--first", "0", "--group", ""], 2, "DLEDGER_CLIENT_GROUP"),
         (["--first", "0", "--group", "other"], 4, "does not belong to the group other"),
-        (["--first", "0", "--servers", NOBODY, "--deadline", "0.1"], 5, "cannot be reached"),
+        (
+            ["--first", "0", "--servers", UNREACHABLE_SERVER, "--deadline", "0.1"],
+            5,
+            "cannot be reached",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told_to_people_and_to_the_shell(
@@ -187,7 +191,7 @@ def test_status_shows_the_members_side_by_side(
 ) -> None:
     addresses = [f"{host}:{port}" for host, port in status_pages]
 
-    assert main(["status", "--http", ",".join([*addresses, NOBODY])]) == 0
+    assert main(["status", "--http", ",".join([*addresses, UNREACHABLE_SERVER])]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[1] == ["n0", "master", "4", "n0", "100", "100", "0", "yes", addresses[0]]
     assert rows[2] == [
@@ -202,7 +206,7 @@ def test_status_gives_json_as_the_members_gave_it(
 ) -> None:
     host, port = status_pages[0]
 
-    main(["status", "--http", f"{host}:{port},{NOBODY}", "--output", "json"])
+    main(["status", "--http", f"{host}:{port},{UNREACHABLE_SERVER}", "--output", "json"])
 
     [[answered, failed]] = json_lines(capsys)
     assert answered == {"address": f"{host}:{port}"} | json.loads(
@@ -222,7 +226,7 @@ def test_status_finds_the_members_by_metadata(
 
 
 def test_status_of_nobody_tells_the_shell() -> None:
-    assert main(["status", "--http", NOBODY]) == 5
+    assert main(["status", "--http", UNREACHABLE_SERVER]) == 5
 
 
 def test_the_environment_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:

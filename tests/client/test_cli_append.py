@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from dledger_client.cli import main
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
-NOBODY = "127.0.0.1:1"
+UNREACHABLE_SERVER = "127.0.0.1:1"
 pytestmark = pytest.mark.usefixtures("group_in_environment")
 
 
@@ -95,7 +95,7 @@ def test_input_that_makes_no_sense_is_told_before_anything_is_appended(
 def test_each_outcome_is_a_line_of_json_and_the_summary_the_last(
     group_in_thread: Group, lines_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    group_in_thread["n0"].script.extend([Code.SUCCESS, Code.UNSUPPORTED, Instead.HANG_UP])
+    group_in_thread["n0"].script.extend([Code.SUCCESS, Code.UNSUPPORTED, Fault.DISCONNECT])
 
     main(["append", str(lines_file), "--output", "json"])
 
@@ -129,14 +129,14 @@ def test_the_summary_for_people_tells_the_counts_and_the_reasons(
     ("script", "code"),
     [
         ([], 0),
-        ([Instead.HANG_UP], 3),
+        ([Fault.DISCONNECT], 3),
         ([Code.UNSUPPORTED], 4),
-        ([Code.UNSUPPORTED, Instead.HANG_UP], 3),
+        ([Code.UNSUPPORTED, Fault.DISCONNECT], 3),
     ],
     ids=["all acknowledged", "some unknown", "some refused", "unknown before refused"],
 )
 def test_the_exit_code_of_append_tells_the_worst(
-    group_in_thread: Group, lines_file: Path, script: list[Instead | Code], code: int
+    group_in_thread: Group, lines_file: Path, script: list[Fault | Code], code: int
 ) -> None:
     group_in_thread["n0"].script.extend(script)
 
@@ -146,7 +146,7 @@ def test_the_exit_code_of_append_tells_the_worst(
 def test_what_is_unknown_is_sent_again_when_that_is_asked_for(
     group_in_thread: Group, lines_file: Path
 ) -> None:
-    group_in_thread["n0"].script.append(Instead.APPEND_AND_HANG_UP)
+    group_in_thread["n0"].script.append(Fault.APPEND_AND_DISCONNECT)
 
     assert main(["append", str(lines_file), "--in-flight", "1", "--at-least-once"]) == 0
     assert group_in_thread.log == [b"one", b"one", b"two", b"three"]
@@ -155,7 +155,16 @@ def test_what_is_unknown_is_sent_again_when_that_is_asked_for(
 def test_an_unreachable_group_ends_the_command_at_the_first_deadline(
     lines_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--servers", NOBODY, "--deadline", "0.1", "--in-flight", "1", "--output", "json"]
+    options = [
+        "--servers",
+        UNREACHABLE_SERVER,
+        "--deadline",
+        "0.1",
+        "--in-flight",
+        "1",
+        "--output",
+        "json",
+    ]
 
     code = main(["append", str(lines_file), *options])
 

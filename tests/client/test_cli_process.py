@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
@@ -35,7 +35,7 @@ def test_standard_input_is_appended(group_in_thread: Group) -> None:
 def test_a_signal_ends_the_command_with_the_summary_so_far(
     group_in_thread: Group, number: signal.Signals
 ) -> None:
-    group_in_thread["n0"].script.extend([Code.SUCCESS, Instead.KEEP_SILENT])
+    group_in_thread["n0"].script.extend([Code.SUCCESS, Fault.NO_ANSWER])
     with start_dledger("append", "--output", "json") as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -8,7 +8,7 @@ from dledger_client.errors import ConnectionLostError
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand, encode_responses
 
 
-class Writes(asyncio.Transport):
+class RecordingTransport(asyncio.Transport):
     """A transport that keeps what is written to it, write by write."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Writes(asyncio.Transport):
         pass
 
 
-class Nobody:
+class IgnoringWatcher:
     """Watches connections and does nothing about them."""
 
     def connection_lost(self, connection: Connection) -> None:
@@ -35,12 +35,12 @@ class Nobody:
         pass
 
 
-class Waiting:
+class RecordedReply:
     """A reply that keeps what it hears."""
 
-    def __init__(self, answer_by_s: float = float("inf"), owed_from_s: float = 0.0) -> None:
-        self.answer_by_s = answer_by_s
-        self.owed_from_s = owed_from_s
+    def __init__(self, expires_at_s: float = float("inf"), due_at_s: float = 0.0) -> None:
+        self.expires_at_s = expires_at_s
+        self.due_at_s = due_at_s
         self.heard: list[RemotingCommand | ConnectionLostError] = []
 
     def answered(self, command: RemotingCommand) -> None:
@@ -50,9 +50,9 @@ class Waiting:
         self.heard.append(error)
 
 
-def connected() -> tuple[Connection, Writes]:
-    transport = Writes()
-    connection = Connection(ServerAddress(host="h", port=1), Nobody(), stall_s=60)
+def connected() -> tuple[Connection, RecordingTransport]:
+    transport = RecordingTransport()
+    connection = Connection(ServerAddress(host="h", port=1), IgnoringWatcher(), stall_s=60)
     connection.connection_made(transport)
     return connection, transport
 
@@ -60,7 +60,7 @@ def connected() -> tuple[Connection, Writes]:
 async def test_requests_of_one_turn_leave_in_one_write() -> None:
     connection, transport = connected()
     for number in range(100):
-        connection.send(50001, b"%d" % number, Waiting())
+        connection.send(50001, b"%d" % number, RecordedReply())
     assert transport.requests == []
     await asyncio.sleep(0)
 
@@ -72,7 +72,7 @@ async def test_requests_of_one_turn_leave_in_one_write() -> None:
 async def test_a_full_write_does_not_wait_for_the_turn_to_end() -> None:
     connection, transport = connected()
     for _ in range(5):
-        connection.send(50001, bytes(WRITE_BYTES // 2), Waiting())
+        connection.send(50001, bytes(WRITE_BYTES // 2), RecordedReply())
 
     assert [len(written) for written in transport.requests] == [2, 2]
     connection.connection_lost(None)
@@ -81,7 +81,7 @@ async def test_a_full_write_does_not_wait_for_the_turn_to_end() -> None:
 async def test_requests_of_different_codes_keep_their_order() -> None:
     connection, transport = connected()
     for code in (50001, 50001, 50002, 50001):
-        connection.send(code, b"", Waiting())
+        connection.send(code, b"", RecordedReply())
     await asyncio.sleep(0)
 
     codes = [command.code for written in transport.requests for command in written]
@@ -91,7 +91,7 @@ async def test_requests_of_different_codes_keep_their_order() -> None:
 
 async def test_answers_find_their_requests_in_any_order() -> None:
     connection, transport = connected()
-    replies = [Waiting() for _ in range(3)]
+    replies = [RecordedReply() for _ in range(3)]
     for reply in replies:
         connection.send(50001, b"", reply)
     await asyncio.sleep(0)
@@ -107,7 +107,7 @@ async def test_answers_find_their_requests_in_any_order() -> None:
 
 async def test_what_was_written_may_have_arrived_and_what_was_not_has_not() -> None:
     connection, _ = connected()
-    written, kept = Waiting(), Waiting()
+    written, kept = RecordedReply(), RecordedReply()
     connection.send(50001, b"", written)
     await asyncio.sleep(0)
     connection.pause_writing()
@@ -123,7 +123,7 @@ async def test_what_was_written_may_have_arrived_and_what_was_not_has_not() -> N
 async def test_what_was_kept_back_leaves_when_the_other_side_takes_bytes_again() -> None:
     connection, transport = connected()
     connection.pause_writing()
-    connection.send(50001, b"kept", Waiting())
+    connection.send(50001, b"kept", RecordedReply())
     await asyncio.sleep(0)
     assert transport.requests == []
     connection.resume_writing()
@@ -135,7 +135,7 @@ async def test_what_was_kept_back_leaves_when_the_other_side_takes_bytes_again()
 async def test_a_request_that_cannot_leave_in_time_was_not_sent() -> None:
     connection, transport = connected()
     connection.pause_writing()
-    reply = Waiting(answer_by_s=0.0)
+    reply = RecordedReply(expires_at_s=0.0)
     connection.send(50001, b"", reply)
     async with asyncio.timeout(20):
         while not reply.heard:  # noqa: ASYNC110 - the reply is a plain list

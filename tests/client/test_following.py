@@ -12,7 +12,7 @@ from dledger_client.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
@@ -116,7 +116,7 @@ async def test_a_leader_that_falls_silent_is_left_for_its_successor(group: Group
 
 async def test_a_slow_leader_without_successor_is_waited_for(group: Group) -> None:
     timing = Timing(deadline_s=60, request_timeout_s=1.0, stall_s=0.1)
-    group["n0"].script.append(Instead.KEEP_SILENT)
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with DLedgerClient(group.servers, "g0", timing=timing) as client:
         with pytest.raises(OutcomeUnknownError, match="no answer in time"):
             await client.append(b"x")
@@ -233,7 +233,7 @@ async def test_a_client_that_must_not_follow_is_served_once_its_server_leads(gro
 
 
 async def test_what_a_server_owes_that_no_longer_leads_ends_with_the_client(group: Group) -> None:
-    group["n1"].script.extend([Instead.KEEP_SILENT, Code.NOT_LEADER])
+    group["n1"].script.extend([Fault.NO_ANSWER, Code.NOT_LEADER])
     async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
         owed = asyncio.create_task(client.append(b"x"))
         await group["n1"].appended_to.wait()

@@ -13,7 +13,7 @@ from dledger_client.client import BATCH_MAX, DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import GroupUnreachableError, OutcomeUnknownError, RefusedError
 from dledger_client.sync import BlockingClient
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log.channels import WINDOW
 from dledger_formats.protocol.frames import RemotingCommand
@@ -21,14 +21,14 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 LOST = [
-    Instead.HANG_UP, Instead.APPEND_AND_HANG_UP, Instead.SEND_GARBAGE, Code.INTERNAL_ERROR,
+    Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT, Fault.SEND_GARBAGE, Code.INTERNAL_ERROR,
     Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED, Code.SEQUENCE_TOO_NEW,
     RemotingCommand(code=1, opaque=0, remark="java.lang.NullPointerException: x"),
 ]  # fmt: skip
 
 
-def name_of(behaviour: object) -> str:
-    return getattr(behaviour, "name", None) or f"remoting-{getattr(behaviour, 'code', '')}"
+def name_of(behavior: object) -> str:
+    return getattr(behavior, "name", None) or f"remoting-{getattr(behavior, 'code', '')}"
 
 
 def client_of(group: Group, **timing: float) -> DLedgerClient:
@@ -39,11 +39,11 @@ async def outcomes_of(client: DLedgerClient, bodies: list[bytes], **options: Any
     return [outcome async for outcome in client.append_all(bodies, **options)]
 
 
-@pytest.mark.parametrize("behaviour", LOST, ids=name_of)
+@pytest.mark.parametrize("behavior", LOST, ids=name_of)
 async def test_an_append_of_unknown_outcome_is_sent_again_and_in_the_log_once(
-    group: Group, behaviour: Any
+    group: Group, behavior: Any
 ) -> None:
-    group["n0"].script.extend([behaviour, behaviour])
+    group["n0"].script.extend([behavior, behavior])
     async with client_of(group) as client:
         appended = await client.append(b"x")
 
@@ -52,7 +52,7 @@ async def test_an_append_of_unknown_outcome_is_sent_again_and_in_the_log_once(
 
 
 async def test_a_silent_leader_is_asked_again(group: Group) -> None:
-    group["n0"].script.append(Instead.APPEND_AND_KEEP_SILENT)
+    group["n0"].script.append(Fault.APPEND_WITHOUT_ANSWER)
     async with client_of(group, request_timeout_s=0.1) as client:
         await client.append(b"x")
 
@@ -71,7 +71,7 @@ async def test_one_registration_serves_all_appends(group: Group) -> None:
 async def test_a_stream_through_a_change_of_leaders_is_in_the_log_once(group: Group) -> None:
     bodies = [b"body %d" % number for number in range(3000)]
     group["n0"].script.extend(
-        [Code.SUCCESS] * 700 + [Instead.APPEND_AND_KEEP_SILENT] * 50 + [Instead.APPEND_AND_HANG_UP]
+        [Code.SUCCESS] * 700 + [Fault.APPEND_WITHOUT_ANSWER] * 50 + [Fault.APPEND_AND_DISCONNECT]
     )
     async with client_of(group, request_timeout_s=0.2) as client:
         outcomes = []
@@ -87,7 +87,7 @@ async def test_a_stream_through_a_change_of_leaders_is_in_the_log_once(group: Gr
 
 
 async def test_no_more_than_a_window_is_under_way(group: Group) -> None:
-    group["n0"].script.extend([Instead.KEEP_SILENT] + [Code.SUCCESS] * (3 * WINDOW))
+    group["n0"].script.extend([Fault.NO_ANSWER] + [Code.SUCCESS] * (3 * WINDOW))
     async with client_of(group, request_timeout_s=1.0) as client:
         outcomes = await outcomes_of(client, [b"x"] * 3 * WINDOW, in_flight=3 * WINDOW)
 
@@ -120,7 +120,7 @@ async def test_what_may_have_been_appended_by_a_forgotten_producer_is_unknown(
 ) -> None:
     async with client_of(group) as client:
         await client.append(b"a")
-        group["n0"].script.extend([Instead.APPEND_AND_HANG_UP, Code.UNKNOWN_PRODUCER])
+        group["n0"].script.extend([Fault.APPEND_AND_DISCONNECT, Code.UNKNOWN_PRODUCER])
         with pytest.raises(OutcomeUnknownError, match="UNKNOWN_PRODUCER"):
             await client.append(b"b")
         await client.append(b"c")
@@ -134,13 +134,13 @@ async def test_a_sequence_that_is_too_old_is_refused_or_unknown(group: Group) ->
         group["n0"].script.extend([Code.SEQUENCE_TOO_OLD])
         with pytest.raises(RefusedError, match="SEQUENCE_TOO_OLD"):
             await client.append(b"a")
-        group["n0"].script.extend([Instead.HANG_UP, Code.SEQUENCE_TOO_OLD])
+        group["n0"].script.extend([Fault.DISCONNECT, Code.SEQUENCE_TOO_OLD])
         with pytest.raises(OutcomeUnknownError, match="SEQUENCE_TOO_OLD"):
             await client.append(b"a")
 
 
 async def test_what_passes_its_deadline_is_unknown_once_it_was_sent(group: Group) -> None:
-    group["n0"].script.extend([Instead.APPEND_AND_KEEP_SILENT] * 10)
+    group["n0"].script.extend([Fault.APPEND_WITHOUT_ANSWER] * 10)
     async with client_of(group, request_timeout_s=0.05) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.append(b"x", deadline_s=0.2)
@@ -161,12 +161,12 @@ async def test_after_a_window_of_appends_without_effect_the_client_registers_ane
 
 
 @pytest.mark.parametrize(
-    "behaviour",
-    [Code.LEADER_PENDING_FULL, Code.NOT_LEADER, Code.WAIT_QUORUM_ACK_TIMEOUT, Instead.HANG_UP],
+    "behavior",
+    [Code.LEADER_PENDING_FULL, Code.NOT_LEADER, Code.WAIT_QUORUM_ACK_TIMEOUT, Fault.DISCONNECT],
     ids=name_of,
 )
-async def test_a_registration_is_asked_for_again(group: Group, behaviour: Any) -> None:
-    group["n0"].registrations.extend([behaviour] * 3)
+async def test_a_registration_is_asked_for_again(group: Group, behavior: Any) -> None:
+    group["n0"].registrations.extend([behavior] * 3)
     async with client_of(group) as client:
         await client.append(b"x")
 
@@ -194,7 +194,7 @@ async def test_a_leader_that_knows_no_producers_is_sent_nothing_that_it_could_ap
         await client.append(b"x")
         group["n1"].knows_producers = False
         # The older leader goes on to name itself, and would answer who comes back to it first.
-        group["n0"].script.extend([Instead.APPEND_AND_HANG_UP, *[Instead.HANG_UP] * 100])
+        group["n0"].script.extend([Fault.APPEND_AND_DISCONNECT, *[Fault.DISCONNECT] * 100])
         group.elect("n1")
         group["n0"].leader_hint = "n0"
         with pytest.raises((OutcomeUnknownError, RefusedError)):
@@ -216,7 +216,7 @@ async def test_without_a_leader_an_append_was_surely_not_made(group: Group) -> N
 
 
 async def test_a_short_deadline_is_kept_behind_others_that_wait_longer(group: Group) -> None:
-    group["n0"].script.extend([Instead.KEEP_SILENT] * 2 * WINDOW)
+    group["n0"].script.extend([Fault.NO_ANSWER] * 2 * WINDOW)
     async with client_of(group) as client:
         fill = [asyncio.ensure_future(client.append(b"x", deadline_s=20)) for _ in range(WINDOW)]
         await group["n0"].appended_to.wait()
@@ -244,7 +244,7 @@ async def test_cancelled_appends_give_their_places_back(group: Group) -> None:
 
 
 async def test_closing_the_client_ends_what_waits_for_its_number(group: Group) -> None:
-    group["n0"].registrations.append(Instead.KEEP_SILENT)
+    group["n0"].registrations.append(Fault.NO_ANSWER)
     async with client_of(group) as client:
         appends = [asyncio.ensure_future(client.append(b"x")) for _ in range(2 * WINDOW)]
         await group["n0"].asked.wait()
@@ -256,7 +256,7 @@ async def test_closing_the_client_ends_what_waits_for_its_number(group: Group) -
 async def test_closing_the_client_ends_what_was_sent_and_what_waits_behind_it(
     group: Group,
 ) -> None:
-    group["n0"].script.extend([Instead.KEEP_SILENT] * 2 * WINDOW)
+    group["n0"].script.extend([Fault.NO_ANSWER] * 2 * WINDOW)
     async with client_of(group) as client:
         appends = [asyncio.ensure_future(client.append(b"x")) for _ in range(WINDOW + 7)]
         await group["n0"].appended_to.wait()
@@ -273,7 +273,7 @@ def test_at_least_once_and_idempotent_contradict_each_other() -> None:
 
 
 def test_the_blocking_client_can_do_it_too(group_in_thread: Group) -> None:
-    group_in_thread["n0"].script.extend([Instead.APPEND_AND_HANG_UP])
+    group_in_thread["n0"].script.extend([Fault.APPEND_AND_DISCONNECT])
     with BlockingClient(group_in_thread.servers, "g0", idempotent=True) as client:
         client.append(b"first")
         outcomes = list(client.append_all([b"%d" % number for number in range(3000)]))
@@ -286,7 +286,7 @@ def test_the_blocking_client_can_do_it_too(group_in_thread: Group) -> None:
 def test_the_command_line_appends_each_line_once(group_in_thread: Group, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\ntwo\nthree\n")
-    group_in_thread["n0"].script.extend([Code.SUCCESS, Instead.APPEND_AND_HANG_UP])
+    group_in_thread["n0"].script.extend([Code.SUCCESS, Fault.APPEND_AND_DISCONNECT])
 
     assert main(["append", "--idempotent", str(path)]) == 0
 
@@ -324,7 +324,7 @@ def test_sequences_have_a_window_below_and_above() -> None:
     taken = [sequences.take() for _ in range(WINDOW)]
     assert taken == list(range(1, WINDOW + 1))
     assert not sequences.has_room
-    assert not sequences.is_spent
+    assert not sequences.is_exhausted
 
     sequences.resolve(2, acknowledged=True)
     assert not sequences.has_room, "the first is unresolved, and must stay in the window"
@@ -340,7 +340,7 @@ def test_sequences_are_spent_when_none_of_a_window_had_an_effect() -> None:
     for _ in range(WINDOW):
         sequences.resolve(sequences.take(), acknowledged=False)
 
-    assert sequences.is_spent
+    assert sequences.is_exhausted
 
 
 def test_an_acknowledgement_carries_the_window_on() -> None:

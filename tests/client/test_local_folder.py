@@ -7,7 +7,7 @@ import pytest
 
 from dledger_client.cli import main
 from dledger_client.local.errors import LocalGroupError
-from dledger_client.local.folder import GroupShape, locked, settle_shape
+from dledger_client.local.folder import GroupShape, load_or_create_shape, lock_folder
 from dledger_client.local.group import LocalGroup, node_program
 
 THREE = GroupShape(group="local", members=3)
@@ -15,42 +15,42 @@ THREE = GroupShape(group="local", members=3)
 
 def test_a_folder_in_use_is_refused_with_its_user(tmp_path: Path) -> None:
     with (
-        locked(tmp_path),
+        lock_folder(tmp_path),
         pytest.raises(LocalGroupError, match=r"in use by process \d+"),
-        locked(tmp_path),
+        lock_folder(tmp_path),
     ):
         pass
 
 
 def test_a_folder_can_be_used_again_afterwards(tmp_path: Path) -> None:
-    with locked(tmp_path / "new"):
+    with lock_folder(tmp_path / "new"):
         pass
-    with locked(tmp_path / "new"):
+    with lock_folder(tmp_path / "new"):
         pass
 
 
 def test_a_group_keeps_its_shape(tmp_path: Path) -> None:
     written = GroupShape(group="local", members=3, segment_size_bytes=1 << 20)
 
-    assert settle_shape(tmp_path, written) == written
-    assert settle_shape(tmp_path, THREE) == written
+    assert load_or_create_shape(tmp_path, written) == written
+    assert load_or_create_shape(tmp_path, THREE) == written
 
 
 @pytest.mark.parametrize(
     "other", [GroupShape(group="local", members=1), GroupShape(group="orders", members=3)]
 )
 def test_another_group_gets_no_folder_that_holds_a_log(tmp_path: Path, other: GroupShape) -> None:
-    settle_shape(tmp_path, THREE)
+    load_or_create_shape(tmp_path, THREE)
 
     with pytest.raises(LocalGroupError, match="--group local --members 3"):
-        settle_shape(tmp_path, other)
+        load_or_create_shape(tmp_path, other)
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters").touch()
 
     with pytest.raises(LocalGroupError, match="holds letters"):
-        settle_shape(tmp_path, THREE)
+        load_or_create_shape(tmp_path, THREE)
     assert [path.name for path in tmp_path.iterdir()] == ["letters"]
 
 
@@ -58,13 +58,13 @@ def test_a_damaged_shape_is_told(tmp_path: Path) -> None:
     (tmp_path / "group.json").write_text("{")
 
     with pytest.raises(LocalGroupError, match=r"group\.json cannot be read"):
-        settle_shape(tmp_path, THREE)
+        load_or_create_shape(tmp_path, THREE)
 
 
 def test_what_a_crash_left_of_an_unfinished_shape_is_no_hindrance(tmp_path: Path) -> None:
     (tmp_path / "group.new").write_text("{")
 
-    assert settle_shape(tmp_path, THREE) == THREE
+    assert load_or_create_shape(tmp_path, THREE) == THREE
 
 
 def test_a_missing_member_program_is_told_with_the_remedy(

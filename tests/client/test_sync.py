@@ -11,7 +11,7 @@ from dledger_client.append.outcomes import Acknowledged, Appended, Unknown
 from dledger_client.errors import NoEntryError, RefusedError
 from dledger_client.read.tail import LogBounds
 from dledger_client.sync import BlockingClient
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 
 
@@ -67,7 +67,7 @@ def test_a_stream_is_told_in_the_order_of_its_bodies(
 
 
 def test_a_stream_takes_no_more_bodies_than_may_be_in_flight(group_in_thread: Group) -> None:
-    group_in_thread["n0"].script.append(Instead.KEEP_SILENT)
+    group_in_thread["n0"].script.append(Fault.NO_ANSWER)
     taken = []
 
     def bodies() -> Iterator[bytes]:

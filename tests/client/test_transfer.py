@@ -4,7 +4,7 @@ import pytest
 
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import OutcomeUnknownError, RefusedError
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
@@ -54,7 +54,7 @@ async def test_a_transfer_waits_for_one_that_is_under_way(group: Group) -> None:
 async def test_a_transfer_whose_answer_is_lost_is_unknown_while_the_member_does_not_lead(
     group: Group,
 ) -> None:
-    group["n0"].transfers.append(Instead.HANG_UP)
+    group["n0"].transfers.append(Fault.DISCONNECT)
     async with DLedgerClient(group.servers, "g0") as client:
         with pytest.raises(OutcomeUnknownError):
             await client.transfer("n1")

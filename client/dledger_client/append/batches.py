@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
-from dledger_client.calls.call import Call, is_to_be_split
+from dledger_client.calls.call import Call, must_be_split
 from dledger_client.errors import ClientError, GroupUnreachableError, RefusedError
 from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode, Message
 
 BODIES_MAX: Final = 128
 BODY_BYTES_MAX: Final = 128 * 1024
-"""No further body joins a parcel that has so many bytes. A leader proposes as much at once, so
+"""No further body joins a batch that has so many bytes. A leader proposes as much at once, so
 larger ones would gain nothing.
 """
 
 
-class Starter(Protocol):
+class AppendStarter(Protocol):
     """Begins appends."""
 
     @property
@@ -29,23 +29,27 @@ class Starter(Protocol):
         """Begin to append bodies by one request."""
 
 
-class Parcel:
+class Batch:
     """Bodies on their way, until their outcomes are known."""
 
-    __slots__ = ("_batch", "_deadline_s", "_starter", "bodies", "body_bytes", "calls")
+    __slots__ = ("_deadline_s", "_shared_call", "_starter", "bodies", "body_bytes", "calls")
 
     def __init__(
-        self, starter: Starter, bodies: Sequence[bytes], body_bytes: int, deadline_s: float | None
+        self,
+        starter: AppendStarter,
+        bodies: Sequence[bytes],
+        body_bytes: int,
+        deadline_s: float | None,
     ) -> None:
         self.bodies = bodies
         self.body_bytes = body_bytes
         self._starter = starter
         self._deadline_s = deadline_s
-        self._batch: Call | None = None
+        self._shared_call: Call | None = None
         self.calls: Sequence[Call] = ()
         """One for each body, unless one request carries them all."""
         if starter.takes_batches:
-            self._batch = starter.start_batch(bodies, deadline_s)
+            self._shared_call = starter.start_batch(bodies, deadline_s)
         else:
             self._start_each()
 
@@ -53,18 +57,18 @@ class Parcel:
         """What became of the bodies, the first of which has this number, by the request that
         carries them all; None when each has a call of its own, now at the latest.
         """
-        if self._batch is None:
+        if self._shared_call is None:
             return None
-        answer = await self._batch.answer
-        if is_to_be_split(self._batch.kind, answer):
-            self._batch = None
+        answer = await self._shared_call.answer
+        if must_be_split(self._shared_call.kind, answer):
+            self._shared_call = None
             self._start_each()
             return None
-        return _outcomes_of_all(first_number, len(self.bodies), self._batch, answer)
+        return _outcomes_of_all(first_number, len(self.bodies), self._shared_call, answer)
 
     def cancel(self) -> None:
         """Wait for no answer any more; what was not sent will not be."""
-        for call in self.calls if self._batch is None else [self._batch]:
+        for call in self.calls if self._shared_call is None else [self._shared_call]:
             if not call.answer.done():
                 call.cancel()
 
@@ -73,7 +77,7 @@ class Parcel:
         self.calls = [start(body, deadline_s) for body in self.bodies]
 
 
-def no_body(value: object) -> TypeError:
+def body_type_error(value: object) -> TypeError:
     """The error for what is given as a body and is none."""
     return TypeError(f"a body must be bytes, not {type(value).__name__}")
 

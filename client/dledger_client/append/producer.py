@@ -27,7 +27,7 @@ from dledger_formats.protocol.requests import (
     Message,
 )
 
-_FOR_GOOD: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.UNKNOWN_GROUP)
+_PERMANENT: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.UNKNOWN_GROUP)
 
 
 class Sequences:
@@ -47,7 +47,7 @@ class Sequences:
         return self._next - self._oldest < WINDOW and self._next - self._acknowledged <= WINDOW
 
     @property
-    def is_spent(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether there will never be room again."""
         return not (self.has_room or self._unresolved)
 
@@ -66,7 +66,7 @@ class Sequences:
             self._oldest += 1
 
 
-class Numberer:
+class Producer:
     """Numbers appends in the order in which they come, and gives them to the dispatcher."""
 
     def __init__(self, group: str, dispatcher: Dispatcher, spawn: Spawn) -> None:
@@ -78,20 +78,20 @@ class Numberer:
         self._waiting: deque[Call] = deque()
         self._registration: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._is_busy = False
+        self._is_sending = False
         self._is_closed = False
 
     def start(self, call: Call) -> None:
         """Send an append, given as an ordinary one, as soon as it can have a sequence."""
-        call.numbering = self
+        call.sequencer = self
         self._waiting.append(call)
-        self._go_on()
+        self._send_waiting()
 
-    def renumber(self, call: Call) -> None:
+    def reregister(self, call: Call) -> None:
         """Send a call, which had no effect, with a new registration: its own is forgotten."""
         self._forget(call)
         self._waiting.appendleft(call)
-        self._go_on()
+        self._send_waiting()
 
     def ended(self, call: Call) -> None:
         """Hear that nothing more can come of a call."""
@@ -105,7 +105,7 @@ class Numberer:
                 self._forget(call)
             else:
                 sequences.resolve(request.sequence, acknowledged=_is_acknowledged(call))
-        self._go_on()
+        self._send_waiting()
 
     def close(self) -> list[Call]:
         """Number nothing more; returns what has waited."""
@@ -123,13 +123,13 @@ class Numberer:
         if sequences is not None and sequences.producer == request.producer:
             self._sequences = None
 
-    def _go_on(self) -> None:
-        if self._is_busy or self._is_closed:
+    def _send_waiting(self) -> None:
+        if self._is_sending or self._is_closed:
             return
-        self._is_busy = True  # a call that ends at once comes back here
+        self._is_sending = True  # a call that ends at once comes back here
         try:
             while self._waiting:
-                if self._sequences is not None and self._sequences.is_spent:
+                if self._sequences is not None and self._sequences.is_exhausted:
                     self._sequences = None
                 if self._sequences is None:
                     if self._registration is None:
@@ -139,7 +139,7 @@ class Numberer:
                     break
                 self._send(self._waiting.popleft(), self._sequences)
         finally:
-            self._is_busy = False
+            self._is_sending = False
         if self._waiting and self._timer is None:
             self._timer = self._loop.call_later(EXPIRY_INTERVAL_S, self._expire)
 
@@ -167,7 +167,7 @@ class Numberer:
             is_repeatable=True,
             began_s=now_s,
             deadline_s=self._waiting[0].deadline_s,
-            carrier=self._dispatcher,
+            handler=self._dispatcher,
             answer=self._loop.create_future(),
         )
         self._dispatcher.submit(call)
@@ -177,12 +177,12 @@ class Numberer:
             self._sequences = Sequences(answer.producer)
         else:
             self._end_waiting(answer)
-        self._go_on()
+        self._send_waiting()
 
     def _end_waiting(self, answer: Message | ClientError) -> None:
         """End what waited in vain: the oldest, and all when there is no hope."""
         assert isinstance(answer, ClientError)
-        hopeless = isinstance(answer, RefusedError) and answer.code in _FOR_GOOD
+        hopeless = isinstance(answer, RefusedError) and answer.code in _PERMANENT
         if isinstance(answer, RefusedError) and answer.code is DLedgerResponseCode.UNSUPPORTED:
             answer = RefusedError(
                 answer.code,
@@ -201,7 +201,7 @@ class Numberer:
             (ended if self._has_ended(call) else self._waiting).append(call)
         for call in ended:
             self._dispatcher.forward(call)
-        self._go_on()
+        self._send_waiting()
 
     def _has_ended(self, call: Call) -> bool:
         """Whether the dispatcher will end it instead of sending it."""

@@ -6,18 +6,18 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from typing import Final, TypeAlias
 
 from dledger_client.append import batches
-from dledger_client.append.batches import Parcel, Starter, no_body, outcome_of
+from dledger_client.append.batches import AppendStarter, Batch, body_type_error, outcome_of
 from dledger_client.append.outcomes import Outcome
 from dledger_client.tasks import Spawn
 
 Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
 
-PARCELS_IN_WINDOW: Final = 8
-"""A window is cut into so many parcels, so that some travel while others are filled."""
+BATCHES_IN_WINDOW: Final = 8
+"""A window is cut into so many batches, so that some travel while others are filled."""
 
 
 async def append_stream(
-    starter: Starter,
+    starter: AppendStarter,
     bodies: Bodies,
     in_flight: int,
     in_flight_bytes: int,
@@ -34,15 +34,15 @@ async def append_stream(
     feeder = spawn(window.feed(bodies))
     number = 0
     try:
-        while (parcel := window.oldest or await window.first()) is not None:
-            outcomes = await parcel.outcomes(number)
+        while (batch := window.oldest or await window.first()) is not None:
+            outcomes = await batch.outcomes(number)
             if outcomes is None:
-                for at, call in enumerate(parcel.calls, number):
+                for at, call in enumerate(batch.calls, number):
                     yield outcome_of(at, call, await call.answer)
             else:
                 for outcome in outcomes:
                     yield outcome
-            number += len(parcel.bodies)
+            number += len(batch.bodies)
             window.remove_first()
     finally:
         feeder.cancel()
@@ -52,27 +52,27 @@ async def append_stream(
 
 
 class _Window:
-    """The parcels whose outcomes were not yet all fetched, oldest first, and the next one."""
+    """The batches whose outcomes were not yet all fetched, oldest first, and the next one."""
 
     def __init__(
-        self, starter: Starter, bodies_max: int, bytes_max: int, deadline_s: float | None
+        self, starter: AppendStarter, bodies_max: int, bytes_max: int, deadline_s: float | None
     ) -> None:
         self.error: Exception | None = None
         self._starter = starter
         self._bodies_max = bodies_max
         self._bytes_max = bytes_max
         self._deadline_s = deadline_s
-        self._parcel_bodies_max = min(batches.BODIES_MAX, max(1, bodies_max // PARCELS_IN_WINDOW))
-        self._parcels: deque[Parcel] = deque()
+        self._batch_bodies_max = min(batches.BODIES_MAX, max(1, bodies_max // BATCHES_IN_WINDOW))
+        self._batches: deque[Batch] = deque()
         self._next: list[bytes] = []
         self._next_bytes = 0
-        # Of all parcels and the next.
+        # Of all batches and the next.
         self._count = 0
         self._bytes = 0
-        self._is_fed = False
+        self._is_complete = False
         self._is_closed = False
         self._has_room = asyncio.Event()
-        self._has_news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     async def feed(self, bodies: Bodies) -> None:
@@ -92,33 +92,33 @@ class _Window:
             self.error = error
         finally:
             self._send_next()
-            self._is_fed = True
-            self._has_news.set()
+            self._is_complete = True
+            self._changed.set()
 
     @property
-    def oldest(self) -> Parcel | None:
-        """The oldest parcel; None when there is none now."""
-        return self._parcels[0] if self._parcels else None
+    def oldest(self) -> Batch | None:
+        """The oldest batch; None when there is none now."""
+        return self._batches[0] if self._batches else None
 
-    async def first(self) -> Parcel | None:
-        """Return the oldest parcel, or None after the last one."""
-        while not self._parcels and not self._is_fed:
-            self._has_news.clear()
-            await self._has_news.wait()
+    async def first(self) -> Batch | None:
+        """Return the oldest batch, or None after the last one."""
+        while not self._batches and not self._is_complete:
+            self._changed.clear()
+            await self._changed.wait()
         return self.oldest
 
     def remove_first(self) -> None:
         """Make room."""
-        parcel = self._parcels.popleft()
-        self._count -= len(parcel.bodies)
-        self._bytes -= parcel.body_bytes
+        batch = self._batches.popleft()
+        self._count -= len(batch.bodies)
+        self._bytes -= batch.body_bytes
         self._has_room.set()
 
     def cancel_all(self) -> None:
         """Wait for nothing any more."""
         self._is_closed = True
-        for parcel in self._parcels:
-            parcel.cancel()
+        for batch in self._batches:
+            batch.cancel()
 
     async def _wait_for_room(self) -> None:
         while self._count >= self._bodies_max or self._bytes >= self._bytes_max:
@@ -127,9 +127,9 @@ class _Window:
             await self._has_room.wait()
 
     def _add(self, body: bytes) -> None:
-        """Put a body into the next parcel, which leaves when it is full or this turn ends."""
+        """Put a body into the next batch, which leaves when it is full or this turn ends."""
         if not isinstance(body, bytes):
-            raise no_body(body)
+            raise body_type_error(body)
         size = len(body)
         if size >= batches.BODY_BYTES_MAX:
             self._send_next()  # without the large one
@@ -137,7 +137,7 @@ class _Window:
         self._next_bytes += size
         self._count += 1
         self._bytes += size
-        if len(self._next) >= self._parcel_bodies_max or self._next_bytes >= batches.BODY_BYTES_MAX:
+        if len(self._next) >= self._batch_bodies_max or self._next_bytes >= batches.BODY_BYTES_MAX:
             self._send_next()
         elif len(self._next) == 1:
             self._loop.call_soon(self._send_next)
@@ -147,5 +147,5 @@ class _Window:
             return
         bodies, self._next = self._next, []
         body_bytes, self._next_bytes = self._next_bytes, 0
-        self._parcels.append(Parcel(self._starter, bodies, body_bytes, self._deadline_s))
-        self._has_news.set()
+        self._batches.append(Batch(self._starter, bodies, body_bytes, self._deadline_s))
+        self._changed.set()

@@ -37,15 +37,15 @@ class Verdict(enum.Enum):
     """What to do with a request after an answer."""
 
     DONE = enum.auto()
-    ELSEWHERE = enum.auto()
+    RETRY_ELSEWHERE = enum.auto()
     """It had no effect; the leader is somewhere else."""
-    LATER = enum.auto()
+    RETRY_LATER = enum.auto()
     """It had no effect; the leader cannot take it at the moment."""
-    AS_NUMBERS = enum.auto()
+    RETRY_WITH_NUMBERS = enum.auto()
     """It had no effect; the member reads bytes only as arrays of numbers."""
     REFUSED = enum.auto()
     """It had no effect and never will."""
-    RENUMBER = enum.auto()
+    REREGISTER = enum.auto()
     """It had no effect; the group does not remember its producer."""
     UNKNOWN = enum.auto()
     """It may have had its effect, or may still have it."""
@@ -53,14 +53,14 @@ class Verdict(enum.Enum):
 
 _VERDICTS: Final[Mapping[DLedgerResponseCode, Verdict]] = {
     DLedgerResponseCode.SUCCESS: Verdict.DONE,
-    DLedgerResponseCode.NOT_LEADER: Verdict.ELSEWHERE,
-    DLedgerResponseCode.UNKNOWN_MEMBER: Verdict.ELSEWHERE,
-    DLedgerResponseCode.LEADER_NOT_READY: Verdict.LATER,
-    DLedgerResponseCode.LEADER_PENDING_FULL: Verdict.LATER,
-    DLedgerResponseCode.LEADER_TRANSFERRING: Verdict.LATER,
-    DLedgerResponseCode.DISK_FULL: Verdict.LATER,
-    DLedgerResponseCode.UNKNOWN_PRODUCER: Verdict.RENUMBER,
-    DLedgerResponseCode.SEQUENCE_TOO_NEW: Verdict.LATER,  # said by a leader that was deposed
+    DLedgerResponseCode.NOT_LEADER: Verdict.RETRY_ELSEWHERE,
+    DLedgerResponseCode.UNKNOWN_MEMBER: Verdict.RETRY_ELSEWHERE,
+    DLedgerResponseCode.LEADER_NOT_READY: Verdict.RETRY_LATER,
+    DLedgerResponseCode.LEADER_PENDING_FULL: Verdict.RETRY_LATER,
+    DLedgerResponseCode.LEADER_TRANSFERRING: Verdict.RETRY_LATER,
+    DLedgerResponseCode.DISK_FULL: Verdict.RETRY_LATER,
+    DLedgerResponseCode.UNKNOWN_PRODUCER: Verdict.REREGISTER,
+    DLedgerResponseCode.SEQUENCE_TOO_NEW: Verdict.RETRY_LATER,  # said by a leader that was deposed
     DLedgerResponseCode.SEQUENCE_TOO_OLD: Verdict.REFUSED,
     DLedgerResponseCode.UNKNOWN_GROUP: Verdict.REFUSED,
     DLedgerResponseCode.UNSUPPORTED: Verdict.REFUSED,
@@ -153,7 +153,7 @@ TRANSFER: Final = _kind(
 )
 
 
-def is_to_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
+def must_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
     """Whether a member refused bodies only because they shared a request."""
     return (
         kind is APPEND_BATCH
@@ -162,7 +162,7 @@ def is_to_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
     )
 
 
-class Carrier(Protocol):
+class CallHandler(Protocol):
     """Who sent a call, and decides on its next step."""
 
     def answered(self, call: "Call", command: RemotingCommand) -> None:
@@ -175,10 +175,10 @@ class Carrier(Protocol):
         """Hear that nobody waits for the answer any more."""
 
 
-class Numbering(Protocol):
+class Sequencer(Protocol):
     """Who gives appends the sequences by which copies are known."""
 
-    def renumber(self, call: "Call") -> None:
+    def reregister(self, call: "Call") -> None:
         """Number a call anew, which had no effect, since its producer is forgotten."""
 
     def ended(self, call: "Call") -> None:
@@ -197,16 +197,16 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     """Whether it may be sent again when an attempt may have had its effect."""
     deadline_s: float
     """On the loop's clock; no attempt begins later."""
-    carrier: Carrier
+    handler: CallHandler
     answer: asyncio.Future[Message | ClientError]
     """Errors are values here, so that nobody is told of one that was never asked for."""
     attempts: int = 0
     began_s: float = 0.0
     answer_s: float = 0.0
     """For so long beyond the ordinary the leader may keep its answer back."""
-    owed_from_s: float = 0.0
-    """As `connection.Reply` asks; so are `answer_by_s`, `answered` and `lost`."""
-    answer_by_s: float = 0.0
+    due_at_s: float = 0.0
+    """As `connection.Reply` asks; so are `expires_at_s`, `answered` and `lost`."""
+    expires_at_s: float = 0.0
     connection: Connection | None = None
     """Where the present attempt went."""
     sent_as_numbers: bool = False
@@ -214,7 +214,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     last_code: DLedgerResponseCode | None = None
     problem: str = ""
     """Why the last attempt failed, for people."""
-    numbering: "Numbering | None" = None
+    sequencer: "Sequencer | None" = None
     """Who gave it its sequence, if it has one."""
     on_end: Callable[[], None] | None = None
     """Called once, when nothing more can come of it, though its answer was cancelled before."""
@@ -222,15 +222,15 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     def cancel(self) -> None:
         """Wait for the answer no more; what was not sent will not be."""
         self.answer.cancel()
-        self.carrier.cancelled(self)
+        self.handler.cancelled(self)
 
     def answered(self, command: RemotingCommand) -> None:
         """Take the answer of a member."""
-        self.carrier.answered(self, command)
+        self.handler.answered(self, command)
 
     def lost(self, error: ConnectionLostError) -> None:
         """Hear that no answer will come to this attempt."""
-        self.carrier.lost(self, error)
+        self.handler.lost(self, error)
 
 
 class Judgement(NamedTuple):
@@ -267,7 +267,7 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
     if response.code in kind.refusals:
         verdict = Verdict.REFUSED
     elif response.code in kind.waits:
-        verdict = Verdict.LATER
+        verdict = Verdict.RETRY_LATER
     reason = f"{response.code.value} {response.code.name}"
     if response.code is DLedgerResponseCode.NOT_LEADER:
         reason += f", the leader is {response.leader_id or 'not known'}"
@@ -279,10 +279,10 @@ def _judge_system_error(command: RemotingCommand) -> Judgement:
     remark = (command.remark or "no remark")[:200]
     reason = f"remoting code {command.code}: {remark}"
     if command.code == SystemCode.SYSTEM_BUSY:
-        return Judgement(Verdict.LATER, reason=reason)
+        return Judgement(Verdict.RETRY_LATER, reason=reason)
     if command.code == SystemCode.REQUEST_CODE_NOT_SUPPORTED:
         return Judgement(Verdict.REFUSED, code=DLedgerResponseCode.UNSUPPORTED, reason=reason)
     if "JSONException: illegal input" in remark and "fastjson2" in remark:
         # Java DLedger 0.4.3 fails so on base64, before it looks at the request.
-        return Judgement(Verdict.AS_NUMBERS, reason=reason)
+        return Judgement(Verdict.RETRY_WITH_NUMBERS, reason=reason)
     return Judgement(Verdict.UNKNOWN, reason=reason)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dledger_client.calls.call import Call, Judgement, Verdict, is_to_be_split, judge, success
+from dledger_client.calls.call import Call, Judgement, Verdict, judge, must_be_split, success
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.cluster.backoff import PAUSE_MIN_S, pause_s
@@ -56,7 +56,7 @@ class Dispatcher:
         self._waiting: deque[Call] = deque()
         self._delayed: dict[Call, asyncio.TimerHandle] = {}
         self._search: asyncio.Task[None] | None = None
-        self._look: asyncio.Task[None] | None = None
+        self._leader_check: asyncio.Task[None] | None = None
         # Searches since an answer was last a success: from the second on, there is a pause first.
         self._searches = 0
         self._trouble_since_s = 0.0
@@ -69,13 +69,13 @@ class Dispatcher:
 
     def submit(self, call: Call) -> None:
         """Send a call now, or as soon as there is a leader to send it to."""
-        self.announce(call)
+        self.record_start(call)
         if self._leader is not None and not self._is_closed:
             self._send(call, self._leader, call.began_s)
         else:
             self.forward(call)
 
-    def announce(self, call: Call) -> None:
+    def record_start(self, call: Call) -> None:
         """Count a call that `forward` will be given, or `end`."""
         if call.kind.appends:
             self._statistics.began(call.began_s, call.entry_count)
@@ -83,7 +83,7 @@ class Dispatcher:
     def close(self) -> None:
         """End every call: what was sent is unknown, the rest had no effect."""
         self._is_closed = True
-        for task in (self._search, self._look):
+        for task in (self._search, self._leader_check):
             if task is not None:
                 task.cancel()
         delayed, self._delayed = self._delayed, {}
@@ -108,23 +108,23 @@ class Dispatcher:
             return
         call.last_code, call.problem = judgement.code, f"{call.connection}: {judgement.reason}"
         if judgement.verdict is Verdict.REFUSED or (
-            judgement.verdict is Verdict.AS_NUMBERS and call.sent_as_numbers
+            judgement.verdict is Verdict.RETRY_WITH_NUMBERS and call.sent_as_numbers
         ):
             refusal = _refusal(call)
-            if is_to_be_split(call.kind, refusal):
+            if must_be_split(call.kind, refusal):
                 assert call.connection is not None
                 call.connection.takes_batches = False
             self.end(call, refusal)
-        elif judgement.verdict is Verdict.ELSEWHERE:
+        elif judgement.verdict is Verdict.RETRY_ELSEWHERE:
             self._send_elsewhere(call, judgement)
-        elif judgement.verdict is Verdict.AS_NUMBERS:
+        elif judgement.verdict is Verdict.RETRY_WITH_NUMBERS:
             assert call.connection is not None
             call.connection.bytes_as_numbers = True
             self.forward(call)
-        elif judgement.verdict is Verdict.LATER:
+        elif judgement.verdict is Verdict.RETRY_LATER:
             self._send_later(call)
-        elif judgement.verdict is Verdict.RENUMBER:
-            self._renumber(call)
+        elif judgement.verdict is Verdict.REREGISTER:
+            self._reregister(call)
         else:
             call.may_have_happened = True
             if call.is_repeatable:
@@ -135,9 +135,9 @@ class Dispatcher:
     def _succeeded(self, call: Call, response: Message) -> None:
         self._searches = 0
         if response.term > self.members.highest_term:
-            self.members.saw_term(response.term)
+            self.members.record_term(response.term)
         if call.kind.appends:
-            self._statistics.was_acknowledged(self._loop.time(), call.entry_count)
+            self._statistics.record_acknowledged(self._loop.time(), call.entry_count)
         self._resolve(call, response)
 
     def lost(self, call: Call, error: ConnectionLostError) -> None:
@@ -169,8 +169,8 @@ class Dispatcher:
 
     def connection_stalled(self, connection: Connection) -> None:
         """Ask the others who leads when the leader owes answers and is silent."""
-        if self.members.follow_leader and self._leader is connection and self._look is None:
-            self._look = self._spawn(self._look_past(connection))
+        if self.members.follow_leader and self._leader is connection and self._leader_check is None:
+            self._leader_check = self._spawn(self._replace_stalled_leader(connection))
 
     # The way of a call.
 
@@ -194,9 +194,9 @@ class Dispatcher:
         call.attempts += 1
         call.connection = connection
         call.sent_as_numbers = connection.bytes_as_numbers
-        call.owed_from_s = now_s + call.answer_s
-        answer_by_s = call.owed_from_s + self.members.timing.request_timeout_s
-        call.answer_by_s = min(call.deadline_s, answer_by_s)
+        call.due_at_s = now_s + call.answer_s
+        expires_at_s = call.due_at_s + self.members.timing.request_timeout_s
+        call.expires_at_s = min(call.deadline_s, expires_at_s)
         request = call.request.addressed_to(connection.member_id)
         connection.send(call.kind.code, call.kind.encode(request, call.sent_as_numbers), call)
 
@@ -214,11 +214,11 @@ class Dispatcher:
             leader_id = judgement.response.leader_id if judgement.response else None
             self.end(call, NotLeaderError(call.problem, leader_id))
 
-    def _renumber(self, call: Call) -> None:
-        if call.numbering is None or call.may_have_happened:
+    def _reregister(self, call: Call) -> None:
+        if call.sequencer is None or call.may_have_happened:
             self.end(call, _refusal(call))
         else:
-            call.numbering.renumber(call)
+            call.sequencer.reregister(call)
 
     def _send_later(self, call: Call) -> None:
         at_least_s = PAUSE_MIN_S
@@ -237,8 +237,8 @@ class Dispatcher:
             if call.may_have_happened:
                 # However the last attempt ended, an earlier one may have had its effect.
                 answer = OutcomeUnknownError(call.problem or str(answer))
-            if is_to_be_split(call.kind, answer):
-                self._statistics.withdrawn(call.entry_count)
+            if must_be_split(call.kind, answer):
+                self._statistics.record_withdrawn(call.entry_count)
             else:
                 self._statistics.failed(self._loop.time(), answer, call.entry_count)
         self._resolve(call, answer)
@@ -246,8 +246,8 @@ class Dispatcher:
     def _resolve(self, call: Call, answer: Message | ClientError) -> None:
         if not call.answer.done():
             call.answer.set_result(answer)
-        if call.numbering is not None:
-            call.numbering.ended(call)
+        if call.sequencer is not None:
+            call.sequencer.ended(call)
         if call.on_end is not None:
             call.on_end()
 
@@ -285,7 +285,7 @@ class Dispatcher:
         finally:
             self._search = None
 
-    async def _look_past(self, stalled: Connection) -> None:
+    async def _replace_stalled_leader(self, stalled: Connection) -> None:
         """Leave a leader that is silent as soon as another member says that it leads."""
         try:
             found = await self._find_while(
@@ -295,7 +295,7 @@ class Dispatcher:
                 self._follow(found)
                 stalled.abort(f"{stalled} fell silent, and {found} leads")
         finally:
-            self._look = None
+            self._leader_check = None
 
     async def _find_while(
         self, is_wanted: Callable[[], bool], *, without: str | None = None
@@ -316,7 +316,7 @@ class Dispatcher:
         if not connection.is_open:
             return
         self._leader = connection
-        self._statistics.saw_leader(connection.member_id)
+        self._statistics.record_leader(connection.member_id)
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             self.forward(call)

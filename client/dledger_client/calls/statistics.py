@@ -36,7 +36,7 @@ class AppendStatistics:
             self._acknowledged_at_s = now_s
         self._outstanding += count
 
-    def was_acknowledged(self, now_s: float, count: int) -> None:
+    def record_acknowledged(self, now_s: float, count: int) -> None:
         """Count their end as a success."""
         self._note_gap(now_s, count)
         self.acknowledged += count
@@ -50,7 +50,7 @@ class AppendStatistics:
         else:
             self.refused += count
 
-    def withdrawn(self, count: int) -> None:
+    def record_withdrawn(self, count: int) -> None:
         """Forget appends that begin anew, each for itself."""
         self._outstanding -= count
 
@@ -60,7 +60,7 @@ class AppendStatistics:
         if gap_s > self.longest_gap_s:
             self.longest_gap_s = gap_s
 
-    def saw_leader(self, leader_id: str | None) -> None:
+    def record_leader(self, leader_id: str | None) -> None:
         """Take note of who leads now."""
         if self.leader_id is not None and leader_id != self.leader_id:
             self.leader_changes += 1

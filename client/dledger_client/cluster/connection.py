@@ -29,10 +29,10 @@ SWEEP_INTERVAL_S: Final = 0.05
 class Reply(Protocol):
     """Waits for the answer to one request. One of the methods is called, once."""
 
-    answer_by_s: float
+    expires_at_s: float
     """When to stop waiting, on the loop's clock."""
 
-    owed_from_s: float
+    due_at_s: float
     """Until when the other side may rightly keep the answer back."""
 
     def answered(self, command: RemotingCommand) -> None:
@@ -45,11 +45,11 @@ class Reply(Protocol):
 class FutureReply:
     """A reply to await, for the request that is sent now and then."""
 
-    __slots__ = ("answer_by_s", "future", "owed_from_s")
+    __slots__ = ("due_at_s", "expires_at_s", "future")
 
-    def __init__(self, answer_by_s: float) -> None:
-        self.answer_by_s = answer_by_s
-        self.owed_from_s = 0.0
+    def __init__(self, expires_at_s: float) -> None:
+        self.expires_at_s = expires_at_s
+        self.due_at_s = 0.0
         self.future: asyncio.Future[RemotingCommand | ConnectionLostError]
         self.future = asyncio.get_running_loop().create_future()
 
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._flush_is_due = False
         self._sweep_timer: asyncio.TimerHandle | None = None
         # When the other side last gave a sign of life, or began to owe one.
-        self._heard_at_s = self._loop.time()
+        self._last_activity_s = self._loop.time()
 
     def __str__(self) -> str:
         return f"{self.member_id} at {self.address}" if self.member_id else str(self.address)
@@ -125,13 +125,13 @@ class Connection(asyncio.Protocol):
         An answer that may rightly be kept back is owed only when its time is over.
         """
         now_s = self._loop.time()
-        return self._is_silent(now_s) and not self._owes_nothing(now_s)
+        return self._is_silent(now_s) and not self._has_nothing_due(now_s)
 
     def send(self, code: int, body: bytes, reply: Reply) -> None:
         """Send a request with the next write; `reply` hears what became of it."""
         assert self.is_open, "a closed connection was used"
         if not self._pending and not self._outbox:
-            self._heard_at_s = self._loop.time()
+            self._last_activity_s = self._loop.time()
         self._outbox.append((code, body, reply))
         self._outbox_bytes += len(body)
         if self._outbox_bytes >= WRITE_BYTES:
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at_s = self._loop.time()
+        self._last_activity_s = self._loop.time()
         try:
             commands = self._decoder.feed(data)
         except FrameError as error:
@@ -211,17 +211,17 @@ class Connection(asyncio.Protocol):
             reply.lost(error)
 
     def _is_silent(self, now_s: float) -> bool:
-        return now_s - self._heard_at_s >= self._stall_s
+        return now_s - self._last_activity_s >= self._stall_s
 
-    def _owes_nothing(self, now_s: float) -> bool:
+    def _has_nothing_due(self, now_s: float) -> bool:
         """Whether no answer is owed yet; looks no further than the first that is."""
-        return all(reply.owed_from_s > now_s for reply in self._pending.values())
+        return all(reply.due_at_s > now_s for reply in self._pending.values())
 
     def _flush(self) -> None:
         self._flush_is_due = False
         now_s = self._loop.time()
-        if self._is_silent(now_s) and self._owes_nothing(now_s):
-            self._heard_at_s = now_s
+        if self._is_silent(now_s) and self._has_nothing_due(now_s):
+            self._last_activity_s = now_s
         while self._outbox and self._is_writable and self._transport is not None:
             code = self._outbox[0][0]
             requests: list[tuple[int, bytes]] = []
@@ -251,16 +251,16 @@ class Connection(asyncio.Protocol):
             self._sweep_timer = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def _expire_pending(self, now_s: float) -> None:
-        overdue = [key for key, reply in self._pending.items() if reply.answer_by_s <= now_s]
+        overdue = [key for key, reply in self._pending.items() if reply.expires_at_s <= now_s]
         error = ConnectionLostError(f"{self} gave no answer in time", was_sent=True)
         for key in overdue:
             self._pending.pop(key).lost(error)
 
     def _expire_outbox(self, now_s: float) -> None:
-        overdue = [item for item in self._outbox if item[2].answer_by_s <= now_s]
+        overdue = [item for item in self._outbox if item[2].expires_at_s <= now_s]
         if not overdue:
             return
-        self._outbox = deque(item for item in self._outbox if item[2].answer_by_s > now_s)
+        self._outbox = deque(item for item in self._outbox if item[2].expires_at_s > now_s)
         self._outbox_bytes = sum(len(body) for _, body, _ in self._outbox)
         error = ConnectionLostError(f"{self} takes no more bytes", was_sent=False)
         for _, _, reply in overdue:

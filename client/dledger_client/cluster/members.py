@@ -98,7 +98,7 @@ class Members:
         self._learn(connection, response)
         return connection, response
 
-    def saw_term(self, term: int) -> None:
+    def record_term(self, term: int) -> None:
         """Remember the highest term."""
         self.highest_term = max(self.highest_term, term)
 
@@ -165,7 +165,7 @@ class Members:
         self._is_known = True
         connection.member_id = response.local_id or connection.member_id
         connection.takes_batches = bool(response.voters)  # ours alone name them
-        self.saw_term(response.term)
+        self.record_term(response.term)
         peers: dict[str, ServerAddress] = {}
         for peer_id, address in sorted(response.peers.items())[:SERVERS_MAX]:
             try:

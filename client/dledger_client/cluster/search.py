@@ -26,7 +26,7 @@ class LeaderSearch:
     ) -> None:
         self._members = members
         self._random = random
-        self._without = without
+        self._excluded_id = without
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
         self._result: asyncio.Future[Connection | ClientError] = self._loop.create_future()
@@ -50,7 +50,7 @@ class LeaderSearch:
     def _ask_all_known(self) -> None:
         for address in self._members.addresses():
             key = (address.host, address.port)
-            is_left_out = self._without is not None and address.member_id == self._without
+            is_left_out = self._excluded_id is not None and address.member_id == self._excluded_id
             if key not in self._polls and len(self._polls) < POLLS_MAX and not is_left_out:
                 self._polls[key] = self._tasks.create_task(self._poll(address))
 
@@ -63,7 +63,7 @@ class LeaderSearch:
             except RefusedError as error:
                 self._settle(error)
             else:
-                if self._will_do(connection, response):
+                if self._is_acceptable(connection, response):
                     self._settle(connection)
                 self._ask_all_known()
             await asyncio.sleep(pause_s(self._loop.time() - self._began_s, self._random))
@@ -72,7 +72,7 @@ class LeaderSearch:
         if not self._result.done():
             self._result.set_result(result)
 
-    def _will_do(self, connection: Connection, response: MetadataResponse) -> bool:
+    def _is_acceptable(self, connection: Connection, response: MetadataResponse) -> bool:
         """Whether a member says that it leads itself, and not in a term known to be over."""
         members = self._members
         if not members.follow_leader:
@@ -80,11 +80,11 @@ class LeaderSearch:
         if connection.member_id is None or response.leader_id != connection.member_id:
             members.problem = f"{connection} says that {response.leader_id or 'nobody'} leads"
             return False
-        is_left_out = connection.member_id == self._without  # found behind a Service, say
+        is_left_out = connection.member_id == self._excluded_id  # found behind a Service, say
         return not is_left_out and (response.term < 0 or response.term >= members.highest_term)
 
 
-async def ask_everyone(members: Members) -> MetadataResponse | ClientError:
+async def ask_all_members(members: Members) -> MetadataResponse | ClientError:
     """Ask everyone once; returns the first answer that names a leader, else any, else an error."""
     answers: list[MetadataResponse | ClientError] = []
     async with asyncio.TaskGroup() as tasks:
@@ -96,14 +96,14 @@ async def ask_everyone(members: Members) -> MetadataResponse | ClientError:
             answers += (task.result() for task in done)
         for task in pending:
             task.cancel()
-    return max(answers, key=_worth)
+    return max(answers, key=_rank)
 
 
 def _names_leader(answer: MetadataResponse | ClientError) -> bool:
     return isinstance(answer, MetadataResponse) and answer.leader_id is not None
 
 
-def _worth(answer: MetadataResponse | ClientError) -> tuple[bool, bool, bool]:
+def _rank(answer: MetadataResponse | ClientError) -> tuple[bool, bool, bool]:
     """Order answers: naming the leader, any, a refusal (asking on is vain), another error."""
     return (
         _names_leader(answer),

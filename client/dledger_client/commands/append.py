@@ -1,4 +1,4 @@
-"""`dledger append`: one entry for each line of a file, and an account of what became of them."""
+"""`dledger append`: one entry for each line of a file, and an tally of what became of them."""
 
 import argparse
 import asyncio
@@ -82,7 +82,7 @@ class _Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at ru
 
 
 @dataclass(slots=True, kw_only=True)
-class Account:
+class Tally:
     """What became of the lines so far."""
 
     taken: int = 0
@@ -129,7 +129,7 @@ async def run(arguments: argparse.Namespace) -> int:
     """Append until the input ends, a signal comes or the group cannot be reached; return the exit
     code.
     """
-    account = Account()
+    tally = Tally()
     signals: list[int] = []
     problem: Exception | None = None
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -142,23 +142,23 @@ async def run(arguments: argparse.Namespace) -> int:
         given = bodies.from_arguments(arguments)
         with _cancelled_by_signals(task, signals):
             try:
-                await _append(client, _counted(given, account), account, arguments)
+                await _append(client, _counted(given, tally), tally, arguments)
             except InputError as error:
                 problem = error
             except asyncio.CancelledError:
                 if not signals:
                     raise
                 task.uncancel()
-    _write_summary(client, account, loop.time() - began_s, as_json=arguments.output == "json")
+    _write_summary(client, tally, loop.time() - began_s, as_json=arguments.output == "json")
     if problem is not None:
         raise UsageError(str(problem))
-    return EXIT_ON_SIGNAL + signals[0] if signals else account.exit_code
+    return EXIT_ON_SIGNAL + signals[0] if signals else tally.exit_code
 
 
 async def _append(
     client: DLedgerClient,
     given: AsyncIterator[bytes],
-    account: Account,
+    tally: Tally,
     arguments: argparse.Namespace,
 ) -> None:
     shows_progress = arguments.progress
@@ -170,7 +170,7 @@ async def _append(
         async with contextlib.aclosing(outcomes):
             shown_leader_id = None
             async for outcome in outcomes:
-                account.add(outcome)
+                tally.add(outcome)
                 bar.update()
                 if client.leader_id != shown_leader_id:
                     shown_leader_id = client.leader_id
@@ -179,12 +179,12 @@ async def _append(
                     common.write_json(_plain(outcome))
 
 
-async def _counted(given: AsyncIterator[bytes], account: Account) -> AsyncGenerator[bytes, None]:
+async def _counted(given: AsyncIterator[bytes], tally: Tally) -> AsyncGenerator[bytes, None]:
     """Pass the bodies on; none after the group was found to be unreachable."""
     async for body in given:
-        if account.unreachable:
+        if tally.unreachable:
             return
-        account.taken += 1
+        tally.taken += 1
         yield body
 
 
@@ -214,36 +214,34 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
     return {"number": number, "outcome": type(outcome).__name__.lower(), **fields}
 
 
-def _write_summary(
-    client: DLedgerClient, account: Account, elapsed_s: float, *, as_json: bool
-) -> None:
+def _write_summary(client: DLedgerClient, tally: Tally, elapsed_s: float, *, as_json: bool) -> None:
     statistics = client.statistics
     summary = {
-        "acknowledged": account.acknowledged,
-        "unknown": account.unknown,
-        "refused": account.refused,
-        "unfinished": account.unfinished,
-        "firstIndex": account.first_index,
-        "lastIndex": account.last_index,
+        "acknowledged": tally.acknowledged,
+        "unknown": tally.unknown,
+        "refused": tally.refused,
+        "unfinished": tally.unfinished,
+        "firstIndex": tally.first_index,
+        "lastIndex": tally.last_index,
         "leader": client.leader_id,
         "leaderChanges": statistics.leader_changes,
         "longestGapMs": round(statistics.longest_gap_s * 1000, 1),
-        "appendsPerSecond": round(account.acknowledged / elapsed_s, 1) if elapsed_s else 0.0,
-        "reasons": dict(account.reasons),
+        "appendsPerSecond": round(tally.acknowledged / elapsed_s, 1) if elapsed_s else 0.0,
+        "reasons": dict(tally.reasons),
     }
     if as_json:
         common.write_json({"summary": summary})
         return
-    common.write_line(f"acknowledged    {account.acknowledged}")
-    common.write_line(f"unknown         {account.unknown}")
-    common.write_line(f"refused         {account.refused}")
-    if account.first_index is not None:
-        common.write_line(f"indexes         {account.first_index} to {account.last_index}")
-    if account.unfinished:
-        common.write_line(f"unfinished      {account.unfinished}")
+    common.write_line(f"acknowledged    {tally.acknowledged}")
+    common.write_line(f"unknown         {tally.unknown}")
+    common.write_line(f"refused         {tally.refused}")
+    if tally.first_index is not None:
+        common.write_line(f"indexes         {tally.first_index} to {tally.last_index}")
+    if tally.unfinished:
+        common.write_line(f"unfinished      {tally.unfinished}")
     common.write_line(f"leader          {client.leader_id or '-'}")
     common.write_line(f"leader changes  {statistics.leader_changes}")
     common.write_line(f"longest gap     {summary['longestGapMs']} ms")
     common.write_line(f"rate            {summary['appendsPerSecond']} appends/s")
-    for reason, times in account.reasons.items():
+    for reason, times in tally.reasons.items():
         common.write_line(f"{times} times: {reason}")

@@ -14,7 +14,7 @@ from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import ADDABLE_ALLOWED, MEMBERS_ALLOWED, GroupShape
-from dledger_client.local.group import Event, LeaderChanged, LocalGroup, as_variables
+from dledger_client.local.group import Event, LeaderChanged, LocalGroup, environment_of
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -92,10 +92,10 @@ async def run(arguments: argparse.Namespace) -> int:
                 folder,
                 first_port=arguments.port,
                 state_machine=arguments.state_machine,
-                tell=_tell_json if as_json else _tell_people,
+                tell=_print_event_json if as_json else _print_event,
             )
             async with group:
-                _introduce(group, is_kept=arguments.data is not None, as_json=as_json)
+                _print_start(group, is_kept=arguments.data is not None, as_json=as_json)
                 await stop.wait()
     except LocalGroupError as error:
         raise UsageError(str(error)) from error
@@ -123,7 +123,7 @@ def _set_by_signals(stop: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _introduce(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
+def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
     pids = group.process_ids
     if as_json:
         members = {
@@ -139,7 +139,7 @@ def _introduce(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
                 "event": "started",
                 "group": group.name,
                 "folder": str(group.folder),
-                "environment": as_variables(group),
+                "environment": environment_of(group),
                 "members": members,
             }
         )
@@ -152,7 +152,7 @@ def _introduce(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
         rows.append([member_id, str(member.address), page, str(pids[member_id])])
     common.write_table(rows)
     common.write_line("\nIn another terminal:\n")
-    for name, value in as_variables(group).items():
+    for name, value in environment_of(group).items():
         common.write_line(f"  export {name}={value}")
     common.write_line("  dledger append --body hello")
     common.write_line("  dledger status\n")
@@ -160,7 +160,7 @@ def _introduce(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
     common.flush()
 
 
-def _tell_people(event: Event) -> None:
+def _print_event(event: Event) -> None:
     now = time.strftime("%H:%M:%S")
     if isinstance(event, LeaderChanged):
         common.write_line(f"{now}  {event.leader_id} leads term {event.term}")
@@ -172,7 +172,7 @@ def _tell_people(event: Event) -> None:
     common.flush()
 
 
-def _tell_json(event: Event) -> None:
+def _print_event_json(event: Event) -> None:
     if isinstance(event, LeaderChanged):
         common.write_event({"event": "leader", "leader": event.leader_id, "term": event.term})
     else:

@@ -59,7 +59,7 @@ class GroupShape:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[int]:
+def lock_folder(folder: Path) -> Iterator[int]:
     """Make the folder if need be and hold its lock; yields the lock's file descriptor.
 
     A process that inherits the descriptor holds the lock too, until it ends. LocalGroupError when
@@ -86,7 +86,7 @@ def locked(folder: Path) -> Iterator[int]:
         os.close(lock)
 
 
-def settle_shape(folder: Path, wanted: GroupShape) -> GroupShape:
+def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
     """Return the shape of the group whose log the folder holds, or write the wanted one.
 
     To be called with the lock held. LocalGroupError when the folder holds another group, the same
@@ -96,7 +96,7 @@ def settle_shape(folder: Path, wanted: GroupShape) -> GroupShape:
     try:
         found = GroupShape.from_json(path.read_bytes())
     except FileNotFoundError:
-        _refuse_strange(folder)
+        _require_empty(folder)
         _write(path, wanted.to_json())
         return wanted
     except (OSError, FormatError) as error:
@@ -117,7 +117,7 @@ def settle_shape(folder: Path, wanted: GroupShape) -> GroupShape:
     return found
 
 
-def _refuse_strange(folder: Path) -> None:
+def _require_empty(folder: Path) -> None:
     ours = (LOCK_FILE, UNFINISHED_SHAPE_FILE)
     others = sorted(path.name for path in folder.iterdir() if path.name not in ours)
     if others:

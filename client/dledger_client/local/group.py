@@ -20,7 +20,12 @@ from typing import Final, Self, TypeAlias
 from dledger_client.cluster.addresses import PORT_MAX, ServerAddress
 from dledger_client.cluster.pages import PageError, get_page
 from dledger_client.local.errors import LocalGroupError, MemberFailedError
-from dledger_client.local.folder import MEMBERS_ALLOWED, GroupShape, locked, settle_shape
+from dledger_client.local.folder import (
+    MEMBERS_ALLOWED,
+    GroupShape,
+    load_or_create_shape,
+    lock_folder,
+)
 from dledger_client.local.member import MemberProcess, Restarted
 from dledger_client.tasks import TaskScope
 from dledger_formats.http.status import LeaderView
@@ -79,7 +84,7 @@ class LocalGroup:
         self.members = {member.member_id: member for member in _members(count, first_port)}
         self._shape = shape
         self._state_machine = state_machine
-        self._tell = tell
+        self._on_event = tell
         self._term = -1
         self._processes: dict[str, MemberProcess] = {}
         self._resources = contextlib.AsyncExitStack()
@@ -88,15 +93,15 @@ class LocalGroup:
         """Start every member. MemberFailedError is raised in the block when one cannot stay up."""
         async with contextlib.AsyncExitStack() as resources:
             program = node_program()
-            lock = resources.enter_context(locked(self.folder))
-            shape = settle_shape(self.folder, self._shape)
+            lock = resources.enter_context(lock_folder(self.folder))
+            shape = load_or_create_shape(self.folder, self._shape)
             for member in self.members.values():
-                _refuse_taken(member.address.port)
-                _refuse_taken(member.http_address.port)
+                _require_free_port(member.address.port)
+                _require_free_port(member.http_address.port)
             tasks = await resources.enter_async_context(TaskScope())
             for member in self.members.values():
                 process = MemberProcess(
-                    program, self._settings(member, shape), self.folder, lock, tell=self._tell
+                    program, self._settings(member, shape), self.folder, lock, tell=self._on_event
                 )
                 self._processes[member.member_id] = process
                 tasks.spawn(process.run())
@@ -162,7 +167,7 @@ class LocalGroup:
             since = view.token
             if view.master and view.term > self._term:
                 self._term = view.term
-                self._tell(LeaderChanged(leader_id=view.self_id, term=view.term))
+                self._on_event(LeaderChanged(leader_id=view.self_id, term=view.term))
 
 
 def node_program(environment_path: str | None = None) -> Path:
@@ -191,7 +196,7 @@ def _members(count: int, first_port: int) -> list[LocalMember]:
     ]
 
 
-def _refuse_taken(port: int) -> None:
+def _require_free_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the member will
         try:
@@ -202,7 +207,7 @@ def _refuse_taken(port: int) -> None:
             ) from error
 
 
-def as_variables(group: LocalGroup) -> Mapping[str, str]:
+def environment_of(group: LocalGroup) -> Mapping[str, str]:
     """The environment in which `dledger` finds the group without options."""
     pages = (str(member.http_address) for member in group.members.values())
     return {

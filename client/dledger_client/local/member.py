@@ -15,7 +15,7 @@ from dledger_formats.settings import PREFIX, NodeSettings
 FAILED_STARTS_MAX: Final = 3
 RESTART_PAUSE_S: Final = 1.0
 STOP_TIMEOUT_S: Final = 10.0
-LAST_WORDS_BYTES: Final = 4096
+LOG_TAIL_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class MemberProcess:
         self._settings = settings
         self._log = folder / f"{settings.self_id}.log"
         self._lock = lock
-        self._tell = tell
+        self._on_event = tell
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -67,14 +67,14 @@ class MemberProcess:
             while True:
                 process = await self._start()
                 if reason:
-                    self._tell(Restarted(member_id=member_id, reason=reason, pid=process.pid))
+                    self._on_event(Restarted(member_id=member_id, reason=reason, pid=process.pid))
                 reason = describe_end(await process.wait())
                 failed_starts = 0 if self.has_answered else failed_starts + 1
                 self.has_answered = False
                 if failed_starts >= FAILED_STARTS_MAX:
                     raise MemberFailedError(
                         f"{member_id} ended {failed_starts} times right after its start, last by "
-                        f"{reason}: {self._last_words()}"
+                        f"{reason}: {self._last_log_line()}"
                     )
                 await asyncio.sleep(RESTART_PAUSE_S)
         finally:
@@ -120,10 +120,10 @@ class MemberProcess:
                 self._process.kill()
             await self._process.wait()
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         with self._log.open("rb") as log:
             log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - LAST_WORDS_BYTES))
+            log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"it said nothing in {self._log}"
 

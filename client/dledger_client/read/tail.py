@@ -37,7 +37,7 @@ async def tail(
     wanted = first
     try:
         if wanted is None:
-            wanted = (await _ends(reader)).end_index + 1
+            wanted = (await _fetch_bounds(reader)).end_index + 1
         while True:
             answer = await reader.follow(wanted)
             for entry in check_entries(answer.entries, wanted):
@@ -71,7 +71,7 @@ async def _poll(reader: LogReader, wanted: int, sleep: Sleep) -> AsyncGenerator[
 async def bounds(reader: LogReader) -> LogBounds:
     """Say where the log begins and ends; of a server that does not know FOLLOW, by searching."""
     try:
-        return await _ends(reader)
+        return await _fetch_bounds(reader)
     except RefusedError as error:
         if error.code is not DLedgerResponseCode.UNSUPPORTED:
             raise
@@ -83,7 +83,7 @@ async def bounds(reader: LogReader) -> LogBounds:
     return LogBounds(begin_index=begin, end_index=end - 1)
 
 
-async def _ends(reader: LogReader) -> LogBounds:
+async def _fetch_bounds(reader: LogReader) -> LogBounds:
     answer = await reader.follow(ONLY_THE_ENDS)
     return LogBounds(
         begin_index=max(0, answer.ledger_begin_index), end_index=answer.committed_index

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from dledger_fake_server.behaviour import Behaviour, Instead
+from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.connection import Connection
 from dledger_fake_server.producers import Producers
 from dledger_formats.log import disk
@@ -59,7 +59,7 @@ class Member:
     """In METADATA, as our servers; clients take them to know APPEND_BATCH."""
     knows_batches: bool = False
     """Nor this; it takes what is scripted for one append for a whole batch."""
-    registrations: deque[Behaviour] = field(default_factory=deque)
+    registrations: deque[Behavior] = field(default_factory=deque)
     """What it does with the next registrations; then it takes them."""
     begin_index: int = 0
     """The entries before it are gone."""
@@ -70,7 +70,7 @@ class Member:
     """Whom it says to lead."""
     stale_term: int | None = None
     """The term that it believes in, when it has not heard of the group's."""
-    script: deque[Behaviour] = field(default_factory=deque)
+    script: deque[Behavior] = field(default_factory=deque)
     is_frozen: bool = False
     """Takes everything and answers nothing."""
     appends: list[bytes] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Member:
     """The bodies of every APPEND_BATCH."""
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by every METADATA that comes."""
-    transfers: deque[Behaviour] = field(default_factory=deque)
+    transfers: deque[Behavior] = field(default_factory=deque)
     """What it does with the next transfers; then it hands the leadership over."""
     followers: list[tuple[Connection, int, FollowRequest]] = field(default_factory=list)
     """Who waits for an entry."""
@@ -132,10 +132,10 @@ class Member:
         for connection in self.connections:
             connection.transport.write(encode(command))
 
-    def handle(self, command: RemotingCommand, connection: Connection) -> bytes | Instead:
+    def handle(self, command: RemotingCommand, connection: Connection) -> bytes | Fault:
         """Answer with one frame, or do something else instead."""
         if self.is_frozen:
-            return Instead.KEEP_SILENT
+            return Fault.NO_ANSWER
         try:
             if command.code == FOLLOW and self.knows_follow:
                 return self._follow(command, connection)
@@ -143,7 +143,7 @@ class Member:
         except ValueError as error:
             remark = f"com.alibaba.fastjson2.JSONException: illegal input : {error}"
             answer = RemotingCommand(code=1, flag=1, opaque=command.opaque, remark=remark)
-        if isinstance(answer, Instead):
+        if isinstance(answer, Fault):
             return answer
         if isinstance(answer, Message):
             return encode_responses([(command.opaque, answer.to_json())])
@@ -157,7 +157,7 @@ class Member:
             )
         )
 
-    def _answer(self, command: RemotingCommand) -> Message | RemotingCommand | Instead:
+    def _answer(self, command: RemotingCommand) -> Message | RemotingCommand | Fault:
         if command.code == RequestCode.METADATA:
             self.asked.set()
             return self._metadata(MetadataRequest.from_json(command.body))
@@ -209,26 +209,26 @@ class Member:
 
     def _register(
         self, request: RegisterProducerRequest
-    ) -> RegisterProducerResponse | RemotingCommand | Instead:
-        behaviour: Behaviour = self.registrations.popleft() if self.registrations else Code.SUCCESS
-        if behaviour is Code.SUCCESS:
-            behaviour = self._refusal(request)
-        if not isinstance(behaviour, DLedgerResponseCode):
-            return behaviour
-        producer = self.group.producers.register() if behaviour is Code.SUCCESS else -1
-        return RegisterProducerResponse(code=behaviour, leader_id=self.leader_id, producer=producer)
+    ) -> RegisterProducerResponse | RemotingCommand | Fault:
+        behavior: Behavior = self.registrations.popleft() if self.registrations else Code.SUCCESS
+        if behavior is Code.SUCCESS:
+            behavior = self._refusal(request)
+        if not isinstance(behavior, DLedgerResponseCode):
+            return behavior
+        producer = self.group.producers.register() if behavior is Code.SUCCESS else -1
+        return RegisterProducerResponse(code=behavior, leader_id=self.leader_id, producer=producer)
 
     def _append(
         self, request: Message, bodies: list[bytes]
-    ) -> AppendEntryResponse | RemotingCommand | Instead:
+    ) -> AppendEntryResponse | RemotingCommand | Fault:
         self.appends += bodies
         self.appended_to.set()
-        behaviour: Behaviour = self.script.popleft() if self.script else Code.SUCCESS
-        if behaviour is Code.SUCCESS:
-            behaviour = self._refusal(request)
-        if behaviour is Code.SUCCESS or behaviour in (
-            Instead.APPEND_AND_HANG_UP,
-            Instead.APPEND_AND_KEEP_SILENT,
+        behavior: Behavior = self.script.popleft() if self.script else Code.SUCCESS
+        if behavior is Code.SUCCESS:
+            behavior = self._refusal(request)
+        if behavior is Code.SUCCESS or behavior in (
+            Fault.APPEND_AND_DISCONNECT,
+            Fault.APPEND_WITHOUT_ANSWER,
         ):
             found = (
                 self.group.producers.take(request, self.group.append)
@@ -236,10 +236,10 @@ class Member:
                 else self.group.append_all(bodies)
             )
             if isinstance(found, DLedgerResponseCode):
-                behaviour = found
-        if not isinstance(behaviour, DLedgerResponseCode):
-            return behaviour
-        if behaviour is Code.SUCCESS:
+                behavior = found
+        if not isinstance(behavior, DLedgerResponseCode):
+            return behavior
+        if behavior is Code.SUCCESS:
             return AppendEntryResponse(
                 group=self.group.name,
                 index=found,
@@ -247,7 +247,7 @@ class Member:
                 pos=0,
                 term=self.group.term,
             )
-        return AppendEntryResponse(code=behaviour, leader_id=self.leader_id)
+        return AppendEntryResponse(code=behavior, leader_id=self.leader_id)
 
     def _get(self, request: GetEntriesRequest) -> GetEntriesResponse:
         code = self._refusal(request)
@@ -266,12 +266,12 @@ class Member:
         entries = [self.group.entry(index) for index in range(request.begin_index, last)]
         return GetEntriesResponse(group=self.group.name, entries=entries)
 
-    def _follow(self, command: RemotingCommand, connection: Connection) -> bytes | Instead:
+    def _follow(self, command: RemotingCommand, connection: Connection) -> bytes | Fault:
         request = FollowRequest.from_json(command.body)
         if request.begin_index >= len(self.group.log) and request.wait_ms:
             self.followers.append((connection, command.opaque, request))
             self.followed.set()
-            return Instead.KEEP_SILENT
+            return Fault.NO_ANSWER
         return self.follow_answer(command.opaque, request)
 
     def follow_answer(self, opaque: int, request: FollowRequest) -> bytes:
@@ -294,19 +294,19 @@ class Member:
 
     def _transfer(
         self, request: LeadershipTransferRequest
-    ) -> LeadershipTransferResponse | RemotingCommand | Instead:
-        behaviour: Behaviour = self.transfers.popleft() if self.transfers else Code.SUCCESS
-        if behaviour is Code.SUCCESS:
-            behaviour = self._refusal(request)
-        if behaviour is Code.SUCCESS and request.transfer_id != self.member_id:
-            behaviour = Code.UNEXPECTED_ARGUMENT
-        if behaviour is Code.SUCCESS and request.term != self.group.term:
-            behaviour = Code.INCONSISTENT_TERM
-        if behaviour is Code.SUCCESS:
+    ) -> LeadershipTransferResponse | RemotingCommand | Fault:
+        behavior: Behavior = self.transfers.popleft() if self.transfers else Code.SUCCESS
+        if behavior is Code.SUCCESS:
+            behavior = self._refusal(request)
+        if behavior is Code.SUCCESS and request.transfer_id != self.member_id:
+            behavior = Code.UNEXPECTED_ARGUMENT
+        if behavior is Code.SUCCESS and request.term != self.group.term:
+            behavior = Code.INCONSISTENT_TERM
+        if behavior is Code.SUCCESS:
             self.group.elect(request.transferee_id)
-        if not isinstance(behaviour, DLedgerResponseCode):
-            return behaviour
-        return LeadershipTransferResponse(code=behaviour, term=self.group.term)
+        if not isinstance(behavior, DLedgerResponseCode):
+            return behavior
+        return LeadershipTransferResponse(code=behavior, term=self.group.term)
 
 
 class Group:

@@ -7,14 +7,14 @@ from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
-class Instead(enum.Enum):
+class Fault(enum.Enum):
     """What a member does with an append instead of answering it."""
 
-    KEEP_SILENT = enum.auto()
-    APPEND_AND_KEEP_SILENT = enum.auto()
-    HANG_UP = enum.auto()
-    APPEND_AND_HANG_UP = enum.auto()
+    NO_ANSWER = enum.auto()
+    APPEND_WITHOUT_ANSWER = enum.auto()
+    DISCONNECT = enum.auto()
+    APPEND_AND_DISCONNECT = enum.auto()
     SEND_GARBAGE = enum.auto()
 
 
-Behaviour: TypeAlias = Instead | DLedgerResponseCode | RemotingCommand
+Behavior: TypeAlias = Fault | DLedgerResponseCode | RemotingCommand
