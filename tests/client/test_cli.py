@@ -25,7 +25,7 @@ def json_lines(capsys: pytest.CaptureFixture[str]) -> list[Any]:
 # get
 
 
-def test_entries_are_written_as_they_were_appended(
+def test_get_writes_the_bodies_unchanged(
     group_in_thread: Group, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     group_in_thread.log = [b"zero", b"\xff\x00", b"two", b"three"]
@@ -35,7 +35,7 @@ def test_entries_are_written_as_they_were_appended(
 
 
 @pytest.mark.parametrize(("last", "count"), [([], 1), (["--last", "end"], 3)])
-def test_get_reads_one_entry_or_to_the_end(
+def test_get_with_first_reads_one_entry_or_to_the_end(
     group_in_thread: Group,
     capfdbinary: pytest.CaptureFixture[bytes],
     last: list[str],
@@ -48,7 +48,7 @@ def test_get_reads_one_entry_or_to_the_end(
     assert capfdbinary.readouterr().out == b"x\n" * count
 
 
-def test_entries_are_lines_of_json_with_text_where_it_is_text(
+def test_get_writes_json_with_text_bodies_as_text(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group_in_thread.log = ["ü".encode(), b"\xff"]
@@ -81,7 +81,7 @@ def test_entries_are_lines_of_json_with_text_where_it_is_text(
         ),
     ],
 )
-def test_what_cannot_be_read_is_told_to_people_and_to_the_shell(
+def test_a_failed_get_prints_an_error_and_sets_the_exit_code(
     capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
 ) -> None:
     assert main(["get", *arguments]) == code
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_told_to_people_and_to_the_shell(
     [[], ["put"], ["append", "--in-flight", "0"], ["append", "--deadline", "nan"],
      ["tail", "--from", "-1"], ["transfer"], ["completion", "csh"]],
 )  # fmt: skip
-def test_a_command_line_that_makes_no_sense_is_told_in_one_line(
+def test_an_invalid_command_line_prints_one_line(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -107,7 +107,7 @@ def test_a_command_line_that_makes_no_sense_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("asked", "indexes"), [("1", [1]), ("1..2", [1, 2]), ("1..", [1, 2, 3]), ("2..end", [2, 3])]
 )
-def test_entries_are_named_as_one_or_as_a_range(
+def test_get_accepts_an_index_or_a_range(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str], asked: str, indexes: list[int]
 ) -> None:
     group_in_thread.log = [b"x"] * 4
@@ -186,7 +186,7 @@ def _page_server(code: int, body: bytes) -> http.server.ThreadingHTTPServer:
     return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
 
 
-def test_status_shows_the_members_side_by_side(
+def test_status_prints_a_table_of_the_members(
     status_pages: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     addresses = [f"{host}:{port}" for host, port in status_pages]
@@ -201,7 +201,7 @@ def test_status_shows_the_members_side_by_side(
     assert "refused" in rows[4]
 
 
-def test_status_gives_json_as_the_members_gave_it(
+def test_status_prints_the_json_of_the_members(
     status_pages: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     host, port = status_pages[0]
@@ -225,11 +225,13 @@ def test_status_finds_the_members_by_metadata(
     assert capsys.readouterr().out.count("master") == 3
 
 
-def test_status_of_nobody_tells_the_shell() -> None:
+def test_status_exits_with_5_if_no_member_answers() -> None:
     assert main(["status", "--http", UNREACHABLE_SERVER]) == 5
 
 
-def test_the_environment_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_without_group_options_or_environment_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("DLEDGER_CLIENT_SERVERS")
 
     assert "DLEDGER_CLIENT_SERVERS" not in os.environ

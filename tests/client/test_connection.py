@@ -57,7 +57,7 @@ def connected() -> tuple[Connection, RecordingTransport]:
     return connection, transport
 
 
-async def test_requests_of_one_turn_leave_in_one_write() -> None:
+async def test_requests_of_one_loop_turn_share_a_write() -> None:
     connection, transport = connected()
     for number in range(100):
         connection.send(50001, b"%d" % number, RecordedReply())
@@ -89,7 +89,7 @@ async def test_requests_of_different_codes_keep_their_order() -> None:
     connection.connection_lost(None)
 
 
-async def test_answers_find_their_requests_in_any_order() -> None:
+async def test_responses_in_any_order_are_matched_to_their_requests() -> None:
     connection, transport = connected()
     replies = [RecordedReply() for _ in range(3)]
     for reply in replies:
@@ -105,7 +105,7 @@ async def test_answers_find_their_requests_in_any_order() -> None:
     connection.connection_lost(None)
 
 
-async def test_what_was_written_may_have_arrived_and_what_was_not_has_not() -> None:
+async def test_a_lost_connection_tells_written_requests_from_unwritten_ones() -> None:
     connection, _ = connected()
     written, kept = RecordedReply(), RecordedReply()
     connection.send(50001, b"", written)
@@ -120,7 +120,7 @@ async def test_what_was_written_may_have_arrived_and_what_was_not_has_not() -> N
     assert (len(written.heard), len(kept.heard)) == (1, 1)
 
 
-async def test_what_was_kept_back_leaves_when_the_other_side_takes_bytes_again() -> None:
+async def test_held_requests_are_written_when_the_peer_accepts_data_again() -> None:
     connection, transport = connected()
     connection.pause_writing()
     connection.send(50001, b"kept", RecordedReply())
@@ -132,7 +132,7 @@ async def test_what_was_kept_back_leaves_when_the_other_side_takes_bytes_again()
     connection.connection_lost(None)
 
 
-async def test_a_request_that_cannot_leave_in_time_was_not_sent() -> None:
+async def test_a_request_that_expires_before_it_is_written_counts_as_not_sent() -> None:
     connection, transport = connected()
     connection.pause_writing()
     reply = RecordedReply(expires_at_s=0.0)

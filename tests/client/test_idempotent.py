@@ -40,7 +40,7 @@ async def outcomes_of(client: DLedgerClient, bodies: list[bytes], **options: Any
 
 
 @pytest.mark.parametrize("behavior", LOST, ids=name_of)
-async def test_an_append_of_unknown_outcome_is_sent_again_and_in_the_log_once(
+async def test_an_append_with_an_unknown_outcome_is_resent_and_in_the_log_once(
     group: Group, behavior: Any
 ) -> None:
     group["n0"].script.extend([behavior, behavior])
@@ -51,7 +51,7 @@ async def test_an_append_of_unknown_outcome_is_sent_again_and_in_the_log_once(
     assert len(group["n0"].appends) == 3
 
 
-async def test_a_silent_leader_is_asked_again(group: Group) -> None:
+async def test_an_append_without_a_response_is_resent(group: Group) -> None:
     group["n0"].script.append(Fault.APPEND_WITHOUT_ANSWER)
     async with client_of(group, request_timeout_s=0.1) as client:
         await client.append(b"x")
@@ -68,7 +68,7 @@ async def test_one_registration_serves_all_appends(group: Group) -> None:
     assert len(group.log) == 200
 
 
-async def test_a_stream_through_a_change_of_leaders_is_in_the_log_once(group: Group) -> None:
+async def test_every_body_is_in_the_log_once_across_a_change_of_the_leader(group: Group) -> None:
     bodies = [b"body %d" % number for number in range(3000)]
     group["n0"].script.extend(
         [Code.SUCCESS] * 700 + [Fault.APPEND_WITHOUT_ANSWER] * 50 + [Fault.APPEND_AND_DISCONNECT]
@@ -86,7 +86,7 @@ async def test_a_stream_through_a_change_of_leaders_is_in_the_log_once(group: Gr
     assert max(outcome.attempts for outcome in outcomes) > 1
 
 
-async def test_no_more_than_a_window_is_under_way(group: Group) -> None:
+async def test_at_most_one_window_of_appends_is_in_flight(group: Group) -> None:
     group["n0"].script.extend([Fault.NO_ANSWER] + [Code.SUCCESS] * (3 * WINDOW))
     async with client_of(group, request_timeout_s=1.0) as client:
         outcomes = await outcomes_of(client, [b"x"] * 3 * WINDOW, in_flight=3 * WINDOW)
@@ -96,7 +96,7 @@ async def test_no_more_than_a_window_is_under_way(group: Group) -> None:
     assert outcomes[0].index == WINDOW - 1, "the others of its window have gone before it"
 
 
-async def test_a_batch_may_be_longer_than_the_window(group: Group) -> None:
+async def test_append_batch_accepts_more_bodies_than_the_window(group: Group) -> None:
     async with client_of(group) as client:
         outcomes = await client.append_batch([b"x"] * BATCH_MAX)
 
@@ -104,7 +104,7 @@ async def test_a_batch_may_be_longer_than_the_window(group: Group) -> None:
     assert len(group.log) == BATCH_MAX
 
 
-async def test_a_forgotten_producer_registers_anew(group: Group) -> None:
+async def test_a_forgotten_producer_registers_again(group: Group) -> None:
     async with client_of(group) as client:
         await client.append(b"a")
         group.producers.forget_all()
@@ -115,7 +115,7 @@ async def test_a_forgotten_producer_registers_anew(group: Group) -> None:
     assert len(group.producers) == 2
 
 
-async def test_what_may_have_been_appended_by_a_forgotten_producer_is_unknown(
+async def test_an_append_that_a_forgotten_producer_may_have_made_is_unknown(
     group: Group,
 ) -> None:
     async with client_of(group) as client:
@@ -139,14 +139,14 @@ async def test_a_sequence_that_is_too_old_is_refused_or_unknown(group: Group) ->
             await client.append(b"a")
 
 
-async def test_what_passes_its_deadline_is_unknown_once_it_was_sent(group: Group) -> None:
+async def test_an_append_sent_before_its_deadline_is_unknown_after_it(group: Group) -> None:
     group["n0"].script.extend([Fault.APPEND_WITHOUT_ANSWER] * 10)
     async with client_of(group, request_timeout_s=0.05) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.append(b"x", deadline_s=0.2)
 
 
-async def test_after_a_window_of_appends_without_effect_the_client_registers_anew(
+async def test_the_producer_registers_again_after_a_window_of_appends_without_effect(
     group: Group,
 ) -> None:
     async with client_of(group) as client:
@@ -165,7 +165,7 @@ async def test_after_a_window_of_appends_without_effect_the_client_registers_ane
     [Code.LEADER_PENDING_FULL, Code.NOT_LEADER, Code.WAIT_QUORUM_ACK_TIMEOUT, Fault.DISCONNECT],
     ids=name_of,
 )
-async def test_a_registration_is_asked_for_again(group: Group, behavior: Any) -> None:
+async def test_a_registration_that_fails_is_retried(group: Group, behavior: Any) -> None:
     group["n0"].registrations.extend([behavior] * 3)
     async with client_of(group) as client:
         await client.append(b"x")
@@ -173,9 +173,9 @@ async def test_a_registration_is_asked_for_again(group: Group, behavior: Any) ->
     assert group.log == [b"x"]
 
 
-async def test_servers_that_know_no_producers_are_sent_no_append(group: Group) -> None:
+async def test_servers_without_idempotent_appends_receive_no_append(group: Group) -> None:
     for member in group.members.values():
-        member.knows_producers = False
+        member.supports_producers = False
     async with client_of(group) as client:
         with pytest.raises(RefusedError, match="append without `idempotent`") as caught:
             await client.append(b"x")
@@ -192,7 +192,7 @@ async def test_a_leader_that_knows_no_producers_is_sent_nothing_that_it_could_ap
     """In the middle of an upgrade, an older member may come to lead."""
     async with client_of(group) as client:
         await client.append(b"x")
-        group["n1"].knows_producers = False
+        group["n1"].supports_producers = False
         # The older leader goes on to name itself, and would answer who comes back to it first.
         group["n0"].script.extend([Fault.APPEND_AND_DISCONNECT, *[Fault.DISCONNECT] * 100])
         group.elect("n1")
@@ -203,7 +203,7 @@ async def test_a_leader_that_knows_no_producers_is_sent_nothing_that_it_could_ap
     assert not group["n1"].appends
 
 
-async def test_without_a_leader_an_append_was_surely_not_made(group: Group) -> None:
+async def test_an_append_without_a_leader_certainly_had_no_effect(group: Group) -> None:
     group.elect(None)
     async with client_of(group) as client:
         outcomes = await asyncio.gather(
@@ -215,11 +215,11 @@ async def test_without_a_leader_an_append_was_surely_not_made(group: Group) -> N
     assert not group.log
 
 
-async def test_a_short_deadline_is_kept_behind_others_that_wait_longer(group: Group) -> None:
+async def test_a_short_deadline_is_kept_behind_appends_with_longer_ones(group: Group) -> None:
     group["n0"].script.extend([Fault.NO_ANSWER] * 2 * WINDOW)
     async with client_of(group) as client:
         fill = [asyncio.ensure_future(client.append(b"x", deadline_s=20)) for _ in range(WINDOW)]
-        await group["n0"].appended_to.wait()
+        await group["n0"].append_received.wait()
 
         with pytest.raises(GroupUnreachableError):
             await client.append(b"behind", deadline_s=0.2)
@@ -229,11 +229,11 @@ async def test_a_short_deadline_is_kept_behind_others_that_wait_longer(group: Gr
         await asyncio.gather(*fill, return_exceptions=True)
 
 
-async def test_cancelled_appends_give_their_places_back(group: Group) -> None:
+async def test_cancelled_appends_free_the_window(group: Group) -> None:
     group.elect(None)
     async with client_of(group) as client:
         appends = [asyncio.ensure_future(client.append(b"never")) for _ in range(3 * WINDOW)]
-        await group["n0"].asked.wait()
+        await group["n0"].metadata_requested.wait()
         for append in appends:
             append.cancel()
         await asyncio.gather(*appends, return_exceptions=True)
@@ -243,23 +243,23 @@ async def test_cancelled_appends_give_their_places_back(group: Group) -> None:
     assert group.log == [b"next"]
 
 
-async def test_closing_the_client_ends_what_waits_for_its_number(group: Group) -> None:
+async def test_closing_the_client_ends_appends_that_wait_for_a_registration(group: Group) -> None:
     group["n0"].registrations.append(Fault.NO_ANSWER)
     async with client_of(group) as client:
         appends = [asyncio.ensure_future(client.append(b"x")) for _ in range(2 * WINDOW)]
-        await group["n0"].asked.wait()
+        await group["n0"].metadata_requested.wait()
 
     ended = await asyncio.gather(*appends, return_exceptions=True)
     assert {type(error) for error in ended} == {GroupUnreachableError}
 
 
-async def test_closing_the_client_ends_what_was_sent_and_what_waits_behind_it(
+async def test_closing_the_client_ends_sent_appends_and_those_that_wait_for_the_window(
     group: Group,
 ) -> None:
     group["n0"].script.extend([Fault.NO_ANSWER] * 2 * WINDOW)
     async with client_of(group) as client:
         appends = [asyncio.ensure_future(client.append(b"x")) for _ in range(WINDOW + 7)]
-        await group["n0"].appended_to.wait()
+        await group["n0"].append_received.wait()
 
     ended = await asyncio.gather(*appends, return_exceptions=True)
     kinds = [type(error) for error in ended]
@@ -267,12 +267,12 @@ async def test_closing_the_client_ends_what_was_sent_and_what_waits_behind_it(
     assert kinds[0] is OutcomeUnknownError
 
 
-def test_at_least_once_and_idempotent_contradict_each_other() -> None:
+def test_at_least_once_and_idempotent_are_mutually_exclusive() -> None:
     with pytest.raises(ValueError, match="not both"):
         DLedgerClient(["h:1"], "g", at_least_once=True, idempotent=True)
 
 
-def test_the_blocking_client_can_do_it_too(group_in_thread: Group) -> None:
+def test_the_blocking_client_supports_idempotent_appends(group_in_thread: Group) -> None:
     group_in_thread["n0"].script.extend([Fault.APPEND_AND_DISCONNECT])
     with BlockingClient(group_in_thread.servers, "g0", idempotent=True) as client:
         client.append(b"first")
@@ -283,7 +283,7 @@ def test_the_blocking_client_can_do_it_too(group_in_thread: Group) -> None:
 
 
 @pytest.mark.usefixtures("group_in_environment")
-def test_the_command_line_appends_each_line_once(group_in_thread: Group, tmp_path: Path) -> None:
+def test_append_idempotent_appends_each_line_once(group_in_thread: Group, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\ntwo\nthree\n")
     group_in_thread["n0"].script.extend([Code.SUCCESS, Fault.APPEND_AND_DISCONNECT])
@@ -294,11 +294,11 @@ def test_the_command_line_appends_each_line_once(group_in_thread: Group, tmp_pat
 
 
 @pytest.mark.usefixtures("group_in_environment")
-def test_the_command_line_says_that_the_servers_cannot(
+def test_append_idempotent_reports_servers_without_support(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for member in group_in_thread.members.values():
-        member.knows_producers = False
+        member.supports_producers = False
 
     assert main(["append", "--idempotent", "--body", "x"]) == 4
 
@@ -306,7 +306,7 @@ def test_the_command_line_says_that_the_servers_cannot(
 
 
 @pytest.mark.usefixtures("group_in_environment")
-def test_the_command_line_takes_one_of_the_two_at_most(
+def test_append_rejects_idempotent_with_at_least_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -319,7 +319,7 @@ def test_the_command_line_takes_one_of_the_two_at_most(
 # The sequences of one registration.
 
 
-def test_sequences_have_a_window_below_and_above() -> None:
+def test_a_window_limits_the_sequences_below_and_above() -> None:
     sequences = Sequences(7)
     taken = [sequences.take() for _ in range(WINDOW)]
     assert taken == list(range(1, WINDOW + 1))
@@ -335,7 +335,7 @@ def test_sequences_have_a_window_below_and_above() -> None:
     assert not sequences.has_room, "2 is the highest that the group is known to have"
 
 
-def test_sequences_are_spent_when_none_of_a_window_had_an_effect() -> None:
+def test_sequences_are_exhausted_if_a_whole_window_had_no_effect() -> None:
     sequences = Sequences(7)
     for _ in range(WINDOW):
         sequences.resolve(sequences.take(), acknowledged=False)
@@ -343,14 +343,14 @@ def test_sequences_are_spent_when_none_of_a_window_had_an_effect() -> None:
     assert sequences.is_exhausted
 
 
-def test_an_acknowledgement_carries_the_window_on() -> None:
+def test_an_acknowledgement_advances_the_window() -> None:
     sequences = Sequences(7)
     for _ in range(10 * WINDOW):
         assert sequences.has_room
         sequences.resolve(sequences.take(), acknowledged=True)
 
 
-async def test_a_registration_that_nobody_waits_for_any_more_is_not_asked_for(
+async def test_an_expired_append_does_not_register_the_producer(
     group: Group,
 ) -> None:
     async with client_of(group) as client:

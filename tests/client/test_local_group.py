@@ -92,7 +92,7 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_a_local_group_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None:
+def test_a_local_group_continues_after_its_leader_is_killed(tmp_path: Path) -> None:
     with LocalGroupProcess(tmp_path, 3) as group:
         leader = group.event("leader")
         with BlockingClient(group.servers, "local") as client:
@@ -112,7 +112,7 @@ def test_a_local_group_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_members_and_the_log_is_there_at_the_next_start(
+def test_a_signal_stops_the_members_and_the_next_start_finds_the_log(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with LocalGroupProcess(tmp_path, 1) as group:
@@ -130,7 +130,7 @@ def test_a_signal_stops_the_members_and_the_log_is_there_at_the_next_start(
         assert client.get(index).body == b"kept"
 
 
-def test_a_second_group_is_refused_the_folder_even_when_only_members_are_left(
+def test_a_folder_is_in_use_while_members_of_a_killed_group_run(
     tmp_path: Path,
 ) -> None:
     with LocalGroupProcess(tmp_path, 1) as group:
@@ -144,7 +144,7 @@ def test_a_second_group_is_refused_the_folder_even_when_only_members_are_left(
     wait_for(lambda: not is_running(pid), "the member that was left behind ends")
 
 
-def test_a_member_that_cannot_stay_up_ends_the_group_with_its_last_words(tmp_path: Path) -> None:
+def test_a_member_that_keeps_failing_ends_the_group_with_its_last_log_line(tmp_path: Path) -> None:
     with LocalGroupProcess(tmp_path, 1) as group:
         group.event("leader")
     with (tmp_path / "dledger-n0" / "lock").open("r+") as lock:
@@ -156,7 +156,7 @@ def test_a_member_that_cannot_stay_up_ends_the_group_with_its_last_words(tmp_pat
     assert "is in use by" in err
 
 
-def test_a_group_of_one_grows_to_two_and_back_by_the_command_line(
+def test_member_commands_grow_a_group_from_one_to_two_and_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def member(*arguments: str) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def test_a_group_of_one_grows_to_two_and_back_by_the_command_line(
             assert reason in capsys.readouterr().err
 
 
-def test_a_folder_whose_addable_members_may_vote_is_not_started_without_them(
+def test_a_local_group_does_not_start_with_fewer_addable_members(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with LocalGroupProcess(tmp_path / "data", members=1, addable=1) as group:

@@ -41,11 +41,11 @@ def test_each_code_has_one_meaning(code: DLedgerResponseCode, verdict: Verdict) 
     assert verdict is Verdict.DONE or code.name in found.reason
 
 
-def test_a_transfer_to_one_that_lags_is_still_refused() -> None:
+def test_a_transfer_to_a_lagging_member_is_refused() -> None:
     assert judge(TRANSFER, answer(Code.FALL_BEHIND_TOO_MUCH)).verdict is Verdict.REFUSED
 
 
-def test_a_server_that_knows_no_memberships_refuses() -> None:
+def test_a_server_without_membership_changes_refuses_them() -> None:
     command = RemotingCommand(
         code=SystemCode.REQUEST_CODE_NOT_SUPPORTED, opaque=1, flag=frames.RESPONSE_FLAG
     )

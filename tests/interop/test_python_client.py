@@ -65,7 +65,7 @@ def dledger(group: JavaGroup, *arguments: str, given: bytes = b"") -> bytes:
     return done.stdout
 
 
-async def test_what_is_appended_is_read_back_at_its_index(group: JavaGroup) -> None:
+async def test_an_appended_body_is_read_back_at_its_index(group: JavaGroup) -> None:
     async with client_of(group) as client:
         stored = await append_all(client, BODIES)
 
@@ -73,7 +73,7 @@ async def test_what_is_appended_is_read_back_at_its_index(group: JavaGroup) -> N
         assert await read_back(client, list(stored)) == stored
 
 
-async def test_java_reads_what_was_appended_here(
+async def test_java_reads_an_entry_appended_by_python(
     group: JavaGroup, java: str, tmp_path: Path
 ) -> None:
     body = bytes(range(256))
@@ -86,7 +86,7 @@ async def test_java_reads_what_was_appended_here(
     assert (answer.body, answer.pos, answer.term) == (body, appended.pos, appended.term)
 
 
-async def test_appends_that_may_be_sent_again_are_refused_before_any_is_sent(
+async def test_idempotent_appends_are_refused_before_any_is_sent(
     group: JavaGroup,
 ) -> None:
     async with DLedgerClient(
@@ -96,13 +96,13 @@ async def test_appends_that_may_be_sent_again_are_refused_before_any_is_sent(
             await client.append(b"never")
 
 
-async def test_an_entry_that_is_not_there_is_told_as_such(group: JavaGroup) -> None:
+async def test_an_index_past_the_end_raises_no_entry_error(group: JavaGroup) -> None:
     async with client_of(group) as client:
         with pytest.raises(NoEntryError):
             await client.get(1_000_000)
 
 
-async def test_an_entry_of_java_has_no_checksums(group: JavaGroup) -> None:
+async def test_an_entry_from_java_has_no_checksums(group: JavaGroup) -> None:
     async with client_of(group) as client:
         appended = await client.append(b"plain")
         entry = await client.get(appended.index)
@@ -113,7 +113,7 @@ async def test_an_entry_of_java_has_no_checksums(group: JavaGroup) -> None:
     )  # fmt: skip
 
 
-def test_the_command_line_appends_reads_and_names_the_leader(group: JavaGroup) -> None:
+def test_the_command_line_appends_reads_and_prints_the_leader(group: JavaGroup) -> None:
     lines = [b"one", b"two", b"three"]
 
     printed = dledger(group, "append", "-", "--output=json", given=b"\n".join(lines))
@@ -125,7 +125,7 @@ def test_the_command_line_appends_reads_and_names_the_leader(group: JavaGroup) -
     assert shown == {"group": "g", "leader": group.leader(), "peers": group.peers}
 
 
-async def test_appends_go_on_when_the_leader_is_killed(group: JavaGroup) -> None:
+async def test_appends_continue_after_the_leader_is_killed(group: JavaGroup) -> None:
     leader = group.leader()
     async with client_of(group) as client:
         stored = await append_all(client, BODIES)

@@ -1,4 +1,4 @@
-"""Bodies that travel together: one request where the server knows APPEND_BATCH, else one each."""
+"""Batches of bodies: one APPEND_BATCH request if the server supports it, else one request each."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -10,27 +10,27 @@ from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerRespon
 
 BODIES_MAX: Final = 128
 BODY_BYTES_MAX: Final = 128 * 1024
-"""No further body joins a batch that has so many bytes. A leader proposes as much at once, so
-larger ones would gain nothing.
+"""A batch of this size takes no further body. A leader proposes as much at once, so larger batches
+would gain nothing.
 """
 
 
 class AppendStarter(Protocol):
-    """Begins appends."""
+    """Starts appends; implemented by Session."""
 
     @property
     def takes_batches(self) -> bool:
-        """Whether bodies may share a request, as far as it is known now."""
+        """Whether several bodies may share a request at the moment."""
 
     def start_append(self, body: bytes, deadline_s: float | None) -> Call:
-        """Begin to append one body. TypeError when it is none."""
+        """Start to append one body. Raises TypeError if the body is not bytes."""
 
     def start_batch(self, bodies: Sequence[bytes], deadline_s: float | None) -> Call:
-        """Begin to append bodies by one request."""
+        """Start to append bodies with one request."""
 
 
 class Batch:
-    """Bodies on their way, until their outcomes are known."""
+    """Bodies whose append has started, until their outcomes are known."""
 
     __slots__ = ("_deadline_s", "_shared_call", "_starter", "bodies", "body_bytes", "calls")
 
@@ -47,15 +47,17 @@ class Batch:
         self._deadline_s = deadline_s
         self._shared_call: Call | None = None
         self.calls: Sequence[Call] = ()
-        """One for each body, unless one request carries them all."""
+        """One call for each body; empty while the bodies share a call."""
         if starter.takes_batches:
             self._shared_call = starter.start_batch(bodies, deadline_s)
         else:
             self._start_each()
 
     async def outcomes(self, first_number: int) -> list[Outcome] | None:
-        """What became of the bodies, the first of which has this number, by the request that
-        carries them all; None when each has a call of its own, now at the latest.
+        """Return the outcomes of bodies that share a call, numbered from `first_number`.
+
+        Returns None if each body has its own call, or gets one now because the server refused the
+        batch; `calls` then holds them.
         """
         if self._shared_call is None:
             return None
@@ -67,7 +69,7 @@ class Batch:
         return _outcomes_of_all(first_number, len(self.bodies), self._shared_call, answer)
 
     def cancel(self) -> None:
-        """Wait for no answer any more; what was not sent will not be."""
+        """Cancel all calls that have not ended; bodies that were not sent yet are dropped."""
         for call in self.calls if self._shared_call is None else [self._shared_call]:
             if not call.answer.done():
                 call.cancel()
@@ -78,7 +80,7 @@ class Batch:
 
 
 def body_type_error(value: object) -> TypeError:
-    """The error for what is given as a body and is none."""
+    """Make the error for a body that is not bytes."""
     return TypeError(f"a body must be bytes, not {type(value).__name__}")
 
 
@@ -101,7 +103,7 @@ def _outcomes_of_all(
 
 
 def outcome_of(number: int, call: Call, answer: Message | ClientError) -> Outcome:
-    """Put the end of an append into one of the three outcomes."""
+    """Convert the result of an append call to an outcome."""
     if isinstance(answer, AppendEntryResponse):
         return Acknowledged(
             number=number, index=answer.index, term=answer.term, attempts=call.attempts

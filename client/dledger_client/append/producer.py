@@ -1,9 +1,9 @@
-"""Gives appends the sequences by which the group knows copies, so that each is in the log once.
+"""Idempotent appends: the producer assigns sequences, by which the group recognizes copies.
 
-A client registers before its first append, and again when the group has forgotten it, or when so
-many of its appends had no effect that the group could not place its next one. Appends wait here
-while the group does not remember enough of them at once: there are never more than WINDOW sequences
-between the oldest that is unresolved and the newest.
+A producer registers before its first append. It registers again if the group has forgotten it, or
+if the sequences of a whole window had no effect, so that the next one would be too new for the
+group. From the oldest unresolved sequence to the newest there are at most WINDOW sequences, as many
+as the group remembers; further appends wait here.
 """
 
 import asyncio
@@ -33,32 +33,36 @@ _PERMANENT: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.UNKNOW
 class Sequences:
     """The sequences of one registration."""
 
-    def __init__(self, producer: int) -> None:
-        self.producer = producer
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
         self._next = 1
         self._acknowledged = 0
+        # The oldest unresolved sequence, or _next if all are resolved.
         self._oldest = 1
-        # Invariant: all of them lie between _oldest, which is one of them or _next, and _next.
         self._unresolved: set[int] = set()
 
     @property
     def has_room(self) -> bool:
-        """Whether the group can place another: it remembers as much below, and as far above."""
+        """Whether the next sequence fits the group's window.
+
+        The group accepts sequences less than WINDOW below, and at most WINDOW above, the highest
+        in its log.
+        """
         return self._next - self._oldest < WINDOW and self._next - self._acknowledged <= WINDOW
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether there will never be room again."""
+        """Whether no sequence of this registration can be used any longer."""
         return not (self.has_room or self._unresolved)
 
     def take(self) -> int:
-        """The next sequence; there must be room."""
+        """Return the next sequence; `has_room` must be true."""
         sequence, self._next = self._next, self._next + 1
         self._unresolved.add(sequence)
         return sequence
 
     def resolve(self, sequence: int, *, acknowledged: bool) -> None:
-        """Note that no further copy of it will be sent."""
+        """Mark a sequence as resolved: no further copy of its append will be sent."""
         self._unresolved.discard(sequence)
         if acknowledged:
             self._acknowledged = max(self._acknowledged, sequence)
@@ -67,7 +71,7 @@ class Sequences:
 
 
 class Producer:
-    """Numbers appends in the order in which they come, and gives them to the dispatcher."""
+    """Assigns sequences to appends in the order in which they start, and dispatches them."""
 
     def __init__(self, group: str, dispatcher: Dispatcher, spawn: Spawn) -> None:
         self._group = group
@@ -82,24 +86,27 @@ class Producer:
         self._is_closed = False
 
     def start(self, call: Call) -> None:
-        """Send an append, given as an ordinary one, as soon as it can have a sequence."""
+        """Send an append as an idempotent append as soon as a sequence is available.
+
+        The call's request must be an AppendEntryRequest.
+        """
         call.sequencer = self
         self._waiting.append(call)
         self._send_waiting()
 
     def reregister(self, call: Call) -> None:
-        """Send a call, which had no effect, with a new registration: its own is forgotten."""
+        """Resend a call that had no effect under a new registration."""
         self._forget(call)
         self._waiting.appendleft(call)
         self._send_waiting()
 
     def ended(self, call: Call) -> None:
-        """Hear that nothing more can come of a call."""
+        """Resolve the sequence of a call that has ended."""
         request, sequences = call.request, self._sequences
         if (
             sequences is not None
             and isinstance(request, IdempotentAppendRequest)
-            and request.producer == sequences.producer
+            and request.producer == sequences.producer_id
         ):
             if call.last_code is DLedgerResponseCode.UNKNOWN_PRODUCER:
                 self._forget(call)
@@ -108,7 +115,7 @@ class Producer:
         self._send_waiting()
 
     def close(self) -> list[Call]:
-        """Number nothing more; returns what has waited."""
+        """Stop assigning sequences and return the waiting calls."""
         self._is_closed = True
         if self._registration is not None:
             self._registration.cancel()
@@ -120,13 +127,13 @@ class Producer:
     def _forget(self, call: Call) -> None:
         sequences, request = self._sequences, call.request
         assert isinstance(request, IdempotentAppendRequest)
-        if sequences is not None and sequences.producer == request.producer:
+        if sequences is not None and sequences.producer_id == request.producer:
             self._sequences = None
 
     def _send_waiting(self) -> None:
         if self._is_sending or self._is_closed:
             return
-        self._is_sending = True  # a call that ends at once comes back here
+        self._is_sending = True  # guards against recursion: a call may end during _send
         try:
             while self._waiting:
                 if self._sequences is not None and self._sequences.is_exhausted:
@@ -151,13 +158,13 @@ class Producer:
                 group=self._group,
                 remote_id=request.remote_id,
                 body=request.body,
-                producer=sequences.producer,
+                producer=sequences.producer_id,
                 sequence=sequences.take(),
             )
         self._dispatcher.forward(call)
 
     async def _register(self) -> None:
-        if not self._waiting:  # all have ended meanwhile
+        if not self._waiting:  # all waiting calls have ended meanwhile
             self._registration = None
             return
         now_s = self._loop.time()
@@ -180,20 +187,24 @@ class Producer:
         self._send_waiting()
 
     def _end_waiting(self, answer: Message | ClientError) -> None:
-        """End what waited in vain: the oldest, and all when there is no hope."""
+        """End waiting calls after a failed registration.
+
+        A permanent error ends all of them; any other error ends the oldest, whose deadline the
+        registration had.
+        """
         assert isinstance(answer, ClientError)
-        hopeless = isinstance(answer, RefusedError) and answer.code in _PERMANENT
+        is_permanent = isinstance(answer, RefusedError) and answer.code in _PERMANENT
         if isinstance(answer, RefusedError) and answer.code is DLedgerResponseCode.UNSUPPORTED:
             answer = RefusedError(
                 answer.code,
-                f"the servers of the group {self._group} cannot tell copies of an append, as "
-                f"Java's cannot: append without `idempotent` ({answer})",
+                f"the servers of group {self._group} do not support idempotent appends (Java "
+                f"servers never do): append without `idempotent` ({answer})",
             )
-        for _ in range(len(self._waiting) if hopeless else min(1, len(self._waiting))):
+        for _ in range(len(self._waiting) if is_permanent else min(1, len(self._waiting))):
             self._dispatcher.end(self._waiting.popleft(), answer)
 
     def _expire(self) -> None:
-        """End what has waited too long."""
+        """End waiting calls that have expired or were cancelled."""
         self._timer = None
         waiting, self._waiting = self._waiting, deque()
         ended: list[Call] = []
@@ -204,7 +215,7 @@ class Producer:
         self._send_waiting()
 
     def _has_ended(self, call: Call) -> bool:
-        """Whether the dispatcher will end it instead of sending it."""
+        """Whether the dispatcher would end the call instead of sending it."""
         return call.answer.done() or call.deadline_s <= self._loop.time()
 
 

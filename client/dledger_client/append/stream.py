@@ -1,4 +1,4 @@
-"""Appending many bodies: a window of appends in flight, outcomes in the order of the bodies."""
+"""Appending a stream of bodies: a window of appends in flight, outcomes in order."""
 
 import asyncio
 from collections import deque
@@ -13,7 +13,7 @@ from dledger_client.tasks import Spawn
 Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
 
 BATCHES_IN_WINDOW: Final = 8
-"""A window is cut into so many batches, so that some travel while others are filled."""
+"""Number of batches that fill a window, so that some are in flight while others fill."""
 
 
 async def append_stream(
@@ -24,11 +24,12 @@ async def append_stream(
     deadline_s: float | None,
     spawn: Spawn,
 ) -> AsyncGenerator[Outcome, None]:
-    """Start an append for each body and yield what became of it, in the order of the bodies.
+    """Append each body and yield one outcome for each, in the order of the bodies.
 
-    At most `in_flight` bodies, or so many bytes, are taken before the outcome of the first of them
-    is fetched. An error of `bodies` is raised once the outcomes of all before it were yielded.
-    Whoever leaves early hears no outcome of the rest: what was not sent will not be.
+    At most `in_flight` bodies or `in_flight_bytes` bytes are taken from `bodies` before the caller
+    has fetched the outcome of the first of them. An error of `bodies` is raised after the outcomes
+    of the bodies before it. If the caller closes the generator early, it gets no outcome of the
+    remaining bodies, and those that were not sent yet are dropped.
     """
     window = _Window(starter, in_flight, in_flight_bytes, deadline_s)
     feeder = spawn(window.feed(bodies))
@@ -52,7 +53,7 @@ async def append_stream(
 
 
 class _Window:
-    """The batches whose outcomes were not yet all fetched, oldest first, and the next one."""
+    """The started batches, oldest first, and the next batch, which is being filled."""
 
     def __init__(
         self, starter: AppendStarter, bodies_max: int, bytes_max: int, deadline_s: float | None
@@ -66,7 +67,7 @@ class _Window:
         self._batches: deque[Batch] = deque()
         self._next: list[bytes] = []
         self._next_bytes = 0
-        # Of all batches and the next.
+        # Number and size of the bodies in all batches, including the next one.
         self._count = 0
         self._bytes = 0
         self._is_complete = False
@@ -76,9 +77,9 @@ class _Window:
         self._loop = asyncio.get_running_loop()
 
     async def feed(self, bodies: Bodies) -> None:
-        """Start appends as long as there are bodies, and as there is room."""
+        """Append the bodies as long as the window has room for them."""
         try:
-            # A body is taken when there is room, so that its time here is that of its append.
+            # Wait for room before taking the next body: a body's time begins when it is taken.
             if isinstance(bodies, AsyncIterable):
                 async for body in bodies:
                     self._add(body)
@@ -88,7 +89,7 @@ class _Window:
                     self._add(body)
                     if self._count >= self._bodies_max or self._bytes >= self._bytes_max:
                         await self._wait_for_room()
-        except Exception as error:  # the caller's own; append_stream raises it
+        except Exception as error:  # an error of `bodies`; append_stream raises it
             self.error = error
         finally:
             self._send_next()
@@ -97,25 +98,25 @@ class _Window:
 
     @property
     def oldest(self) -> Batch | None:
-        """The oldest batch; None when there is none now."""
+        """The oldest started batch; None if there is none at the moment."""
         return self._batches[0] if self._batches else None
 
     async def first(self) -> Batch | None:
-        """Return the oldest batch, or None after the last one."""
+        """Wait for a started batch and return the oldest one; return None after the last."""
         while not self._batches and not self._is_complete:
             self._changed.clear()
             await self._changed.wait()
         return self.oldest
 
     def remove_first(self) -> None:
-        """Make room."""
+        """Remove the oldest batch, which makes room."""
         batch = self._batches.popleft()
         self._count -= len(batch.bodies)
         self._bytes -= batch.body_bytes
         self._has_room.set()
 
     def cancel_all(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel all batches and start no further one."""
         self._is_closed = True
         for batch in self._batches:
             batch.cancel()
@@ -127,12 +128,12 @@ class _Window:
             await self._has_room.wait()
 
     def _add(self, body: bytes) -> None:
-        """Put a body into the next batch, which leaves when it is full or this turn ends."""
+        """Add a body to the next batch, which starts when full or at the end of this loop turn."""
         if not isinstance(body, bytes):
             raise body_type_error(body)
         size = len(body)
         if size >= batches.BODY_BYTES_MAX:
-            self._send_next()  # without the large one
+            self._send_next()  # a large body gets a batch of its own
         self._next.append(body)
         self._next_bytes += size
         self._count += 1

@@ -1,4 +1,4 @@
-"""Carries calls to the leader, wherever it goes, and decides when one may be sent again."""
+"""Sends calls to the current leader and decides when a call may be resent."""
 
 import asyncio
 from collections import deque
@@ -26,14 +26,15 @@ from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.requests import DLedgerResponseCode, Message
 
 EXPIRY_INTERVAL_S: Final = 0.05
-DISK_FULL_PAUSE_S: Final = 0.5  # room is made by retention, which takes its time
+DISK_FULL_PAUSE_S: Final = 0.5
+"""Minimum pause after DISK_FULL: retention takes time to free space."""
 
 
 class Dispatcher:
-    """Holds the connection to the leader, the calls that wait for one, and the search for it.
+    """Owns the connection to the leader, the waiting calls, and the search for the leader.
 
-    A call is in exactly one place: on a connection, in `_waiting`, or in `_delayed`; or it has
-    ended.
+    A call that has not ended is in exactly one place: on a connection, in `_waiting` or in
+    `_delayed`.
     """
 
     def __init__(
@@ -57,18 +58,19 @@ class Dispatcher:
         self._delayed: dict[Call, asyncio.TimerHandle] = {}
         self._search: asyncio.Task[None] | None = None
         self._leader_check: asyncio.Task[None] | None = None
-        # Searches since an answer was last a success: from the second on, there is a pause first.
+        # Searches since the last successful response; each search but the first starts after a
+        # pause.
         self._searches = 0
         self._trouble_since_s = 0.0
         self._is_closed = False
 
     @property
     def leader(self) -> Connection | None:
-        """The connection to the leader, while there is one."""
+        """The connection to the leader; None while no leader is known."""
         return self._leader
 
     def submit(self, call: Call) -> None:
-        """Send a call now, or as soon as there is a leader to send it to."""
+        """Send a call now, or as soon as a leader is found."""
         self.record_start(call)
         if self._leader is not None and not self._is_closed:
             self._send(call, self._leader, call.began_s)
@@ -76,12 +78,12 @@ class Dispatcher:
             self.forward(call)
 
     def record_start(self, call: Call) -> None:
-        """Count a call that `forward` will be given, or `end`."""
+        """Count a new call in the statistics; `forward` or `end` must follow."""
         if call.kind.appends:
-            self._statistics.began(call.began_s, call.entry_count)
+            self._statistics.record_start(call.began_s, call.entry_count)
 
     def close(self) -> None:
-        """End every call: what was sent is unknown, the rest had no effect."""
+        """End every call: the outcome of a sent call is unknown, the others had no effect."""
         self._is_closed = True
         for task in (self._search, self._leader_check):
             if task is not None:
@@ -93,10 +95,10 @@ class Dispatcher:
         for call in (*delayed, *waiting):
             self.end(call, GroupUnreachableError("the client was closed"))
 
-    # What a connection tells of a call.
+    # CallHandler
 
     def answered(self, call: Call, command: RemotingCommand) -> None:
-        """Take the answer of a member."""
+        """Process a member's response: end the call, or resend it if that is safe."""
         response = success(call.kind, command)
         if response is not None:
             self._succeeded(call, response)
@@ -141,7 +143,7 @@ class Dispatcher:
         self._resolve(call, response)
 
     def lost(self, call: Call, error: ConnectionLostError) -> None:
-        """Hear that no answer will come to this attempt."""
+        """Process a lost attempt: resend the call if that is safe, else end it as unknown."""
         call.last_code, call.problem = None, str(error)
         call.may_have_happened |= error.was_sent
         if error.was_sent and not call.is_repeatable:
@@ -150,33 +152,33 @@ class Dispatcher:
             self.forward(call)
 
     def cancelled(self, call: Call) -> None:
-        """Hear that nobody waits for the answer any more.
+        """Drop a cancelled call.
 
-        What waits for a leader ends with the next look at its deadline; what was sent, with its
-        answer or in its time.
+        A delayed call ends now; a call that waits for a leader, at the next expiry check; a call
+        that was sent, with its response or its timeout.
         """
         timer = self._delayed.pop(call, None)
         if timer is not None:
             timer.cancel()
             self.end(call, GroupUnreachableError("cancelled"))
 
-    # What a connection tells of itself.
+    # ConnectionWatcher
 
     def connection_lost(self, connection: Connection) -> None:
-        """Look for the leader again if it was behind this connection."""
+        """Forget the leader if this was the connection to it; the next call starts a search."""
         if self._leader is connection:
             self._leader = None
 
     def connection_stalled(self, connection: Connection) -> None:
-        """Ask the others who leads when the leader owes answers and is silent."""
+        """Ask the other members for a new leader while the leader does not respond."""
         if self.members.follow_leader and self._leader is connection and self._leader_check is None:
             self._leader_check = self._spawn(self._replace_stalled_leader(connection))
 
-    # The way of a call.
+    # Sending, resending and ending a call
 
     def forward(self, call: Call) -> None:
-        """Send a call that was submitted or announced; end it when its time is over."""
-        if call.answer.done():  # cancelled by who awaits it
+        """Send a call that was counted before, or end it if it expired or was cancelled."""
+        if call.answer.done():  # cancelled by its caller
             self.end(call, GroupUnreachableError("cancelled"))
         elif self._is_closed:
             self.end(call, GroupUnreachableError("the client was closed"))
@@ -205,9 +207,9 @@ class Dispatcher:
         assert connection is not None
         if self._leader is connection:
             self._leader = None
-        call.last_code = None  # an answer of no leader is none of the group's
+        call.last_code = None  # the code of a member that does not lead is not the group's refusal
         if not self.members.follow_leader or judgement.code is DLedgerResponseCode.UNKNOWN_MEMBER:
-            self.members.forget(connection)  # a Service may lead to another pod by now
+            self.members.forget(connection)  # a Service may route to another pod next time
         if self.members.follow_leader:
             self.forward(call)
         else:
@@ -232,15 +234,15 @@ class Dispatcher:
         self.forward(call)
 
     def end(self, call: Call, answer: ClientError) -> None:
-        """End a call that did not succeed."""
+        """End a call that failed."""
         if call.kind.appends:
             if call.may_have_happened:
-                # However the last attempt ended, an earlier one may have had its effect.
+                # The last attempt had no effect, but an earlier one may have had.
                 answer = OutcomeUnknownError(call.problem or str(answer))
             if must_be_split(call.kind, answer):
                 self._statistics.record_withdrawn(call.entry_count)
             else:
-                self._statistics.failed(self._loop.time(), answer, call.entry_count)
+                self._statistics.record_failed(self._loop.time(), answer, call.entry_count)
         self._resolve(call, answer)
 
     def _resolve(self, call: Call, answer: Message | ClientError) -> None:
@@ -260,15 +262,15 @@ class Dispatcher:
         self.end(
             call,
             GroupUnreachableError(
-                f"no leader of the group {self.members.group} took the request within "
-                f"{waited_s:.1f} s; the last problem: {reason}"
+                f"no leader of group {self.members.group} accepted the request within "
+                f"{waited_s:.1f} s; last error: {reason}"
             ),
         )
 
-    # The way to the leader.
+    # Finding the leader
 
     async def _search_leader(self) -> None:
-        """Find the leader for the calls that wait; those that wait too long end meanwhile."""
+        """Find the leader for the waiting calls; end calls that expire meanwhile."""
         try:
             while self._waiting and self._leader is None:
                 self._searches += 1
@@ -286,21 +288,22 @@ class Dispatcher:
             self._search = None
 
     async def _replace_stalled_leader(self, stalled: Connection) -> None:
-        """Leave a leader that is silent as soon as another member says that it leads."""
+        """Leave a leader that does not respond once another member reports that it leads."""
         try:
             found = await self._find_while(
-                lambda: self._leader is stalled and stalled.is_stalled, without=stalled.member_id
+                lambda: self._leader is stalled and stalled.is_stalled,
+                excluded_id=stalled.member_id,
             )
             if isinstance(found, Connection) and self._leader is stalled:
                 self._follow(found)
-                stalled.abort(f"{stalled} fell silent, and {found} leads")
+                stalled.abort(f"{stalled} stopped responding; the leader is now {found}")
         finally:
             self._leader_check = None
 
     async def _find_while(
-        self, is_wanted: Callable[[], bool], *, without: str | None = None
+        self, is_wanted: Callable[[], bool], *, excluded_id: str | None = None
     ) -> Connection | ClientError | None:
-        search = LeaderSearch(self.members, self._random, without=without)
+        search = LeaderSearch(self.members, self._random, excluded_id=excluded_id)
         find = self._spawn(search.run())
         try:
             while is_wanted():

@@ -1,4 +1,4 @@
-"""`dledger append`: one entry for each line of a file, and an tally of what became of them."""
+"""`dledger append`: append lines, texts or whole files, and report the outcomes."""
 
 import argparse
 import asyncio
@@ -21,27 +21,27 @@ from dledger_client.commands.common import ExitCode, UsageError
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 REASONS_MAX: Final = 10
-"""Different reasons that the summary tells."""
+"""Maximum number of distinct reasons in the summary."""
 EXIT_ON_SIGNAL: Final = 128
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger append` takes."""
+    """Define the arguments of `dledger append`."""
     parser = common.new_parser(
         commands,
         "append",
-        what="append lines, texts or whole files",
-        description="Append one entry for each line of the FILEs, or of standard input, without "
-        "its newline.",
+        summary="append lines, texts or whole files",
+        description="Append each line of the FILEs, or of standard input, as one entry. The "
+        "newline is not part of the entry.",
         examples={
-            "dledger append --body hello --body world": "two entries",
-            "dledger append flights.jsonl": "an entry for each line",
-            "tail -f log | dledger append": "each line as it comes",
-            "dledger append --idempotent a.txt": "each line once, whatever fails meanwhile",
-            "dledger append --whole a.bin b.bin": "each file as one entry",
+            "dledger append --body hello --body world": "append two entries",
+            "dledger append flights.jsonl": "append each line",
+            "tail -f log | dledger append": "append each line as it arrives",
+            "dledger append --idempotent a.txt": "append each line once, despite failures",
+            "dledger append --whole a.bin b.bin": "append each file as one entry",
         },
-        exit_codes="0 all acknowledged, 2 usage, 3 some outcome unknown, 4 some refused, 5 group "
-        "unreachable, 128 + n ended by signal n (130 for Ctrl-C).",
+        exit_codes="0 all acknowledged, 2 usage error, 3 some outcomes unknown, 4 some refused, "
+        "5 group unreachable, 128 + n ended by signal n (130 for Ctrl-C).",
     )
     bodies.add_arguments(parser)
     common.add_group_options(parser)
@@ -50,40 +50,41 @@ def add_parser(commands: common.Commands) -> None:
         metavar="N",
         type=common.positive_int,
         default=IN_FLIGHT,
-        help="appends awaited at a time (default: %(default)s)",
+        help="maximum number of appends in flight (default: %(default)s)",
     )
-    again = parser.add_mutually_exclusive_group()
-    again.add_argument(
+    retries = parser.add_mutually_exclusive_group()
+    retries.add_argument(
         "--at-least-once",
         action="store_true",
-        help="send again what may or may not have been appended: entries may appear twice",
+        help="resend appends whose outcome is unknown; entries may appear more than once",
     )
-    again.add_argument(
+    retries.add_argument(
         "--idempotent",
         action="store_true",
-        help="send it again so that it is in the log once; needs servers of this project",
+        help="resend appends whose outcome is unknown; each entry appears once "
+        "(not supported by Java servers)",
     )
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        help="a progress bar on standard error (default: when that is a terminal)",
+        help="show a progress bar on standard error (default: only if it is a terminal)",
     )
     common.add_output_option(
         parser,
-        "a summary as text, or a line of JSON for each entry and a last one for the summary",
+        "text: a summary; json: one line for each entry, then one for the summary",
     )
     parser.set_defaults(run=run)
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at run time
-    """A progress bar without tqdm's thread, which only serves loops that stand still."""
+    """A progress bar without tqdm's monitor thread, which this program does not need."""
 
     monitor_interval = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What became of the lines so far."""
+    """Counts of the outcomes so far."""
 
     taken: int = 0
     acknowledged: int = 0
@@ -96,12 +97,12 @@ class Tally:
 
     @property
     def unfinished(self) -> int:
-        """Lines that were taken and whose outcome was not awaited."""
+        """Number of bodies that were taken and have no outcome yet."""
         return self.taken - self.acknowledged - self.unknown - self.refused
 
     @property
     def exit_code(self) -> ExitCode:
-        """The worst thing that happened."""
+        """The exit code of the worst outcome."""
         if self.unknown or self.unfinished:
             return ExitCode.UNKNOWN
         if self.unreachable:
@@ -109,7 +110,7 @@ class Tally:
         return ExitCode.REFUSED if self.refused else ExitCode.OK
 
     def add(self, outcome: Outcome) -> None:
-        """Count one line."""
+        """Count one outcome."""
         if isinstance(outcome, Acknowledged):
             self.acknowledged += 1
             index = outcome.index
@@ -126,8 +127,9 @@ class Tally:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Append until the input ends, a signal comes or the group cannot be reached; return the exit
-    code.
+    """Append until the input ends, a signal arrives or the group is unreachable.
+
+    Returns the exit code.
     """
     tally = Tally()
     signals: list[int] = []
@@ -180,7 +182,7 @@ async def _append(
 
 
 async def _counted(given: AsyncIterator[bytes], tally: Tally) -> AsyncGenerator[bytes, None]:
-    """Pass the bodies on; none after the group was found to be unreachable."""
+    """Count and yield the bodies, until the group is found to be unreachable."""
     async for body in given:
         if tally.unreachable:
             return
@@ -190,7 +192,7 @@ async def _counted(given: AsyncIterator[bytes], tally: Tally) -> AsyncGenerator[
 
 @contextlib.contextmanager
 def _cancelled_by_signals(task: asyncio.Task[Any], signals: list[int]) -> Iterator[None]:
-    """Cancel the task at SIGINT and SIGTERM, and note which of them came."""
+    """Cancel the task on SIGINT and SIGTERM, and add the signal's number to `signals`."""
     loop = asyncio.get_running_loop()
 
     def cancel(number: int) -> None:

@@ -1,4 +1,4 @@
-"""`dledger group local`: a group of real members on this machine, until Ctrl-C."""
+"""`dledger group local`: run a group of real members on this machine until Ctrl-C."""
 
 import argparse
 import asyncio
@@ -21,20 +21,20 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger group local` takes."""
+    """Define the arguments of `dledger group local`."""
     parser = common.new_parser(
         commands,
         "local",
-        what="run a group on this machine until Ctrl-C",
-        description="Run members as processes on loopback, start again those that end, and tell "
-        "who leads.",
+        summary="run a group on this machine until Ctrl-C",
+        description="Run the members as processes on loopback, restart members that exit, and "
+        "report changes of the leader.",
         examples={
-            "dledger group local": "three members; the log is gone at the end",
-            "dledger group local --data ~/orders": "the log stays, and is there at the next start",
-            "dledger group local --addable 2": "and two more that `dledger member add` can add",
-            "dledger group local --members 1 --port 9000": "one member on the ports 9000 and 9001",
+            "dledger group local": "three members with a temporary log",
+            "dledger group local --data ~/orders": "keep the log for the next start",
+            "dledger group local --addable 2": "run two more, for `dledger member add`",
+            "dledger group local --members 1 --port 9000": "one member on ports 9000 and 9001",
         },
-        exit_codes="0 ended by a signal, 1 a member cannot stay up, 2 usage.",
+        exit_codes="0 ended by a signal, 1 a member cannot keep running, 2 usage error.",
     )
     parser.add_argument(
         "--members",
@@ -42,7 +42,7 @@ def add_parser(commands: common.Commands) -> None:
         type=int,
         choices=MEMBERS_ALLOWED,
         default=3,
-        help="how many, %(choices)s (default: %(default)s)",
+        help="number of members: %(choices)s (default: %(default)s)",
     )
     parser.add_argument(
         "--addable",
@@ -50,36 +50,36 @@ def add_parser(commands: common.Commands) -> None:
         type=int,
         choices=ADDABLE_ALLOWED,
         default=0,
-        help="how many more to run that may be added (default: %(default)s)",
+        help="number of further members that may be added: 0 to 6 (default: %(default)s)",
     )
     parser.add_argument(
         "--data",
         metavar="FOLDER",
         type=Path,
-        help="where the log is kept (default: a temporary folder, removed at the end)",
+        help="folder of the log (default: a temporary folder, removed at the end)",
     )
     parser.add_argument(
         "--port",
         metavar="PORT",
         type=common.positive_int,
         default=REMOTING_PORT,
-        help="the first of two ports for each member (default: %(default)s)",
+        help="first port; each member uses two consecutive ports (default: %(default)s)",
     )
     parser.add_argument(
-        "--group", metavar="NAME", default="local", help="its name (default: %(default)s)"
+        "--group", metavar="NAME", default="local", help="name of the group (default: %(default)s)"
     )
     parser.add_argument(
         "--state-machine",
         choices=STATE_MACHINES,
         default=NO_STATE_MACHINE,
-        help="what entries are applied to, %(choices)s (default: %(default)s)",
+        help="state machine that applies the entries: %(choices)s (default: %(default)s)",
     )
-    common.add_output_option(parser, "events as lines of text, or of JSON")
+    common.add_output_option(parser, "format of events, one line each")
     parser.set_defaults(run=run)
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Run the group until a signal comes; return the exit code."""
+    """Run the group until a signal arrives, and return the exit code."""
     as_json = arguments.output == "json"
     stop = asyncio.Event()
     try:
@@ -92,7 +92,7 @@ async def run(arguments: argparse.Namespace) -> int:
                 folder,
                 first_port=arguments.port,
                 state_machine=arguments.state_machine,
-                tell=_print_event_json if as_json else _print_event,
+                on_event=_print_event_json if as_json else _print_event,
             )
             async with group:
                 _print_start(group, is_kept=arguments.data is not None, as_json=as_json)
@@ -156,17 +156,17 @@ def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
         common.write_line(f"  export {name}={value}")
     common.write_line("  dledger append --body hello")
     common.write_line("  dledger status\n")
-    common.write_line("Ctrl-C stops the group.")
+    common.write_line("Press Ctrl-C to stop the group.")
     common.flush()
 
 
 def _print_event(event: Event) -> None:
     now = time.strftime("%H:%M:%S")
     if isinstance(event, LeaderChanged):
-        common.write_line(f"{now}  {event.leader_id} leads term {event.term}")
+        common.write_line(f"{now}  {event.leader_id} is the leader of term {event.term}")
     else:
         common.write_line(
-            f"{now}  {event.member_id} ended by {event.reason} and is started again, as process "
+            f"{now}  {event.member_id} exited ({event.reason}) and was restarted as process "
             f"{event.pid}"
         )
     common.flush()

@@ -1,4 +1,4 @@
-"""What a member may be told to do with a request."""
+"""The behaviors that tests script for a member."""
 
 import enum
 from typing import TypeAlias
@@ -8,7 +8,7 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
 class Fault(enum.Enum):
-    """What a member does with an append instead of answering it."""
+    """What a member does with a request instead of answering it."""
 
     NO_ANSWER = enum.auto()
     APPEND_WITHOUT_ANSWER = enum.auto()

@@ -8,17 +8,17 @@ from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 
 
 class Handler(Protocol):
-    """The member that it leads to."""
+    """The member that owns a connection."""
 
     largest_read: int
     connections: "set[Connection]"
 
     def handle(self, command: RemotingCommand, connection: "Connection") -> bytes | Fault:
-        """Answer with one frame, or do something else instead."""
+        """Return the response frame, or a fault."""
 
 
 class Connection(asyncio.Protocol):
-    """Decodes what a client sends, and writes what its member answers."""
+    """Decodes a client's requests and writes the member's responses."""
 
     def __init__(self, member: Handler) -> None:
         self.member = member
