@@ -1,4 +1,4 @@
-"""Many appends in flight: order, bounds, and what a change of leaders does to them."""
+"""Many appends in flight: order, limits, and changes of the leader."""
 
 import asyncio
 import contextlib
@@ -54,17 +54,17 @@ async def test_append_all_accepts_an_asynchronous_iterator(group: Group) -> None
 
 
 async def test_an_outcome_does_not_wait_for_the_next_body(group: Group) -> None:
-    is_told = asyncio.Event()
+    first_has_outcome = asyncio.Event()
 
     async def bodies() -> AsyncIterator[bytes]:
         yield b"first"
-        await is_told.wait()
+        await first_has_outcome.wait()
         yield b"second"
 
     async with DLedgerClient(group.servers, "g0") as client:
         outcomes = client.append_all(bodies())
         assert (await anext(outcomes)).number == 0
-        is_told.set()
+        first_has_outcome.set()
         assert (await anext(outcomes)).number == 1
         await outcomes.aclose()
 
@@ -114,7 +114,7 @@ async def test_append_all_takes_no_more_bodies_than_in_flight_allows(group: Grou
 
 
 class DiscardingHandler:
-    """Carries nothing, and lets go of what is cancelled."""
+    """A handler of calls that are never sent; ignores cancellations."""
 
     def answered(self, call: Call, command: RemotingCommand) -> None:
         raise AssertionError("nothing was sent")
@@ -127,7 +127,7 @@ class DiscardingHandler:
 
 
 class RecordingStarter:
-    """Keeps the calls that it is asked for."""
+    """Records the calls that it starts and sends none."""
 
     def __init__(self) -> None:
         self.started: list[Call] = []
@@ -146,7 +146,7 @@ class RecordingStarter:
         return call
 
     def start_batch(self, bodies: Sequence[bytes], deadline_s: float | None) -> Call:
-        raise AssertionError("it takes no batches")
+        raise AssertionError("the starter takes no batches")
 
 
 async def test_append_all_takes_no_more_bytes_than_in_flight_allows() -> None:
@@ -158,7 +158,7 @@ async def test_append_all_takes_no_more_bytes_than_in_flight_allows() -> None:
             spawn=tasks.spawn,
         )  # fmt: skip
         first = asyncio.ensure_future(anext(outcomes))
-        while len(started) < 3:  # noqa: ASYNC110 - the feeder stops here, and tells nobody
+        while len(started) < 3:  # noqa: ASYNC110 - the feeder sets no event when it stops
             await asyncio.sleep(0)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -197,7 +197,7 @@ async def test_closing_the_outcomes_early_stops_the_iteration_of_bodies(group: G
             async for _ in outcomes:
                 break
         count = len(taken)
-        await client.append(b"the loop turns on")
+        await client.append(b"several loop turns")
 
         assert len(taken) - count <= 1
 
@@ -208,11 +208,11 @@ async def test_in_flight_must_be_at_least_one(group: Group) -> None:
             client.append_all([], in_flight=0)
 
 
-# A change of leaders in the middle.
+# Changes of the leader
 
 
 async def kill_leader(group: Group) -> None:
-    """Kill n0 as soon as it has some appends, and elect n1 a little later."""
+    """Kill n0 once the log has 50 entries, and elect n1 after the client has asked it."""
     while len(group.log) < 50:  # noqa: ASYNC110 - the log is a plain list
         await asyncio.sleep(0)
     group.elect(None)
@@ -222,12 +222,12 @@ async def kill_leader(group: Group) -> None:
 
 
 @pytest.mark.parametrize(
-    "last_act", [Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT, Code.NOT_LEADER]
+    "last_behavior", [Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT, Code.NOT_LEADER]
 )
 async def test_an_append_acknowledged_across_a_failover_is_in_the_log_once(
-    group: Group, last_act: Fault | DLedgerResponseCode
+    group: Group, last_behavior: Fault | DLedgerResponseCode
 ) -> None:
-    group["n0"].script.extend([Code.SUCCESS] * 100 + [last_act])
+    group["n0"].script.extend([Code.SUCCESS] * 100 + [last_behavior])
     async with DLedgerClient(group.servers, "g0") as client:
         killing = asyncio.create_task(kill_leader(group))
         outcomes = await outcomes_of(client, BODIES, in_flight=50)

@@ -1,4 +1,4 @@
-"""Pauses: short at first, never long compared with what has passed."""
+"""Pauses between attempts: short at first, and always short relative to the elapsed time."""
 
 from hypothesis import given
 from hypothesis import strategies as st

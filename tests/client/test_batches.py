@@ -1,4 +1,4 @@
-"""Bodies that share a request, where the servers take it; and what becomes of each of them."""
+"""Batches: bodies that share a request if the server supports it, and their outcomes."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ def group(group: Group) -> Group:
 
 @contextlib.asynccontextmanager
 async def client_of(group: Group, **options: bool) -> AsyncIterator[DLedgerClient]:
-    """A client that knows its leader: before, it does not know what that takes."""
+    """A client that already knows the leader, and thus whether it supports batches."""
     async with DLedgerClient(group.servers, "g0", **options) as client:
         await client.bounds()
         yield client
@@ -70,18 +70,18 @@ async def test_a_large_body_gets_a_request_of_its_own(group: Group) -> None:
 
 
 async def test_a_batch_does_not_wait_for_bodies_that_are_not_available_yet(group: Group) -> None:
-    is_told = asyncio.Event()
+    two_have_outcomes = asyncio.Event()
 
     async def bodies() -> AsyncIterator[bytes]:
         yield b"first"
         yield b"second"
-        await is_told.wait()
+        await two_have_outcomes.wait()
         yield b"third"
 
     async with client_of(group) as client:
         outcomes = client.append_all(bodies())
         assert [(await anext(outcomes)).number for _ in range(2)] == [0, 1]
-        is_told.set()
+        two_have_outcomes.set()
         assert (await anext(outcomes)).number == 2
         await outcomes.aclose()
 
@@ -91,7 +91,7 @@ async def test_a_batch_does_not_wait_for_bodies_that_are_not_available_yet(group
 async def test_a_server_that_refuses_a_batch_gets_its_bodies_one_by_one(
     group: Group,
 ) -> None:
-    """As a member of ours does that has not been upgraded yet, or lets fewer wait."""
+    """A member refuses a batch with more appends than it allows to be pending."""
     group["n0"].supports_batches = False
     async with client_of(group) as client:
         assert await client.append_batch(BODIES[:100]) == acknowledged(BODIES[:100])
@@ -103,7 +103,7 @@ async def test_a_server_that_refuses_a_batch_gets_its_bodies_one_by_one(
 
 
 async def test_a_server_that_names_no_voters_gets_bodies_one_by_one(group: Group) -> None:
-    """As Java's servers do not."""
+    """Java servers do not name them."""
     group["n0"].names_voters = False
     async with client_of(group) as client:
         assert await client.append_batch(BODIES) == acknowledged(BODIES)

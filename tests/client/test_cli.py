@@ -1,4 +1,4 @@
-"""`dledger get`, `group` and `status`: what they print, and what they tell the shell."""
+"""`dledger get`, `group` and `status`: output and exit codes."""
 
 import base64
 import http.server
@@ -64,16 +64,16 @@ def test_get_writes_json_with_text_bodies_as_text(
     ("arguments", "code", "message"),
     [
         (["--first", "9"], 4, "410 INDEX_OUT_OF_RANGE"),
-        (["--first", "-1"], 2, "no range"),
-        (["--first", "3", "--last", "2"], 2, "no range"),
+        (["--first", "-1"], 2, "invalid range -1..-1"),
+        (["--first", "3", "--last", "2"], 2, "invalid range 3..2"),
         (["--first", "0", "--last", "soon"], 2, "an index or `end`"),
         (["3..x"], 2, "an index or `end`"),
-        (["7..3"], 2, "no range"),
+        (["7..3"], 2, "invalid range 7..3"),
         (["7", "--first", "3"], 2, "once"),
         ([], 2, "once"),
         (["--first", "0", "--servers", "nowhere"], 2, "HOST:PORT"),
         (["--first", "0", "--group", ""], 2, "DLEDGER_CLIENT_GROUP"),
-        (["--first", "0", "--group", "other"], 4, "does not belong to the group other"),
+        (["--first", "0", "--group", "other"], 4, "does not belong to group other"),
         (
             ["--first", "0", "--servers", UNREACHABLE_SERVER, "--deadline", "0.1"],
             5,
@@ -137,8 +137,8 @@ def test_group_prints_the_members_and_the_leader(
 def test_group_prints_json(group_in_thread: Group, capsys: pytest.CaptureFixture[str]) -> None:
     main(["group", "--output", "json"])
 
-    [told] = json_lines(capsys)
-    assert (told["group"], told["leader"], sorted(told["peers"])) == (
+    [printed] = json_lines(capsys)
+    assert (printed["group"], printed["leader"], sorted(printed["peers"])) == (
         "g0",
         "n0",
         ["n0", "n1", "n2"],
@@ -157,7 +157,7 @@ def status_of(self_id: str, *, role: Role, end: int, ready: bool = True) -> Node
 
 @pytest.fixture
 def status_pages() -> Iterator[list[tuple[str, int]]]:
-    """Two members' status pages, and a server that is none."""
+    """The status pages of two members, and a server without one."""
     pages = [
         (200, status_of("n0", role=Role.LEADER, end=100).to_json()),
         (200, status_of("n1", role=Role.FOLLOWER, end=93, ready=False).to_json()),
@@ -220,7 +220,7 @@ def test_status_finds_the_members_by_metadata(
 ) -> None:
     _, port = status_pages[0]
 
-    # All members are on one host here, so each is asked at the same page.
+    # All members are on one host, so all use the same page.
     assert main(["status", "--http-port", str(port)]) == 0
     assert capsys.readouterr().out.count("master") == 3
 

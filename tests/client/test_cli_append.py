@@ -1,4 +1,4 @@
-"""`dledger append`: what becomes of the lines, and what people and the shell hear of it."""
+"""`dledger append`: input, output and exit codes."""
 
 import json
 from pathlib import Path
@@ -71,16 +71,16 @@ def test_append_whole_stops_at_a_file_that_is_too_large(
     large.write_bytes(bytes(disk.BODY_SIZE_MAX + 1))
 
     assert main(["append", "--whole", str(lines_file), str(large)]) == 2
-    assert "large is longer than an entry may be" in capsys.readouterr().err
+    assert "large exceeds the maximum entry size" in capsys.readouterr().err
     assert len(group_in_thread.log) == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--body", "x", "file"], "no FILE"),
-        (["--whole"], "needs a FILE"),
-        (["nowhere"], "nowhere cannot be read; nothing was appended"),
+        (["--body", "x", "file"], "--body cannot be combined with a FILE"),
+        (["--whole"], "--whole requires a FILE"),
+        (["nowhere"], "cannot read nowhere; nothing was appended"),
     ],
 )
 def test_append_rejects_invalid_input_before_appending_anything(
@@ -183,7 +183,7 @@ def test_append_stops_at_a_line_that_is_too_long(
     assert main(["append", str(path)]) == 2
     captured = capsys.readouterr()
     assert "acknowledged    1\n" in captured.out
-    assert "line 2 is longer" in captured.err
+    assert "line 2 exceeds" in captured.err
     assert group_in_thread.log == [b"short"]
 
 

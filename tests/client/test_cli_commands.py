@@ -1,4 +1,4 @@
-"""`dledger tail`, `transfer`, `bench` and `completion`, and what all commands share."""
+"""`dledger tail`, `transfer`, `bench` and `completion`, and behavior that all commands share."""
 
 import json
 import subprocess
@@ -63,7 +63,7 @@ def test_tail_counts_only_printed_entries(
     assert [line[: len(start)] for line, start in zip(written, lines, strict=True)] == lines
 
 
-# A shell has the processes that it starts in the background ignore SIGINT, and theirs inherit that.
+# Background processes of a shell ignore SIGINT, and so do their children.
 ON_A_TERMINAL = """
 import signal, sys
 from dledger_client.cli import main
@@ -95,7 +95,7 @@ def test_transfer_prints_the_new_leader(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["transfer", "n2"]) == 0
-    assert capsys.readouterr().out == "n2 leads term 2\n"
+    assert capsys.readouterr().out == "n2 is the leader of term 2\n"
 
     assert main(["transfer", "n1", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"group": "g0", "leader": "n1", "term": 3}
@@ -147,7 +147,7 @@ def test_percentiles_are_accurate_to_a_percent() -> None:
     assert Latencies().percentile_s(0.5) == 0.0
 
 
-# What all commands share.
+# All commands
 
 
 @pytest.mark.parametrize("command", COMMANDS)

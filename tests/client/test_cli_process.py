@@ -1,4 +1,4 @@
-"""`dledger` as a process of its own: standard input, signals, and readers that go away."""
+"""`dledger` as a separate process: standard input, signals and closed pipes."""
 
 import json
 import signal

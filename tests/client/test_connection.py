@@ -1,4 +1,4 @@
-"""How requests leave: together, in order, and not faster than the other side takes them."""
+"""Connections: batched writes, the order of requests, backpressure and stalls."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand, encod
 
 
 class RecordingTransport(asyncio.Transport):
-    """A transport that keeps what is written to it, write by write."""
+    """A transport that records each write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class RecordingTransport(asyncio.Transport):
 
 
 class IgnoringWatcher:
-    """Watches connections and does nothing about them."""
+    """A watcher that ignores all events."""
 
     def connection_lost(self, connection: Connection) -> None:
         pass
@@ -36,18 +36,21 @@ class IgnoringWatcher:
 
 
 class RecordedReply:
-    """A reply that keeps what it hears."""
+    """A reply that records its results."""
 
     def __init__(self, expires_at_s: float = float("inf"), due_at_s: float = 0.0) -> None:
         self.expires_at_s = expires_at_s
         self.due_at_s = due_at_s
-        self.heard: list[RemotingCommand | ConnectionLostError] = []
+        self.results: list[RemotingCommand | ConnectionLostError] = []
+        self.ended = asyncio.Event()
 
     def answered(self, command: RemotingCommand) -> None:
-        self.heard.append(command)
+        self.results.append(command)
+        self.ended.set()
 
     def lost(self, error: ConnectionLostError) -> None:
-        self.heard.append(error)
+        self.results.append(error)
+        self.ended.set()
 
 
 def connected() -> tuple[Connection, RecordingTransport]:
@@ -99,7 +102,7 @@ async def test_responses_in_any_order_are_matched_to_their_requests() -> None:
     answers = [(opaque, b"for %d" % number) for number, opaque in enumerate(opaques)]
     connection.data_received(encode_responses(reversed(answers)))
 
-    bodies = [[answer.body for answer in reply.heard if isinstance(answer, RemotingCommand)]
+    bodies = [[answer.body for answer in reply.results if isinstance(answer, RemotingCommand)]
               for reply in replies]  # fmt: skip
     assert bodies == [[b"for 0"], [b"for 1"], [b"for 2"]]
     connection.connection_lost(None)
@@ -115,9 +118,9 @@ async def test_a_lost_connection_tells_written_requests_from_unwritten_ones() ->
     await asyncio.sleep(0)
     connection.connection_lost(None)
 
-    errors = [reply.heard[0] for reply in (written, kept)]
+    errors = [reply.results[0] for reply in (written, kept)]
     assert [isinstance(e, ConnectionLostError) and e.was_sent for e in errors] == [True, False]
-    assert (len(written.heard), len(kept.heard)) == (1, 1)
+    assert (len(written.results), len(kept.results)) == (1, 1)
 
 
 async def test_held_requests_are_written_when_the_peer_accepts_data_again() -> None:
@@ -138,11 +141,10 @@ async def test_a_request_that_expires_before_it_is_written_counts_as_not_sent() 
     reply = RecordedReply(expires_at_s=0.0)
     connection.send(50001, b"", reply)
     async with asyncio.timeout(20):
-        while not reply.heard:  # noqa: ASYNC110 - the reply is a plain list
-            await asyncio.sleep(0.01)
+        await reply.ended.wait()
     connection.resume_writing()
 
-    [error] = reply.heard
+    [error] = reply.results
     assert isinstance(error, ConnectionLostError)
     assert not error.was_sent
     assert transport.requests == []

@@ -1,4 +1,4 @@
-"""Finding the leader, and following it wherever it goes."""
+"""Finding the leader and following it when it changes; METADATA."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from dledger_fake_server.group import Group
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
-# Longer than any test may take: what needs one of these to pass fails.
+# Longer than any test may take: a test that waits for one of these timeouts fails.
 PATIENT = Timing(deadline_s=600, request_timeout_s=600, connect_timeout_s=600, stall_s=600)
 TEST_S = 60.0
 
@@ -76,7 +76,7 @@ async def test_the_client_reconnects_to_a_restarted_leader(group: Group) -> None
 async def test_an_append_without_a_leader_reports_the_last_error(group: Group) -> None:
     group.elect(None)
     async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(GroupUnreachableError, match="nobody leads"):
+        with pytest.raises(GroupUnreachableError, match="knows no leader"):
             await client.append(b"x", deadline_s=0.2)
 
 
@@ -109,8 +109,8 @@ async def test_the_client_leaves_an_unresponsive_leader_for_its_successor(group:
         await client.append(b"before")
         group["n0"].is_frozen = True
         group.elect("n1")
-        with pytest.raises(OutcomeUnknownError, match="fell silent, and n1"):
-            await client.append(b"into the void")
+        with pytest.raises(OutcomeUnknownError, match="stopped responding; the leader is now n1"):
+            await client.append(b"lost")
         await client.append(b"after")
 
     assert group.log == [b"before", b"after"]
@@ -120,7 +120,7 @@ async def test_the_client_stays_with_a_slow_leader_without_a_successor(group: Gr
     timing = Timing(deadline_s=60, request_timeout_s=1.0, stall_s=0.1)
     group["n0"].script.append(Fault.NO_ANSWER)
     async with DLedgerClient(group.servers, "g0", timing=timing) as client:
-        with pytest.raises(OutcomeUnknownError, match="no answer in time"):
+        with pytest.raises(OutcomeUnknownError, match="did not respond in time"):
             await client.append(b"x")
 
         assert client.leader_id == "n0"
@@ -161,7 +161,7 @@ async def test_the_client_reconnects_after_unknown_member(group: Group) -> None:
     assert group.log == [b"x", b"y"]
 
 
-# Who must be asked with its id, or is none of the group.
+# Member ids and wrong groups
 
 
 async def test_java_servers_receive_their_id_in_each_request(group: Group) -> None:
@@ -179,13 +179,13 @@ async def test_a_java_server_without_an_id_raises_an_error_that_explains_the_syn
     for member in group.members.values():
         member.needs_remote_id = True
     async with DLedgerClient([group["n0"].address], "g0", timing=PATIENT) as client:
-        with pytest.raises(RefusedError, match="give it as ID="):
+        with pytest.raises(RefusedError, match="specify it as ID="):
             await client.append(b"x")
 
 
 async def test_a_wrong_group_name_is_refused_at_once(group: Group) -> None:
     async with DLedgerClient(group.servers, "other", timing=PATIENT) as client:
-        with pytest.raises(RefusedError, match="does not belong to the group other") as caught:
+        with pytest.raises(RefusedError, match="does not belong to group other") as caught:
             await client.append(b"x")
 
     assert caught.value.code is Code.UNKNOWN_GROUP
@@ -206,7 +206,7 @@ async def test_the_client_ignores_an_address_that_another_group_took_over(group:
     assert group.log == [b"x", b"y"]
 
 
-# Not following.
+# Clients that do not follow the leader
 
 
 async def test_a_client_that_does_not_follow_reports_the_leader(group: Group) -> None:
@@ -248,7 +248,7 @@ async def test_closing_the_client_ends_appends_sent_to_a_former_leader(group: Gr
         await owed
 
 
-# METADATA for its own sake.
+# metadata()
 
 
 async def test_metadata_names_the_members_and_the_leader(group: Group) -> None:
@@ -274,7 +274,7 @@ async def test_metadata_prefers_a_member_that_knows_the_leader(group: Group) -> 
 async def test_metadata_is_not_retried_after_a_refusal(group: Group) -> None:
     await group["n1"].stop()
     async with DLedgerClient(group.servers, "other", timing=PATIENT) as client:
-        with pytest.raises(RefusedError, match="does not belong to the group other"):
+        with pytest.raises(RefusedError, match="does not belong to group other"):
             await client.metadata()
 
 

@@ -1,4 +1,4 @@
-"""Reading entries: one, many, and those that are not what they should be."""
+"""Reading one entry and ranges; wrong and damaged entries."""
 
 import msgspec
 import pytest
@@ -111,7 +111,7 @@ async def test_a_wrong_entry_raises_an_error(group: Group) -> None:
     stored = group.stored_entry
     group.entry = lambda index: stored(1 - index)
     async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(BadAnswerError, match="entry 0 was asked for, and entry 1 came"):
+        with pytest.raises(BadAnswerError, match="requested entry 0, received entry 1"):
             await client.get(0)
 
 
@@ -119,5 +119,5 @@ async def test_a_success_without_an_entry_raises_an_error(group: Group) -> None:
     group.log = [b"zero"]
     group["n0"].entries_per_answers = [0]
     async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(BadAnswerError, match="holds no entry"):
+        with pytest.raises(BadAnswerError, match="contains no entry"):
             await bodies_of(client, 0, 0)

@@ -22,7 +22,7 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
 
 
 def lines_of(slices: list[bytes]) -> list[bytes]:
-    """What comes out of a pipe into which these slices are written."""
+    """Return the lines read from a pipe into which the slices are written."""
     reading, writing = os.pipe()
 
     def write() -> None:
@@ -59,7 +59,7 @@ def test_a_line_of_the_maximum_length_is_yielded() -> None:
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_a_line_that_is_too_long_raises_an_error_with_its_number(end: bytes) -> None:
-    with pytest.raises(LineTooLongError, match="line 3 is longer"):
+    with pytest.raises(LineTooLongError, match="line 3 exceeds"):
         lines_of([b"a\nb\n" + b"x" * (LINE_BYTES_MAX + 1) + end])
 
 
@@ -107,7 +107,7 @@ def test_a_closed_reader_does_not_keep_the_program_running() -> None:
 
     os.write(writing, b"first\nsecond\n")
     assert asyncio.run(read_one()) == b"first"
-    # The thread still waits for the pipe, whose end it will hear now.
+    # The thread still waits for the pipe; closing the pipe ends it.
     os.close(writing)
     for thread in threading.enumerate():
         if thread.name == THREAD_NAME:

@@ -1,4 +1,4 @@
-"""What the answers to a change of the membership mean: done, ask again, or do something first."""
+"""The meaning of each response to a membership change: done, retry, refused or unknown."""
 
 import pytest
 

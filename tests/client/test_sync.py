@@ -1,7 +1,6 @@
-"""The client that blocks."""
+"""The blocking client."""
 
 import gc
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +12,7 @@ from dledger_client.read.tail import LogBounds
 from dledger_client.sync import BlockingClient
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
+from dledger_group.waiting import wait_for
 
 
 def test_the_blocking_client_appends_and_reads(group_in_thread: Group) -> None:
@@ -84,17 +84,14 @@ def test_append_all_takes_no_more_bodies_than_in_flight_allows(group_in_thread: 
 
 
 def test_append_all_sends_a_batch_when_its_linger_time_is_over(group_in_thread: Group) -> None:
+    log = group_in_thread.log
+
     def bodies() -> Iterator[bytes]:
         for number in range(4):
-            deadline_s = time.monotonic() + 20
-            # Each is asked for once the one before the last is in the log.
-            while len(group_in_thread.log) < number - 1:
-                assert time.monotonic() < deadline_s, "a body was held back"
-                time.sleep(0.001)
-            time.sleep(0.02)
+            wait_for(lambda count=number: len(log) == count, "the earlier bodies are appended")
             yield b"%d" % number
 
-    with BlockingClient(group_in_thread.servers, "g0") as client:
+    with BlockingClient(group_in_thread.servers, "g0", linger_s=0.0) as client:
         assert len(list(client.append_all(bodies()))) == 4
 
 
@@ -129,7 +126,7 @@ def test_an_unfinished_tail_does_not_block_closing_the_client(
     gc.collect()
 
     assert not client.is_running
-    assert not caplog.records, "what was left open says so when it is collected"
+    assert not caplog.records, "asyncio logs a generator that was not closed"
 
 
 def test_the_blocking_client_has_bounds_and_transfer(group_in_thread: Group) -> None:
@@ -147,5 +144,5 @@ def test_a_client_used_outside_its_block_raises_an_error(
     if is_entered:
         with client:
             pass
-    with pytest.raises(RuntimeError, match="outside of its `with`"):
+    with pytest.raises(RuntimeError, match="outside its `with` block"):
         client.append(b"x")

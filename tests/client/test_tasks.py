@@ -1,4 +1,4 @@
-"""Tasks that end with their owner."""
+"""Task scopes: background tasks that end with the block that owns them."""
 
 import asyncio
 

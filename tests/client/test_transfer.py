@@ -1,4 +1,4 @@
-"""Handing the leadership over, as a client asks for it."""
+"""Leadership transfers that a client requests."""
 
 import pytest
 
@@ -25,7 +25,7 @@ async def test_a_transfer_to_the_current_leader_changes_nothing(group: Group) ->
 
 async def test_a_transfer_to_an_unknown_member_is_refused(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(RefusedError, match=r"n9 is no member.*n0, n1, n2") as caught:
+        with pytest.raises(RefusedError, match=r"n9 is not a member.*n0, n1, n2") as caught:
             await client.transfer("n9")
 
     assert caught.value.code is Code.UNKNOWN_MEMBER
@@ -65,7 +65,7 @@ async def test_a_transfer_needs_a_term_if_the_servers_do_not_report_it(group: Gr
         member.needs_remote_id = True
     servers = [f"{name}={member.address}" for name, member in group.members.items()]
     async with DLedgerClient(servers, "g0") as client:
-        with pytest.raises(RefusedError, match="name the leader's term"):
+        with pytest.raises(RefusedError, match="specify the leader's term"):
             await client.transfer("n1")
 
         assert (await client.transfer("n1", term=1)).leader_id == "n1"
