@@ -1,26 +1,27 @@
-# The images of the operator, of a node and of the audit; choose one by --target.
+# The images of the operator, the node and the audit; choose one with --target.
 #
-# Three layers in the order of how rarely they change: Python, the dependencies, the project. The
-# stages that become images run no command, they only copy: nothing of the building machine is
-# left in them.
+# Each image has three layers, from the one that changes least to the one that changes most: Python,
+# the dependencies, the project. The final stages only copy and run no commands, so that no trace of
+# the build machine ends up in an image.
 
-# Any Debian-like base with Python 3.11 or newer and its venv module.
+# Any Debian-like base image with Python 3.11 or newer and its venv module.
 ARG BASE=python:3.11-slim-bookworm
-# The same with a Java runtime. The default is the stage that installs one.
+# The same base with a Java runtime. The default is the stage below that installs one.
 ARG AUDIT_BASE=audit-base
-# Everything but the project. The defaults are stages; tools that keep the results name images.
+# Everything but the project. The defaults are the stages below; a tool that caches these stages
+# passes image names instead.
 ARG OPERATOR_RUNTIME=operator-runtime
 ARG NODE_RUNTIME=node-runtime
 ARG AUDIT_RUNTIME=audit-runtime
 
 FROM ${BASE} AS tools
-# Debian's Python creates environments but has no pip outside of them.
+# Debian's Python can create virtual environments but has no pip outside of them.
 RUN python3 -m venv /tools
 RUN echo 'dledger:x:10001:10001:dledger:/tmp:/usr/sbin/nologin' >> /etc/passwd \
     && echo 'dledger:x:10001:' >> /etc/group
 
-# What each image requires, one file each. A stage of their own, so that other changes to
-# pyproject.toml leave the dependencies' layers as they are.
+# One requirements file for each image. They have their own stage so that other changes to
+# pyproject.toml do not invalidate the layers with the dependencies.
 FROM tools AS requirements
 COPY pyproject.toml constraints.txt /project/
 RUN ["python3", "-c", "\
@@ -73,12 +74,12 @@ RUN apt-get update \
 FROM ${AUDIT_BASE} AS audit-runtime
 COPY --from=tools /etc/passwd /etc/group /etc/
 COPY --from=audit-dependencies /venv /venv
-# Spark starts its Python workers by this name, not by the driver's own interpreter.
+# Spark starts its Python workers with this interpreter; it ignores the driver's.
 ENV PATH=/venv/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp PYTHONUNBUFFERED=1 \
     PYSPARK_PYTHON=/venv/bin/python
 USER 10001:10001
 
-# The project's wheel, installed below a folder from where it is laid over an environment.
+# The project's wheel, installed below /staged; the image stages copy it over their environment.
 FROM tools AS project
 COPY --from=requirements /project/build.txt /project/
 RUN --mount=type=cache,target=/var/cache/pip \

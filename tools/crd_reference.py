@@ -1,7 +1,7 @@
-"""Write docs/reference-crd.md from the CRDs: `python -m tools.crd_reference`.
+"""Generate docs/reference-crd.md from the CRDs: `python -m tools.crd_reference`.
 
-The descriptions in the CRDs are the documentation; this puts them, with types, defaults and the
-rules that the API server checks, on a page.
+The descriptions in the CRDs are the documentation. The page lists them with the types, the defaults
+and the rules that the API server checks.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ORDER = ("DLedgerGroup", "DLedgerAudit")
 INTRODUCTION = """\
 # Reference of the custom resources
 
-<!-- Written by `python -m tools.crd_reference` from crds/; change the descriptions there. -->
+<!-- Generated from crds/ by `python -m tools.crd_reference`; edit the descriptions there. -->
 
-`kubectl explain dledgergroups.spec` shows the same descriptions in a terminal. A field that is not
-listed here is refused.
+`kubectl explain dledgergroups.spec` shows the same descriptions in a terminal. The API
+server refuses fields that are not listed here.
 """
 
 Schema: TypeAlias = dict[str, Any]
@@ -67,11 +67,11 @@ def _kind(crd: Schema) -> Iterator[str]:
             yield _row(path, schema, required)
         yield ""
     yield f"### {names['kind']} rules\n"
-    yield "What the API server refuses, in its words where they are fixed.\n"
+    yield "The API server refuses an object with one of these messages. `...` stands for a value.\n"
     yield from (f"- `{path}`: {text}" for path, text in rules(root, ""))
     yield ""
     yield f"### {names['kind']} columns\n"
-    yield "What `kubectl get` shows; those in parentheses with `--output=wide`.\n"
+    yield "`kubectl get` shows these columns; those in parentheses only with `--output=wide`.\n"
     yield from (_column(column) for column in version["additionalPrinterColumns"])
     yield ""
 
@@ -130,7 +130,7 @@ def _expression(expression: str) -> str:
 
 def _column(column: Schema) -> str:
     name = f"({column['name']})" if column.get("priority") else column["name"]
-    return f"- {name}: {column.get('description', 'Time since it was created.')}"
+    return f"- {name}: {column.get('description', 'Time since the object was created.')}"
 
 
 def plain(value: object) -> str:

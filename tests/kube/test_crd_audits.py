@@ -53,12 +53,12 @@ STATUS = {
 REFUSED: dict[str, tuple[Object, str]] = {
     "a time in which nobody can read the result": (
         {"ttlAfterFinished": "59s"},
-        "ttlAfterFinished must be from 1m, so that the result can be read, to 720h, and is 59s",
+        "at least 1m, so that the operator can read the result, and at most 720h, but is 59s",
     ),
-    "a time without end": ({"ttlAfterFinished": "721h"}, "and is 721h"),
+    "a time without end": ({"ttlAfterFinished": "721h"}, "but is 721h"),
     "a request above its limit": (
         {"resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": 1}}},
-        "a request must not be larger than the limit of the same resource",
+        "a request must not exceed the limit for the same resource",
     ),
     "a level that is not there": ({"level": "Index"}, 'supported values: "Full"'),
     "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
@@ -82,7 +82,7 @@ def test_what_cannot_work_is_refused_with_the_reason(
     ("name", "answer"),
     [
         ("a" * 53, "the name must not exceed 52 characters"),
-        ("1-audit", "the name becomes a part of the Job's name"),
+        ("1-audit", "the name becomes part of the Job's name"),
     ],
 )
 def test_a_name_that_fits_no_job_is_refused(api_server: ApiServer, name: str, answer: str) -> None:

@@ -14,7 +14,7 @@ pytest_plugins = ["api_server.fixtures"]
 REFUSED: dict[str, tuple[Object, str]] = {
     "an even number of members": (
         {"replicas": 4},
-        "replicas must be odd: an even number tolerates no more failures than one member less",
+        "replicas must be odd: an even number tolerates no more failures than the next lower odd",
     ),
     "a volume for less than three segments": (
         {"storage": {"size": "2Gi"}},
@@ -22,19 +22,19 @@ REFUSED: dict[str, tuple[Object, str]] = {
     ),
     "a segment of no whole mebibytes": (
         {"log": {"segmentSize": "2M"}},
-        "segmentSize must be a whole multiple of 1Mi, and is 2M",
+        "segmentSize must be a multiple of 1Mi, but is 2M",
     ),
     "a segment that Java cannot count": (
         {"log": {"segmentSize": "2Gi"}},
-        "segmentSize must be from 1Mi to 2047Mi, and is 2Gi: DLedger counts the bytes",
+        "segmentSize must be between 1Mi and 2047Mi, but is 2Gi: DLedger addresses the bytes",
     ),
     "a heartbeat too fast": (
         {"election": {"heartbeatInterval": "19ms"}},
-        "heartbeatInterval must be from 20ms to 60s, and is 19ms",
+        "heartbeatInterval must be between 20ms and 60s, but is 19ms",
     ),
     "an election timeout too long": (
         {"election": {"timeout": "601s"}},
-        "timeout must be from 50ms to 600s, and is 601s",
+        "timeout must be between 50ms and 600s, but is 601s",
     ),
     "an election timeout shorter than two heartbeats": (
         {"election": {"heartbeatInterval": "600ms"}},
@@ -46,11 +46,11 @@ REFUSED: dict[str, tuple[Object, str]] = {
     ),
     "the value for no role": (
         {"roles": {"slave": "none"}},
-        "none is what the operator calls a pod that no Service may select",
+        "the value none is reserved for pods that no Service selects",
     ),
     "a role label of Kubernetes": (
         {"roles": {"label": "app.kubernetes.io/name"}},
-        "app.kubernetes.io/name is a reserved label: take dledger.io/role or a name outside",
+        "app.kubernetes.io/name is a reserved label: use dledger.io/role or a key outside",
     ),
     "a role label of the operator": (
         {"roles": {"label": "dledger.io/group"}},
@@ -62,19 +62,19 @@ REFUSED: dict[str, tuple[Object, str]] = {
     ),
     "pods born with a role": (
         {"podLabels": {"dledger.io/role": "master"}},
-        "podLabels must not have dledger.io/role, controller-revision-hash or labels under",
+        "podLabels must not contain dledger.io/role, controller-revision-hash or labels under",
     ),
     "pods born with a role of another name": (
         {"roles": {"label": "duty"}, "podLabels": {"duty": "master"}},
-        "podLabels must not have duty, controller-revision-hash or labels under",
+        "podLabels must not contain duty, controller-revision-hash or labels under",
     ),
     "an annotation of the operator": (
         {"podAnnotations": {"dledger.io/term": "9"}},
-        "annotations under dledger.io are the operator's own",
+        "annotations under dledger.io are reserved for the operator",
     ),
     "a request above its limit": (
         {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}},
-        "a request must not be larger than the limit of the same resource",
+        "a request must not exceed the limit for the same resource",
     ),
     "a time without a unit": ({"election": {"timeout": "1"}}, "spec.election.timeout in body"),
     "a word for a size": ({"storage": {"size": "large"}}, "spec.storage.size in body"),
@@ -102,13 +102,13 @@ UNCHANGEABLE: dict[str, tuple[Object, str]] = {
     ),
     "the size of a segment": (
         {"log": {"segmentSize": "512Mi"}},
-        "segmentSize cannot change from 1Gi to 512Mi: files on disk are named after it",
+        "segmentSize cannot change from 1Gi to 512Mi: the names of files on disk depend on it",
     ),
 }
 
 NAMES_REFUSED = {
     "g" * 41: "the name must not exceed 40 characters",
-    "1st": "the name becomes a part of Service names: use lower-case letters",
+    "1st": "the name becomes part of Service names: use only lower-case letters",
 }
 
 

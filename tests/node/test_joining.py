@@ -183,7 +183,7 @@ async def test_an_emptied_member_begins_where_the_leader_s_log_does(tmp_path: Pa
         wait_for(lambda: is_level_with(group, emptied, group.master()), "it is level")
         view = group.status(emptied)
         assert view.ledger_begin_index > 300
-        assert "begins anew with entry" in group.log(emptied)
+        assert "now begins with the leader's entry" in group.log(emptied)
         group.kill(emptied)
         group.start(emptied)
         group.wait_for_status(emptied, lambda view: view.ready, "is back with such a log")

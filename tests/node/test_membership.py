@@ -284,7 +284,7 @@ async def test_a_member_is_added_after_retention_removed_the_front(tmp_path: Pat
                 )
             await grow(group, client, "n4")
             wait_until_level(group, "n4")
-            assert "begins anew with entry" in group.log("n4")
+            assert "now begins with the leader's entry" in group.log("n4")
             for member in group.running():
                 group.kill(member)
             for member in FIVE:

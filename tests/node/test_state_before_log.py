@@ -74,7 +74,7 @@ class Member:
         for _ in range(self.core.config.recall_ticks):
             self.core.tick()  # nobody answers what this member may have promised
         assert self.core.role is Role.FOLLOWER
-        self.server._drive()
+        self.server._core_loop.turn()
         self.sent: asyncio.Queue[PeerMessage] = asyncio.Queue()
         (to_n1,) = [link for link in self.server._links if link.peer_id == "n1"]
         to_n1.send = self.sent.put_nowait  # type: ignore[method-assign]

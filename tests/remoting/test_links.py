@@ -120,7 +120,7 @@ async def test_who_is_being_removed_is_called_until_that_is_committed(
 async def test_who_belongs_to_the_group_no_more_calls_nobody() -> None:
     core = core_of(MembershipEntry(2, Membership(("n0", "n2"))))
     async with listening() as n2, linked(core, n2) as (links, owner):
-        links.send(heartbeat("n2"))
+        links.send([heartbeat("n2")])
         await until(lambda: links.up()["n2"])
 
         assert owner.lost == [], "but for what it is asked"
@@ -128,11 +128,11 @@ async def test_who_belongs_to_the_group_no_more_calls_nobody() -> None:
 
 async def test_what_is_to_be_said_to_others_opens_their_link() -> None:
     async with listening() as n2, linked(core_of(), n2) as (links, owner):
-        links.send(heartbeat("n2"))
+        links.send([heartbeat("n2")])
         await until(lambda: links.up()["n2"])
         for _ in range(3):
             before = owner.lost.count("n3")
-            links.send(heartbeat("n3"))
+            links.send([heartbeat("n3")])
             await until(lambda before=before: owner.lost.count("n3") == before + 1)
         lost_count = len(owner.lost)
         await until(lambda: len(owner.lost) > lost_count + 3)
@@ -143,7 +143,7 @@ async def test_what_is_to_be_said_to_others_opens_their_link() -> None:
 async def test_a_member_without_an_address_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     async with listening() as n2, linked(core_of(), n2) as (links, _):
         for _ in range(3):
-            links.send(heartbeat("n9"))
+            links.send([heartbeat("n9")])
 
     assert caplog.text.count("n9 belongs to the group, and the settings give no address") == 1
     assert "n9" not in links

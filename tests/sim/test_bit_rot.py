@@ -27,12 +27,12 @@ ENTRY_COUNT = 12
 OLD = 4
 """An entry that lies long before the last."""
 EVENT_COUNT = 1500
-SEEDS = range(800)
-WITH_READ = 2625
+SEEDS = range(1200)
+WITH_READ = 1478
 """A life in which a client's read finds what has rotted; there is one in seventy such lives."""
 SEEDS_PER_CHUNK = 2500
 CHUNK_COUNT = 8
-SEEDS_MAX = 60
+SEEDS_MAX = 100
 """After so many seeds in which entries rot, a planted bug must have been found."""
 WHAT_HAPPENS = {
     "found_by_push", "found_by_read", "found_by_start", "found_in_the_end", "healed", "rotted",

@@ -3,7 +3,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* The name of every object: the release's, and the chart's unless the release is called so. */}}
+{{/* The name of every object: the release's name, then the chart's unless the release's name contains it. */}}
 {{- define "dledger-operator.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride }}
 {{- if .Values.fullnameOverride }}
@@ -15,7 +15,7 @@
 {{- end }}
 {{- end }}
 
-{{/* The name of cluster-wide objects, of which another release in another namespace has its own. */}}
+{{/* The name of cluster-wide objects. The namespace keeps releases in several namespaces apart. */}}
 {{- define "dledger-operator.clusterName" -}}
 {{- printf "%s:%s" .Release.Namespace (include "dledger-operator.fullname" .) }}
 {{- end }}
@@ -28,7 +28,7 @@
 {{- end }}
 {{- end }}
 
-{{/* What never changes, so that it can be selected by. */}}
+{{/* Labels for selectors: they never change. */}}
 {{- define "dledger-operator.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "dledger-operator.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -43,7 +43,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
 {{- end }}
 
-{{/* A complete reference of an image. Call with (list $ .Values.nodeImage). */}}
+{{/* A complete image reference. Call with (list $ .Values.nodeImage). */}}
 {{- define "dledger-operator.image" -}}
 {{- $root := index . 0 }}
 {{- $image := index . 1 }}
@@ -52,7 +52,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default $root.Chart.AppVersion $image.tag }}{{ end }}
 {{- end }}
 
-{{/* All that the operator may do, in one namespace or, by a ClusterRole, in each. */}}
+{{/* The operator's permissions, for the Role of one namespace or for a ClusterRole. */}}
 {{- define "dledger-operator.rules" -}}
 - apiGroups: [dledger.io]
   resources: [dledgergroups, dledgeraudits]

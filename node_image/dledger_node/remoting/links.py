@@ -7,7 +7,7 @@ for its address over and over would cost, and fill the log.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
@@ -59,8 +59,13 @@ class Links:
             for link in self:
                 tasks.create_task(link.run(), name=f"link to {link.peer_id}")
 
-    def send(self, message: PeerMessage) -> None:
-        """Send, or drop what cannot be sent; the core expects loss."""
+    def send(self, messages: Iterable[PeerMessage]) -> None:
+        """Send each message, or drop it where that is impossible; the core expects loss."""
+        for message in messages:
+            self.send_one(message)
+
+    def send_one(self, message: PeerMessage) -> None:
+        """Send a message, or drop it where that is impossible."""
         link = self._links.get(message.receiver)
         if link is not None:
             link.send(message)

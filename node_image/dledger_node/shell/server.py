@@ -27,7 +27,7 @@ from dledger_node.raft.messages import (
     InstallSnapshotRequest,
     TakeLeadershipRequest,
 )
-from dledger_node.raft.ready import HardState, Ready
+from dledger_node.raft.ready import HardState, ReadState
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
@@ -38,8 +38,10 @@ from dledger_node.services.follow import Follows
 from dledger_node.services.get import Reads
 from dledger_node.services.membership import MembershipChanges
 from dledger_node.services.transfer import Leadership
-from dledger_node.shell import pushes, writes
+from dledger_node.shell import pushes
 from dledger_node.shell.leader_watch import LeaderWatch
+from dledger_node.shell.loop import CoreLoop
+from dledger_node.shell.writes import StoreWriter
 from dledger_node.state_machine import keeper
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.flush_target import FlushTarget
@@ -77,7 +79,6 @@ class DLedgerServer:
         self._settings = settings
         self._core = core
         self._store = store
-        self._save_hard_state = save_hard_state
         self._version, self._life = version, int(uniform(1, 1 << 53))
         self._loop = asyncio.get_running_loop()
         self.gate = Gate(Limits.of(settings), self._loop.time)
@@ -88,40 +89,57 @@ class DLedgerServer:
             store,
             self._executor,
             interval_s=ASYNC_FLUSH_INTERVAL_S if self._async_flush else 0.0,
-            on_durable=self._durable,
+            on_durable=self._flushed,
             on_failed=self._fail,
         )
         self._watch = StorageWatch(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
         self._links = Links(self, settings, core, uniform=uniform)
-        self._reads = Reads(core, store, group=settings.group, drive=self._drive)
+        self._core_loop = CoreLoop(
+            core,
+            StoreWriter(
+                store, self._group_commit, save_hard_state, reading=lambda: self._state.reading
+            ),
+            self._links,
+            confirm_unflushed=settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH,
+            release_reads=self._release_reads,
+            fail=self._fail,
+        )
+        self._core_loop.listen([self])
+        self._reads = Reads(core, store, group=settings.group, drive=self._core_loop.turn)
         self._appends = Appends(
             settings,
             core,
             store,
             has_room=self._has_room,
-            drive=self._drive,
+            drive=self._core_loop.turn,
             prove=self._reads.prove,
         )
         self._leadership = Leadership(
             core,
             group=settings.group,
             timeout_s=TRANSFER_TIMEOUTS * settings.election_timeout_ms / 1000,
-            drive=self._drive,
+            drive=self._core_loop.turn,
         )
         self._state = keeper.keep(
-            state, settings, core, store, self._reads.prove, self._links.send, self._fail
+            state, settings, core, store, self._reads.prove, self._links.send_one, self._fail
         )
         self._upkeep = StorageUpkeep(
-            settings, store, core, self._watch, self._state, send=self._links.send, fail=self._fail
+            settings,
+            store,
+            core,
+            self._watch,
+            self._state,
+            send=self._links.send_one,
+            fail=self._fail,
         )
         self._membership_changes = MembershipChanges(
             core,
             store,
             group=settings.group,
             has_room=self._has_room,
-            drive=self._drive,
+            drive=self._core_loop.turn,
             prove=self._reads.prove,
         )
         self._follows = Follows(core, store, group=settings.group)
@@ -181,7 +199,7 @@ class DLedgerServer:
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
             self._watch_storage()
             if self._watch.may_stand or self._core.leads:
-                self._drive(self._core.tick, at_tick=True)
+                self._core_loop.tick()
             # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
             self._follows.expire()
@@ -197,45 +215,19 @@ class DLedgerServer:
         if self._watch.damage is not None:
             self._fail(self._watch.damage)
         elif (turn := self._watch.look()) is not None:
-            self._drive(lambda: hand_over(self._core, turn))
+            self._core_loop.turn(lambda: hand_over(self._core, turn))
 
     def _fail(self, error: BaseException) -> None:
-        """Stop, and hear nobody till then: what is believed and what is on disk may differ."""
+        """Stop, and give the core no further input: what it believes and the disk may differ."""
+        self._core_loop.halt()
         if not self.fatal.done():
             logger.critical("%s %s must stop", self.group, self.self_id, exc_info=error)
             self.fatal.set_exception(error)
 
-    # -- the core's work -------------------------------------------------------------------------
+    # -- turns of the loop -----------------------------------------------------------------------
 
-    def _drive(self, give: Callable[[], None] | None = None, *, at_tick: bool = False) -> None:
-        """Give the core an input, then do what it asks for until it asks no more.
-
-        If it asks for nothing, nothing has changed that anybody waits for, or they learn of it at
-        the next tick. Whatever breaks on the way ends this member: its core, its disk and what it
-        has said could contradict each other from then on.
-        """
-        if self.fatal.done():
-            return
-        changed = at_tick
-        try:
-            if give is not None:
-                give()
-            while (ready := self._core.ready()) is not None:
-                changed = True
-                self._do(ready)
-                self._core.advance(ready)
-                if self._async_flush and ready.writes:
-                    self._core.persisted(self._store.end_index, self._store.end_term)
-        except Exception as error:
-            self._fail(error)
-            return
-        self._group_commit.start()
-        if changed:
-            self._settle()
-
-    def _settle(self) -> None:
-        """Let everybody see what has come of it; those first whose clients wait."""
-        committed_index = self._core.committed_index
+    def on_turn(self, committed_index: int) -> None:
+        """Let every part act on what a turn changed; parts for which clients wait come first."""
         self._appends.settle(committed_index)
         self._store.producers.table.settle(min(committed_index, self._store.durable_index))
         self._links.arrange()
@@ -246,18 +238,11 @@ class DLedgerServer:
         self._follows.settle()
         self._leader_watch.settle()
 
-    def _do(self, ready: Ready) -> None:
-        """Do one batch of work, in the order that `Ready` demands."""
-        if ready.hard_state is not None:
-            self._save_hard_state(ready.hard_state)
-        for write in ready.writes:
-            writes.do(write, self._store, self._state.reading)
-        for message in ready.messages:
-            self._links.send(message)
-        self._reads.proved(ready.reads)
+    def _release_reads(self, reads: Sequence[ReadState]) -> None:
+        self._reads.proved(reads)
 
-    def _durable(self, target: FlushTarget) -> None:
-        self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
+    def _flushed(self, target: FlushTarget) -> None:
+        self._core_loop.persisted(target.end_index, target.end_term)
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
         if self._watch.nearly_full:
@@ -327,7 +312,7 @@ class DLedgerServer:
                 if judged is None:
                     return  # the leader tries again
                 message = judged
-        self._drive(lambda: self._core.step(message))
+        self._core_loop.step(message)
 
     def read_entries(
         self, push: pushes.Push, bytes_max: int
@@ -348,11 +333,11 @@ class DLedgerServer:
         """Tell the core. Perhaps the peer hung up over what it was pushed: that is looked at."""
         self._store.doubt()
         logger.info("link to %s is up", peer_id)
-        self._drive(lambda: self._core.link_restored(peer_id))
+        self._core_loop.turn(lambda: self._core.link_restored(peer_id))
 
     def link_lost(self, peer_id: str) -> None:
         """Tell the core."""
-        self._drive(lambda: self._core.link_lost(peer_id))
+        self._core_loop.turn(lambda: self._core.link_lost(peer_id))
 
     # -- what HTTP shows ---------------------------------------------------------------------------
 

@@ -1,11 +1,13 @@
-"""What the core asks of the log, done in the store."""
+"""What the core asks of the disk, done in the log store: the loop's `Store`."""
 
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from dledger_formats.log import disk
 from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
 from dledger_node.raft.ready import (
+    HardState,
     Truncate,
     Write,
     WriteMembership,
@@ -18,34 +20,68 @@ from dledger_node.services.idempotent import Entries
 from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume.group_commit import GroupCommit
 
 logger = logging.getLogger(__name__)
 
 
-def do(write: Write, store: LogStore, reading: AbstractContextManager[object]) -> None:
-    """Do it, to the page cache; what the store raises ends this member.
+class StoreWriter:
+    """Writes to the page cache, and lets a group commit flush."""
 
-    `reading` is held while the whole log is replaced: nobody else must read it then.
-    """
-    match write:
-        case Truncate():
-            store.truncate(write.first_index)
-        case WriteNoop():
-            store.append_noop(write.term)
-        case WriteMembership():
-            body = body_of(write.membership)
-            store.append_bodies([body], write.term, [MEMBERSHIP_CHANNEL], disk.NOOP)
-        case WriteProposal():
-            assert isinstance(write.entries, Entries)
-            bodies, channels, magic = write.entries
-            store.append_bodies(bodies, write.term, channels, magic)
-        case WritePushed():
-            assert isinstance(write.entries, Block)
-            store.append_block(
-                write.entries, first_index=write.first_index, last_index=write.last_index
-            )
-        case WriteSnapshot():
-            assert isinstance(write.entries, Block)
-            logger.warning("the log begins anew with entry %d of its leader", write.first_index)
-            with reading:
-                store.replace(write.entries, write.membership)
+    def __init__(
+        self,
+        store: LogStore,
+        group_commit: GroupCommit,
+        save_hard_state: Callable[[HardState], None],
+        *,
+        reading: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        """`reading` returns what is held while the whole log is replaced: no other thread must read
+        the log then.
+        """
+        self._store = store
+        self._save_hard_state = save_hard_state
+        self._reading = reading
+        self._group_commit = group_commit
+
+    def save_hard_state(self, hard_state: HardState) -> bool:
+        """Save term and vote durably; blocks."""
+        self._save_hard_state(hard_state)
+        return True
+
+    def begin_flush(self) -> None:
+        """Flush what is written, now or when the interval of AsyncFlush is over."""
+        self._group_commit.start()
+
+    def written(self) -> tuple[int, int]:
+        """Return index and term of the last entry."""
+        return self._store.end_index, self._store.end_term
+
+    def write(self, write: Write) -> None:
+        """Change the log. Raises StoreError, which ends this member."""
+        store = self._store
+        match write:
+            case Truncate():
+                store.truncate(write.first_index)
+            case WriteNoop():
+                store.append_noop(write.term)
+            case WriteMembership():
+                body = body_of(write.membership)
+                store.append_bodies([body], write.term, [MEMBERSHIP_CHANNEL], disk.NOOP)
+            case WriteProposal():
+                assert isinstance(write.entries, Entries)
+                bodies, channels, magic = write.entries
+                store.append_bodies(bodies, write.term, channels, magic)
+            case WritePushed():
+                assert isinstance(write.entries, Block)
+                store.append_block(
+                    write.entries, first_index=write.first_index, last_index=write.last_index
+                )
+            case WriteSnapshot():
+                assert isinstance(write.entries, Block)
+                logger.warning(
+                    "the log is replaced and now begins with the leader's entry %d",
+                    write.first_index,
+                )
+                with self._reading():
+                    store.replace(write.entries, write.membership)

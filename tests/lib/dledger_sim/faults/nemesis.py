@@ -11,9 +11,10 @@ from dledger_sim.faults import strikes
 from dledger_sim.faults.reshaping import likely_kinds
 from dledger_sim.faults.rot_lives import rot_behind, rot_entry
 from dledger_sim.faults.strikes import Planned
-from dledger_sim.group.cluster import NOTICE_US, SimCluster
+from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import TICK_US
 from dledger_sim.group.moments import Moment
+from dledger_sim.group.running import NOTICE_US
 
 HEAL_RATE: Final = 0.25
 AMBUSH_CHANCES_MAX: Final = 20

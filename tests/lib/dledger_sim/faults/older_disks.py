@@ -72,7 +72,7 @@ class OlderDisks:
         return (
             copy is not None
             and self._members[member_id].raft is not None
-            and self._members[member_id].saving is None
+            and not self._members[member_id].saving
             and may_lose_volume(self._members, self._first, member_id)
             and not copy.hard_state.joining
             and not disk.hard_state.joining

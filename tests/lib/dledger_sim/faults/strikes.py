@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from dledger_sim.faults.acts import Act
-from dledger_sim.group.cluster import NOTICE_US, SimCluster
+from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import RECALL_FOREVER_TICKS, TICK_US, Conditions
 from dledger_sim.group.disk import Keep
 from dledger_sim.group.keeper import SEGMENT_ENTRIES
+from dledger_sim.group.running import NOTICE_US
 
 Planned: TypeAlias = list[tuple[int, Act]]
 """Acts with their delays, at least 1 µs."""

@@ -1,6 +1,7 @@
 """What clients and people ask of a group, and what becomes of it."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from dledger_sim.faults.reshaping import change_of, leaves_enough
 from dledger_sim.group.events import Events
@@ -15,17 +16,15 @@ class Clients:
         self,
         events: Events,
         members: Mapping[str, SimMember],
-        work: Callable[[SimMember, str], None],
+        turn: Callable[[SimMember, str, Callable[[], None]], None],
         *,
         told: bool,
     ) -> None:
-        """`work` lets a member do what its core asks for, and tells of it what happened, if that is
-        `told`.
-        """
+        """`turn` lets a member's loop take a turn, and says what for if `told`."""
         self.history: list[Operation] = []
         self._events = events
         self._members = members
-        self._work = work
+        self._turn = turn
         self._told = told
         self._proposed_count = 0
 
@@ -50,8 +49,9 @@ class Clients:
         """Ask a member to hand its leadership over."""
         member = self._members[member_id]
         if member.raft is not None and self._events.now_us >= member.paused_until_us:
-            member.raft.transfer_leadership(transferee_id)
-            self._work(member, f"is asked to hand over to {transferee_id}")
+            ask = partial(member.raft.transfer_leadership, transferee_id)
+            what = f"is asked to hand over to {transferee_id}"
+            self._turn(member, what, partial(member.loop.turn, ask))
 
     def change(self, member_id: str, kind: str, target: str) -> None:
         """Ask a member to change who belongs to the group."""
@@ -60,8 +60,8 @@ class Clients:
         if member.raft is None or paused or member.disk.full:
             return
         if leaves_enough(self._members, member, change):
-            member.raft.change_membership(change)
-            self._work(member, f"is asked to {kind} {target}")
+            ask = partial(member.raft.change_membership, change)
+            self._turn(member, f"is asked to {kind} {target}", partial(member.loop.turn, ask))
 
     def _ask(
         self, member_id: str, operation: Operation, ask: Callable[[SimMember, Operation], None]
@@ -74,6 +74,6 @@ class Clients:
         elif now_us < member.paused_until_us:
             operation.answer(Answer.UNKNOWN, now_us)
         else:
-            ask(member, operation)
-            self._work(member, f"is asked to {operation.told()}" if self._told else "")
+            what = f"is asked to {operation.told()}" if self._told else ""
+            self._turn(member, what, partial(member.loop.turn, partial(ask, member, operation)))
         return operation

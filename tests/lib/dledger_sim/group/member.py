@@ -1,10 +1,12 @@
-"""One member: a core and the shell that drives it, over a simulated disk.
+"""One member: a core, the production loop that drives it, and a simulated disk and network.
 
-The shell does what any shell must: a Ready in its order, one flush at a time, and acknowledgements
-only while it still leads the proposal's term.
+The loop, `dledger_node.shell.loop.CoreLoop`, is the one that real members run. Here are its
+surroundings: requests of clients, and acknowledgements only while the member still leads the term
+of the proposal.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from dledger_node.errors import StoreDamagedError
@@ -12,46 +14,23 @@ from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.membership import Membership
-from dledger_node.raft.messages import (
-    AppendRequest,
-    InstallSnapshotRequest,
-    Message,
-    PreVoteRequest,
-    TakeLeadershipRequest,
-)
 from dledger_node.raft.proposals import Proposal, Refusal
-from dledger_node.raft.ready import (
-    ReadState,
-    Ready,
-    Truncate,
-    Write,
-    WriteMembership,
-    WriteNoop,
-    WriteProposal,
-    WritePushed,
-    WriteSnapshot,
-)
+from dledger_node.raft.ready import ReadState
+from dledger_node.shell.loop import CoreLoop
 from dledger_sim.group.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions
-from dledger_sim.group.disk import SimDisk, chained
+from dledger_sim.group.disk import SimDisk
 from dledger_sim.group.keeper import SimKeeper
-from dledger_sim.group.membership_bodies import body_of
-from dledger_sim.group.moments import Moment
-from dledger_sim.group.pushed import PushedEntries, filled
+from dledger_sim.group.links import SimLinks
+from dledger_sim.group.store import SimStore
 from dledger_sim.group.world import World
 from dledger_sim.judges.history import Answer, Operation
 
-PROPOSALS_WAITING_MAX = 50
-"""More are refused, as any shell does that wants to live."""
-
-SENDING_MOMENTS: Final[dict[type[Message], Moment]] = {
-    AppendRequest: Moment.APPEND_SENT,
-    PreVoteRequest: Moment.STANDS,
-    TakeLeadershipRequest: Moment.HANDS_OVER,
-}
+PROPOSALS_WAITING_MAX: Final = 50
+"""More are refused, as a real member does."""
 
 
 class DiedError(Exception):
-    """The member died in the middle of a Ready."""
+    """The member died in the middle of a turn."""
 
 
 class Waiting(NamedTuple):
@@ -73,16 +52,20 @@ class SimMember:
         self.paused_until_us = 0
         self.committed_index = -1
         """As told to clients in this life."""
-        self.saving: Ready | None = None
-        """A Ready whose hard state is on its way to the disk."""
+        self.failure: Exception | None = None
+        """What ended this life in the middle of a turn: its death, or damage that it found."""
         self.conditions = conditions
         self.keeper: SimKeeper | None = None
         """What keeps a state, in a life in which there is one to keep."""
         self._world = world
+        self._loop: CoreLoop | None = None
+        self._store: SimStore | None = None
         self._waiting: deque[Waiting] = deque()
         self._reads: dict[int, Operation] = {}
         """Linearizable reads that are not answered, by the number that the core was given."""
         self._read_count = 0
+        self._released: list[ReadState] = []
+        """Those that the core has released in this turn."""
         self._confirmed: list[tuple[int, Operation]] = []
         """Those that wait for the committed index to reach theirs."""
         drift = conditions.clock_drift
@@ -93,10 +76,19 @@ class SimMember:
         self._site_dies = f"dies in ready {member_id}"
         self._site_keeps = f"keeps {member_id}"
         self._site_saves = f"saves before death {member_id}"
-        self._site_slow = f"slow hard state {member_id}"
-        self._site_split = f"split push {member_id}"
         self._site_checkpoint = f"checkpoint {member_id}"
         self._site_election = f"election ticks {member_id}"
+
+    @property
+    def loop(self) -> CoreLoop:
+        """The loop of this life."""
+        assert self._loop is not None
+        return self._loop
+
+    @property
+    def saving(self) -> bool:
+        """Whether a hard state is on its way to the disk."""
+        return self._store is not None and self._store.saving is not None
 
     @property
     def leads(self) -> bool:
@@ -133,6 +125,22 @@ class SimMember:
             randint=self._randint,
             memberships=self.disk.log_memberships(Membership(conditions.voter_ids)),
         )
+        self.failure = None
+        self._store = SimStore(
+            self.member_id,
+            self.disk,
+            self._world,
+            committed_index=self._core_committed_index,
+            perhaps_die=self._perhaps_die,
+        )
+        self._loop = CoreLoop(
+            self.raft,
+            self._store,
+            SimLinks(self.member_id, self.disk, self._world, perhaps_die=self._perhaps_die),
+            release_reads=self._released.extend,
+            fail=self._end,
+        )
+        self._loop.listen([self])
         if conditions.snapshot_entries:
             self.keeper = SimKeeper(self.member_id, conditions, self.disk, self._world)
             self.keeper.settle(self.committed_index)
@@ -140,14 +148,14 @@ class SimMember:
     def die(self) -> None:
         """End this life; the disk keeps what the conditions let it keep."""
         choices = self._world.choices
-        if self.saving is not None and self.saving.hard_state is not None:
+        if self._store is not None and self._store.saving is not None:
             if choices.chance(self._site_saves, 0.5):
-                self._save(self.saving)
-            self.saving = None
+                self._store.finish_save()
+            self._store.saving = None
         if self.keeper is not None:
             self.keeper.die()
             self.keeper = None
-        self.raft = None
+        self.raft = self._loop = self._store = None
         self.life += 1
         self.hang_up()
         self.disk.crash(self.conditions.keep, choices.seed(self._site_keeps))
@@ -161,7 +169,7 @@ class SimMember:
     def remove_front(self, rate: float) -> bool:
         """Remove entries from the front, as retention by force does: whoever may lack them."""
         disk = self.disk
-        if self.raft is None or self.saving is not None:
+        if self.raft is None or self.saving:
             return False
         last_index = min(self.committed_index, self.raft.durable_index)
         first_index = disk.begin_index + int(rate * (last_index - disk.begin_index))
@@ -212,78 +220,50 @@ class SimMember:
         else:
             self._reads[self._read_count] = operation
 
-    def work(self) -> bool:
-        """Do all that the core asks for; true when saving the hard state takes a while.
-
-        DiedError when it dies on the way.
-        """
+    def on_turn(self, committed_index: int) -> None:
+        """Answer what waits; called by the loop at the end of a turn that changed something."""
         raft = self.raft
         assert raft is not None
-        ready = raft.ready()
-        if ready is None:
-            return False
-        while ready is not None:
-            if ready.hard_state is not None:
-                choices, rate = self._world.choices, self.conditions.slow_hard_state
-                if choices.chance(self._site_slow, rate):
-                    self.saving = ready
-                    return True
-                self._save(ready)
-            self._do(ready)
-            ready = raft.ready()
-        self.judge(raft)
-        return False
-
-    def judge(self, raft: Raft) -> None:
-        """Let the judge compare what the core knows with what is on the disk."""
-        checker = self._world.checker
-        checker.worked(self.member_id, raft.durable_index, raft.ledger_end_index)
-        checker.memberships.knows(self.member_id, raft.membership)
-
-    def hard_state_saved(self) -> None:
-        """Go on with the Ready whose hard state has reached the disk."""
-        assert self.saving is not None
-        ready, self.saving = self.saving, None
-        self._save(ready)
-        self._do(ready)
-
-    def _randint(self, low: int, high: int) -> int:
-        return self._world.choices.election_ticks(self._site_election, low, high)
-
-    def _save(self, ready: Ready) -> None:
-        assert ready.hard_state is not None
-        self.disk.hard_state = ready.hard_state
-        self._world.checker.saved(self.member_id, ready.hard_state)
-
-    def _do(self, ready: Ready) -> None:
-        raft = self.raft
-        assert raft is not None
-        may_die = self.chance_in_ready
-        for write in ready.writes:
-            if may_die:
-                self._perhaps_die()
-            self._write(write, ready.committed_index)
-        if ready.messages:
-            self._world.checker.sending_batch()
-            for message in ready.messages:
-                if may_die:
-                    self._perhaps_die()
-                self._tell(message)
-        raft.advance(ready)
         leads = raft.role is Role.LEADER
         if self._waiting and (not leads or self._waiting[0].proposal.term != raft.term):
             # Before looking at the committed index: it may cover what replaced them.
             self.give_up()
-        if ready.committed_index != self.committed_index:
-            self._commit(ready.committed_index)
-        if ready.reads or self._confirmed:
-            self._answer_reads(ready.reads, leads=leads)
+        if committed_index != self.committed_index:
+            self._commit(committed_index)
+        if self._released or self._confirmed:
+            self._answer_reads(leads=leads)
         if leads:
             self._world.checker.leads(self.member_id, raft.term)
 
+    def judge(self) -> None:
+        """Let the judge compare what the core knows with what is on the disk."""
+        raft, checker = self.raft, self._world.checker
+        assert raft is not None
+        checker.worked(self.member_id, raft.durable_index, raft.ledger_end_index)
+        checker.memberships.knows(self.member_id, raft.membership)
+
+    def hard_state_saved(self) -> None:
+        """Go on with the work whose hard state has reached the disk."""
+        assert self._store is not None
+        self._store.finish_save()
+        self.loop.hard_state_saved()
+
+    def _end(self, error: Exception) -> None:
+        """Note why the loop stopped. Anything but a death or found damage is a bug, and raised."""
+        if not isinstance(error, DiedError | StoreDamagedError):
+            raise error
+        self.failure = error
+
+    def _core_committed_index(self) -> int:
+        assert self.raft is not None
+        return self.raft.committed_index
+
+    def _randint(self, low: int, high: int) -> int:
+        return self._world.choices.election_ticks(self._site_election, low, high)
+
     def _perhaps_die(self) -> None:
         rate = self.conditions.crash_in_ready
-        if self._world.choices.chance(self._site_dies, rate):
+        if self.chance_in_ready and self._world.choices.chance(self._site_dies, rate):
             raise DiedError
 
     def give_up(self) -> None:
@@ -298,14 +278,17 @@ class SimMember:
         for operation in waiting:
             operation.answer(Answer.UNKNOWN, self._world.now_us)
         self._reads.clear()
+        self._released.clear()
         self._confirmed.clear()
 
-    def _answer_reads(self, states: tuple[ReadState, ...], *, leads: bool) -> None:
+    def _answer_reads(self, *, leads: bool) -> None:
         """Answer the reads that the core has released, once what they see is committed here.
 
         Who leads no more refuses them: what they wait for may never be committed.
         """
-        for state in states:
+        released: Sequence[ReadState] = tuple(self._released)
+        self._released.clear()
+        for state in released:
             assert isinstance(state.handle, int)
             operation = self._reads.pop(state.handle)
             if state.index is None:
@@ -321,61 +304,6 @@ class SimMember:
                 operation.answer(Answer.DONE, self._world.now_us)
             else:
                 self._confirmed.append((index, operation))
-
-    def _write(self, write: Write, committed_index: int) -> None:
-        match write:
-            case WritePushed(entries=pushed):
-                assert isinstance(pushed, PushedEntries)
-                skipped = write.first_index - pushed.first_index
-                count = write.last_index - write.first_index + 1
-                self._append(write.first_index, pushed.entries[skipped : skipped + count])
-            case WriteSnapshot(first_index=first_index, entries=pushed):
-                assert isinstance(pushed, PushedEntries)
-                self.disk.replace(self._world.checker.replacing(self.member_id, first_index))
-                self._append(first_index, pushed.entries)
-            case WriteProposal(first_index=first_index, term=term, entries=bodies):
-                assert isinstance(bodies, tuple)
-                self._append(first_index, [(term, body) for body in bodies])
-            case WriteNoop(index=index, term=term):
-                self._append(index, [(term, -term)])
-                self._world.moment(Moment.ELECTED, self.member_id)
-            case WriteMembership(index=index, term=term, membership=membership):
-                rules = self._world.checker.memberships
-                rules.changing(self.member_id, membership, term, committed_index)
-                self._append(index, [(term, body_of(membership))])
-                self._world.moment(Moment.CHANGES, self.member_id)
-            case Truncate(first_index=first_index):
-                self._world.checker.truncating(self.member_id, first_index)
-                self.disk.truncate(first_index)
-                self._world.moment(Moment.TRUNCATED, self.member_id)
-
-    def _append(self, first_index: int, entries: list[tuple[int, int]]) -> None:
-        cached = self.disk.cached
-        assert first_index == len(cached), f"writes at {first_index}, the log has {len(cached)}"
-        for term, body in entries:
-            entry = chained(cached, term, body)
-            self.disk.append(entry)
-            self._world.checker.wrote(self.member_id, entry)
-
-    def _tell(self, message: Message) -> None:
-        world = self._world
-        world.checker.sending(message)
-        moment = SENDING_MOMENTS.get(type(message))
-        if moment is not None:
-            world.moment(moment, self.member_id)
-        if isinstance(message, InstallSnapshotRequest):
-            message = filled(message, self.disk, world.checker.rot)
-        if not isinstance(message, AppendRequest):
-            world.send(message)
-            return
-        choices, rate = world.choices, self.conditions.split_push
-        middle = message.last_index
-        if message.first_index < middle and choices.chance(self._site_split, rate):
-            middle = (message.first_index + message.last_index) // 2
-            world.send(filled(message.until(middle), self.disk, world.checker.rot))
-            world.send(filled(message.after(middle), self.disk, world.checker.rot))
-        else:
-            world.send(filled(message, self.disk, world.checker.rot))
 
     def _commit(self, committed_index: int) -> None:
         world = self._world

@@ -32,5 +32,11 @@ class World(Protocol):
     ) -> None:
         """Let a thread of a member do something, unless the member dies before."""
 
+    def save_takes_a_while(self, member_id: str) -> None:
+        """Let a member's hard state reach its disk later, unless the member dies before."""
+
+    def flush_begins(self, member_id: str) -> None:
+        """Let a member's flush finish later, unless the member dies before."""
+
     def moment(self, moment: Moment, member_id: str) -> None:
         """Tell the nemesis that its chance has come."""

@@ -56,9 +56,14 @@ class StateRules:
         self.reaches(member_id, max(self._disks[member_id].snapshots, default=-1), first_index)
 
     def removes_front(self, member_id: str, first_index: int) -> None:
-        """Rule 29: each snapshot of a member still leads to its log when that loses its front."""
+        """Rule 29: each sound snapshot of a member still leads to its log when the front goes.
+
+        Where none is sound, the member may not have found that out, and goes by those it has.
+        """
         self.counts["fronts_removed"] += 1
-        index = min(self._disks[member_id].snapshots, default=-1)
+        snapshots = self._disks[member_id].snapshots
+        sound = [index for index, kept in snapshots.items() if kept.sound]
+        index = min(sound or snapshots, default=-1)
         if index < first_index - 1:
             raise ViolationError(
                 "what is removed from the front, snapshots include",

@@ -33,6 +33,7 @@ PAGE = Path("docs/simulator.md")
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PACKAGE = "dledger_node"
 CORE = f"{PACKAGE}.raft"
+LOOP = f"{PACKAGE}.shell.loop"
 REMEDY = f"{PACKAGE}.remedy"
 """What a damaged member does, which shows where entries rot."""
 SEED_COUNT = 2000
@@ -61,7 +62,7 @@ class Mutant:
     @property
     def shows_without_state(self) -> bool:
         """Whether a life in which members keep no state may find it."""
-        return self.module.startswith(CORE)
+        return self.module.startswith((CORE, LOOP))
 
     def applied(self, source: str) -> str:
         """The module's source with the bug; ValueError when the place is not exactly one."""

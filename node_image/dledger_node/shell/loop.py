@@ -1,0 +1,157 @@
+"""The loop that drives the Raft core: it gives an input, does the work that follows, and reports.
+
+One turn:
+
+1. an input goes into the core: a tick, a message, a proposal, a flush that has finished;
+2. while the core has a `Ready`, its work is done in the order that `Ready` demands: the hard state
+   is saved, the log is written, messages are sent, and the core is told (`advance`);
+3. a flush begins for what was written;
+4. the listeners learn how far the log is committed, and answer the requests that waited for it.
+
+The loop has no clock, thread, socket or file of its own. A member runs it on asyncio with its log
+store and its links; the simulator runs the same object with a simulated disk and network, so that
+every seed also tests the order of the work.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from dledger_node.raft.core import Raft
+from dledger_node.raft.messages import Message
+from dledger_node.raft.ready import HardState, ReadState, Ready, Write
+
+
+class Store(Protocol):
+    """The member's disk, as far as the loop needs it. An error of any method ends the member."""
+
+    def save_hard_state(self, hard_state: HardState) -> bool:
+        """Make term and vote durable; returns False when that takes a while.
+
+        The store then calls `CoreLoop.hard_state_saved`, and the loop does no other work before.
+        """
+
+    def write(self, write: Write) -> None:
+        """Change the log in the page cache."""
+
+    def written(self) -> tuple[int, int]:
+        """Return index and term of the last entry that is written, durable or not."""
+
+    def begin_flush(self) -> None:
+        """Begin to flush what is written, unless a flush is in flight already.
+
+        The member calls `CoreLoop.persisted` when a flush has finished.
+        """
+
+
+class Links(Protocol):
+    """The connections to the peers."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send messages in order, or lose them: the core expects loss."""
+
+
+class TurnListener(Protocol):
+    """A part of the member that follows the committed index and the leadership."""
+
+    def on_turn(self, committed_index: int) -> None:
+        """Act on what the last turn changed; all up to `committed_index` is committed."""
+
+
+class CoreLoop:
+    """Drives one core. After an error it does nothing any more: disk and core may disagree."""
+
+    def __init__(
+        self,
+        core: Raft,
+        store: Store,
+        links: Links,
+        *,
+        confirm_unflushed: bool = False,
+        release_reads: Callable[[Sequence[ReadState]], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        """`confirm_unflushed` lets a written entry count as durable (AsyncFlush).
+
+        `release_reads` takes the linearizable reads that the core has released; a listener answers
+        them. `fail` takes the error that ends this member.
+        """
+        self._core = core
+        self._store = store
+        self._links = links
+        self._confirm_unflushed = confirm_unflushed
+        self._release_reads = release_reads
+        self._fail = fail
+        self._listeners: tuple[TurnListener, ...] = ()
+        self._saving: Ready | None = None
+        self._halted = False
+
+    @property
+    def saving(self) -> Ready | None:
+        """The work whose hard state is being saved; None when no save is under way."""
+        return self._saving
+
+    def listen(self, listeners: Iterable[TurnListener]) -> None:
+        """Set the parts that are called at the end of a turn, in this order."""
+        self._listeners = tuple(listeners)
+
+    def halt(self) -> None:
+        """Do nothing from now on: what the core believes and what is on disk may differ."""
+        self._halted = True
+
+    def tick(self) -> None:
+        """Let one tick of time pass. The listeners are called even if the core asks for nothing."""
+        self.turn(self._core.tick, notify=True)
+
+    def step(self, message: Message) -> None:
+        """Give the core a peer's message, whose entries are checked and have room on the disk."""
+        self.turn(lambda: self._core.step(message))
+
+    def persisted(self, end_index: int, end_term: int) -> None:
+        """Tell the core that the log is durable up to this entry."""
+        self.turn(lambda: self._core.persisted(end_index, end_term))
+
+    def hard_state_saved(self) -> None:
+        """Go on with the work whose hard state has become durable."""
+        ready, self._saving = self._saving, None
+        assert ready is not None
+        self.turn(lambda: self._do(ready), notify=True)
+
+    def turn(self, give: Callable[[], object] | None = None, *, notify: bool = False) -> None:
+        """Give the core an input, and do what it asks for until it asks for nothing more.
+
+        The listeners are called if it asked for anything, or if `notify` is true. Otherwise nothing
+        has changed that a request waits for.
+        """
+        if self._halted:
+            return
+        try:
+            if give is not None:
+                give()
+            while self._saving is None and (ready := self._core.ready()) is not None:
+                notify = True
+                hard_state = ready.hard_state
+                if hard_state is not None and not self._store.save_hard_state(hard_state):
+                    self._saving = ready
+                else:
+                    self._do(ready)
+        except Exception as error:
+            self._halted = True
+            self._fail(error)
+            return
+        self._store.begin_flush()
+        if notify and self._saving is None:
+            committed_index = self._core.committed_index
+            for listener in self._listeners:
+                listener.on_turn(committed_index)
+
+    def _do(self, ready: Ready) -> None:
+        """Do one batch of work behind its hard state, in the order that `Ready` demands."""
+        for write in ready.writes:
+            self._store.write(write)
+        if ready.messages:
+            self._links.send(ready.messages)
+        if ready.reads:
+            self._release_reads(ready.reads)
+        self._core.advance(ready)
+        if self._confirm_unflushed and ready.writes:
+            self._core.persisted(*self._store.written())

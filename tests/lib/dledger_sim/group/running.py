@@ -1,0 +1,293 @@
+"""The group and its time: one heap of events, each a turn of one member or an act from outside."""
+
+import heapq
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dledger_node.errors import StoreDamagedError
+from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
+from dledger_node.remoting.native import PeerMessage
+from dledger_sim.faults.older_disks import OlderDisks
+from dledger_sim.faults.rotting import Rotting
+from dledger_sim.group.clients import Clients
+from dledger_sim.group.conditions import Conditions
+from dledger_sim.group.events import Events
+from dledger_sim.group.kinds import described
+from dledger_sim.group.member import DiedError, SimMember
+from dledger_sim.group.moments import Moment
+from dledger_sim.group.network import SimLink, SimNetwork
+from dledger_sim.group.rotting_disk import make_disks
+from dledger_sim.group.store import HARD_STATE_US
+from dledger_sim.group.wire import Wire
+from dledger_sim.judges.checker import Checker
+from dledger_sim.judges.violation import ViolationError
+from dledger_sim.runs.choices import Choices, DrawnChoices
+from dledger_sim.runs.coverage import Coverage
+from dledger_sim.runs.transcript import Transcript, state_of
+
+NOTICE_US = 500
+"""How long it takes to learn that a peer's process has died."""
+
+
+class RunningGroup(Events):
+    """Members, their disks, the network between them, and the judge."""
+
+    def __init__(
+        self,
+        conditions: Conditions,
+        rng: random.Random,
+        transcript: Transcript | None = None,
+        *,
+        choices: Choices | None = None,
+        coverage: Coverage | None = None,
+    ) -> None:
+        super().__init__()
+        self.conditions = conditions
+        self.fault_count = 0
+        self.link_news_count = 0
+        """How often a member heard that a link was lost or restored."""
+        self.transcript = transcript
+        self.choices: Choices = choices or DrawnChoices(rng)
+        self.on_moment: Callable[[Moment, str], None] | None = None
+        self._disks = make_disks(conditions)
+        self.checker = Checker(conditions, self._disks)
+        self.network = SimNetwork(conditions, self.choices)
+        self._coverage = coverage
+        self._wire = Wire() if conditions.real_bytes else None
+        self.members = {
+            member_id: SimMember(member_id, conditions, disk, self)
+            for member_id, disk in self._disks.items()
+        }
+        self._hear_clients()
+        self.older_disks = OlderDisks(conditions, self.members, self._disks, self.checker)
+        self.rotting = Rotting(
+            conditions, self.members, self.network, self.checker, self, self._start, self._note
+        )
+        for member_id in conditions.member_ids:
+            self._start(member_id)
+
+    def _hear_clients(self) -> None:
+        clients = Clients(self, self.members, self._turn, told=self.transcript is not None)
+        self.propose, self.read, self.read_index = clients.propose, clients.read, clients.read_index
+        self.history, self.transfer, self.change = clients.history, clients.transfer, clients.change
+
+    def crash(self, member_id: str, *, down_us: int, told: str = "crashes") -> None:
+        """Kill a member, and start it again after a while; nothing happens to a dead one."""
+        member = self.members[member_id]
+        if member.raft is None or self.older_disks.need(member_id):
+            return
+        self._note(member_id, told)
+        self.fault_count += 1
+        member.die()
+        self._notice_link(member_id, lost=True)
+        self.after(down_us, self._start, member_id)
+
+    # -- what members ask for --------------------------------------------------------------------
+
+    def send(self, message: PeerMessage) -> None:
+        """Let a message travel."""
+        if self._coverage is not None:
+            self._coverage.sent(message)
+        link = self.network.links[message.sender][message.receiver]
+        sent: PeerMessage | bytes = message
+        if self._wire is not None:
+            sent = self._wire.encode(message, self._disks[message.sender])
+        for arrival_us in self.network.arrivals_us(self.now_us, link):
+            self._planned_count = number = self._planned_count + 1
+            arguments = (message.sender, message.receiver, link, link.resets, sent)
+            heapq.heappush(self._planned, (arrival_us, number, self._deliver, arguments))
+
+    def later(
+        self,
+        member_id: str,
+        delay_us: int,
+        what: str,
+        action: Callable[..., None],
+        *arguments: Any,
+    ) -> None:
+        """Let a thread of a member do something, unless the member dies before."""
+        member = self.members[member_id]
+        self.after(delay_us, self._thread_works, member, member.life, what, action, arguments)
+
+    def save_takes_a_while(self, member_id: str) -> None:
+        """See `World`."""
+        member = self.members[member_id]
+        self.after(HARD_STATE_US, self._hard_state_saved, member, member.life)
+
+    def flush_begins(self, member_id: str) -> None:
+        """See `World`."""
+        member = self.members[member_id]
+        self.moment(Moment.FLUSH_BEGUN, member_id)
+        flush_us = self.choices.delay_us(f"flush {member_id}", self.conditions.flush_us)
+        self.after(flush_us, self._flushed, member, member.life)
+
+    def moment(self, moment: Moment, member_id: str) -> None:
+        """Tell the nemesis that its chance has come."""
+        if self.on_moment is not None:
+            self.on_moment(moment, member_id)
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _start(self, member_id: str) -> None:
+        member = self.members[member_id]
+        if member.raft is not None or not self.rotting.opens(member):
+            return
+        self._note(member_id, "starts")
+        self._notice_link(member_id, lost=False)
+        first_tick_us = self.choices.number(
+            f"first tick {member_id}", 1, member.tick_us, member.tick_us
+        )
+        self.after(first_tick_us, self._tick, member, member.life)
+
+    def _tick(self, member: SimMember, life: int) -> None:
+        raft = member.raft
+        if raft is None or member.life != life:
+            return
+        if self.now_us < member.paused_until_us:
+            self.after(member.paused_until_us - self.now_us, self._tick, member, life)
+            return
+        self.after(member.tick_us, self._tick, member, life)
+        if member.disk.damaged:  # as a client's read has found
+            self._fail(member, DiedError("it has rotted"), "read")
+            return
+        if member.disk.full and not member.leads:
+            return  # it has no room for a leader's first entry, so it must not stand
+        self._turn(member, "tick", member.loop.tick)
+
+    def _deliver(
+        self, sender: str, receiver: str, link: SimLink, resets: int, sent: PeerMessage | bytes
+    ) -> None:
+        member = self.members[receiver]
+        raft = member.raft
+        if raft is None or link.resets != resets:
+            return
+        if self.now_us < member.paused_until_us:
+            waiting_us = member.paused_until_us - self.now_us
+            self.after(waiting_us, self._deliver, sender, receiver, link, resets, sent)
+            return
+        message = sent
+        if isinstance(message, bytes):
+            assert self._wire is not None
+            message = self._wire.decode(message, sender, receiver, member.disk)
+        if member.keeper is not None and member.keeper.takes(message):
+            self._note(receiver, described(message) if self.transcript else "")
+            return
+        if member.disk.full and isinstance(message, AppendRequest | InstallSnapshotRequest):
+            return  # no answer is given; the leader tries again
+        if self._coverage is not None:
+            self._coverage.before(raft, member.disk, message)
+        what = described(message) if self.transcript else "message"
+        self._turn(member, what, partial(member.loop.step, message))
+        if self.older_disks.watch:
+            self.older_disks.heard(message)
+        if self._coverage is not None:
+            self._coverage.after()
+
+    def _flushed(self, member: SimMember, life: int) -> None:
+        if not self._awake(member, life, self._flushed, member, life):
+            return
+        assert member.raft is not None
+        fails = f"flush fails {member.member_id}"
+        if self.choices.chance(fails, self.conditions.flush_failure):
+            self._note(member.member_id, "cannot flush, and stops")
+            member.disk.fail_flush()
+            self.crash(member.member_id, down_us=HARD_STATE_US)
+            return
+        durable = member.disk.finish_flush()
+        what = f"flushed {durable}" if self.transcript else ""
+        self._turn(member, what, partial(member.loop.persisted, *durable) if durable else None)
+
+    def _hard_state_saved(self, member: SimMember, life: int) -> None:
+        if not self._awake(member, life, self._hard_state_saved, member, life):
+            return
+        self._turn(member, "has saved its hard state", member.hard_state_saved)
+
+    def _thread_works(
+        self,
+        member: SimMember,
+        life: int,
+        what: str,
+        action: Callable[..., None],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        if not self._awake(member, life, self._thread_works, member, life, what, action, arguments):
+            return
+        try:
+            action(*arguments)
+        except StoreDamagedError as error:
+            self._fail(member, error, "state")
+        self._note(member.member_id, what)
+
+    def _free_disk(self, member_id: str) -> None:
+        self._note(member_id, "has room again")
+        self._disks[member_id].full = False
+
+    def _tell_link(self, member_id: str, peer_id: str, *, lost: bool) -> None:
+        site = f"notices {member_id}-{peer_id}"
+        if not self.choices.chance(site, 1.0 - self.conditions.notice_link):
+            self.after(NOTICE_US, self._link, member_id, peer_id, lost)
+
+    def _link(self, member_id: str, peer_id: str, lost: bool) -> None:
+        member = self.members[member_id]
+        if not self._awake(member, member.life, self._link, member_id, peer_id, lost):
+            return
+        assert member.raft is not None
+        self.link_news_count += 1
+        raft = member.raft
+        give = partial(raft.link_lost if lost else raft.link_restored, peer_id)
+        what = f"link to {peer_id} {'lost' if lost else 'restored'}"
+        self._turn(member, what, partial(member.loop.turn, give))
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _awake(
+        self, member: SimMember, life: int, again: Callable[..., None], *arguments: Any
+    ) -> bool:
+        """Whether a member may handle an event now; a paused one handles it later."""
+        if member.raft is None or member.life != life:
+            return False
+        if self.now_us < member.paused_until_us:
+            self.after(member.paused_until_us - self.now_us, again, *arguments)
+            return False
+        return True
+
+    def _turn(self, member: SimMember, what: str, turn: Callable[[], None] | None = None) -> None:
+        """Let a member's loop take a turn, and judge what came of it; without `turn`, for no input.
+
+        `what` tells people what the turn was for.
+        """
+        (turn or member.loop.turn)()
+        if member.failure is not None:
+            self._note(member.member_id, what)
+            self._fail(member, member.failure, "push")
+            return
+        if not member.saving:  # otherwise what the core has written waits for the save
+            member.judge()
+        assert member.raft is not None
+        if member.raft.contradiction:
+            raise ViolationError(
+                "nobody asks for the impossible",
+                f"{member.member_id} refused: {member.raft.contradiction}",
+            )
+        if self.transcript is not None:
+            self._note(member.member_id, what)
+
+    def _fail(self, member: SimMember, error: Exception, found_by: str) -> None:
+        """Let a member stop, since it died in the middle of something or has found damage."""
+        told = self.rotting.found(member, error, found_by)
+        self.crash(member.member_id, down_us=HARD_STATE_US, told=told)
+
+    def _notice_link(self, member_id: str, *, lost: bool) -> None:
+        """Let peers, and a starting member, learn of its connections."""
+        for peer_id in self.conditions.member_ids:
+            if peer_id != member_id:
+                self._tell_link(peer_id, member_id, lost=lost)
+                if not lost:
+                    self._tell_link(member_id, peer_id, lost=False)
+
+    def _note(self, who: str, what: str) -> None:
+        if self.transcript is not None:
+            state = state_of(self.members[who].raft) if who else ""
+            self.transcript.add(self.now_us, self.event_count, who, what, state)

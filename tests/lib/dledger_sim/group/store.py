@@ -1,0 +1,111 @@
+"""A member's disk as the loop sees it: `dledger_node.shell.loop.Store` over a simulated disk."""
+
+from collections.abc import Callable
+from typing import Final
+
+from dledger_node.raft.ready import (
+    HardState,
+    Truncate,
+    Write,
+    WriteMembership,
+    WriteNoop,
+    WriteProposal,
+    WritePushed,
+    WriteSnapshot,
+)
+from dledger_sim.group.disk import SimDisk, chained
+from dledger_sim.group.membership_bodies import body_of
+from dledger_sim.group.moments import Moment
+from dledger_sim.group.pushed import PushedEntries
+from dledger_sim.group.world import World
+
+HARD_STATE_US: Final = 15_000
+"""How long a slow save of the hard state takes."""
+
+
+class SimStore:
+    """One life's writes. Saves may be slow, and the member may die before each write."""
+
+    def __init__(
+        self,
+        member_id: str,
+        disk: SimDisk,
+        world: World,
+        *,
+        committed_index: Callable[[], int],
+        perhaps_die: Callable[[], None],
+    ) -> None:
+        """`committed_index` is the core's; `perhaps_die` raises DiedError when chance says so."""
+        self.saving: HardState | None = None
+        """What is on its way to the disk."""
+        self._member_id = member_id
+        self._disk = disk
+        self._world = world
+        self._committed_index = committed_index
+        self._perhaps_die = perhaps_die
+        self._site_slow = f"slow hard state {member_id}"
+
+    def save_hard_state(self, hard_state: HardState) -> bool:
+        """Save at once, or begin a save that takes a while."""
+        self.saving = hard_state
+        if self._world.choices.chance(self._site_slow, self._world.conditions.slow_hard_state):
+            self._world.save_takes_a_while(self._member_id)
+            return False
+        self.finish_save()
+        return True
+
+    def finish_save(self) -> None:
+        """Have the hard state on the disk."""
+        hard_state, self.saving = self.saving, None
+        assert hard_state is not None
+        self._disk.hard_state = hard_state
+        self._world.checker.saved(self._member_id, hard_state)
+
+    def written(self) -> tuple[int, int]:
+        """See `Store`."""
+        cached = self._disk.cached
+        return len(cached) - 1, cached[-1].term if cached else -1
+
+    def begin_flush(self) -> None:
+        """Flush what is pending, unless a flush is in flight."""
+        if self._disk.pending and self._disk.flush is None:
+            self._disk.begin_flush()
+            self._world.flush_begins(self._member_id)
+
+    def write(self, write: Write) -> None:
+        """Write to the page cache, and show the judges what was written."""
+        self._perhaps_die()
+        world = self._world
+        match write:
+            case WritePushed(entries=pushed):
+                assert isinstance(pushed, PushedEntries)
+                skipped = write.first_index - pushed.first_index
+                count = write.last_index - write.first_index + 1
+                self._append(write.first_index, pushed.entries[skipped : skipped + count])
+            case WriteSnapshot(first_index=first_index, entries=pushed):
+                assert isinstance(pushed, PushedEntries)
+                self._disk.replace(world.checker.replacing(self._member_id, first_index))
+                self._append(first_index, pushed.entries)
+            case WriteProposal(first_index=first_index, term=term, entries=bodies):
+                assert isinstance(bodies, tuple)
+                self._append(first_index, [(term, body) for body in bodies])
+            case WriteNoop(index=index, term=term):
+                self._append(index, [(term, -term)])
+                world.moment(Moment.ELECTED, self._member_id)
+            case WriteMembership(index=index, term=term, membership=membership):
+                rules = world.checker.memberships
+                rules.changing(self._member_id, membership, term, self._committed_index())
+                self._append(index, [(term, body_of(membership))])
+                world.moment(Moment.CHANGES, self._member_id)
+            case Truncate(first_index=first_index):
+                world.checker.truncating(self._member_id, first_index)
+                self._disk.truncate(first_index)
+                world.moment(Moment.TRUNCATED, self._member_id)
+
+    def _append(self, first_index: int, entries: list[tuple[int, int]]) -> None:
+        cached = self._disk.cached
+        assert first_index == len(cached), f"writes at {first_index}, the log has {len(cached)}"
+        for term, body in entries:
+            entry = chained(cached, term, body)
+            self._disk.append(entry)
+            self._world.checker.wrote(self._member_id, entry)
