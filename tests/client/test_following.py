@@ -239,13 +239,13 @@ async def test_a_client_that_does_not_follow_succeeds_once_its_server_leads(grou
 async def test_closing_the_client_ends_appends_sent_to_a_former_leader(group: Group) -> None:
     group["n1"].script.extend([Fault.NO_ANSWER, Code.NOT_LEADER])
     async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
-        owed = asyncio.create_task(client.append(b"x"))
+        sent = asyncio.create_task(client.append(b"x"))
         await group["n1"].append_received.wait()
         with pytest.raises(NotLeaderError):
             await client.append(b"y")
 
     with pytest.raises(OutcomeUnknownError, match="closed"):
-        await owed
+        await sent
 
 
 # metadata()

@@ -1,4 +1,4 @@
-"""The Python client and command line against groups of Java members, of every version."""
+"""The Python client and command line against groups of Java members of every version."""
 
 import json
 import os
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.interop
 
 BODIES = [b"", b"hello", bytes(range(256)), bytes(100_000), *(b"%d" % n for n in range(200))]
 COMMAND_LINE = "import sys; from dledger_client.cli import main; sys.exit(main())"
-# Java's members elect in seconds, and JVMs that have just begun are slow.
+# Java members take seconds to elect a leader, and a JVM is slow after its start.
 TIMING = Timing(deadline_s=90.0, request_timeout_s=10.0)
 
 
 @pytest.fixture(scope="module")
 def group(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaGroup]:
-    """Three Java members; the last test of the module kills one of them."""
+    """Three Java members; the last test of this module kills one of them."""
     with JavaGroup(tmp_path_factory.mktemp("java"), java) as running:
         yield running
 
@@ -53,7 +53,7 @@ async def read_back(client: DLedgerClient, indexes: list[int]) -> dict[int, byte
 
 
 def dledger(group: JavaGroup, *arguments: str, given: bytes = b"") -> bytes:
-    """Run the command line; its output."""
+    """Run the command line and return its output."""
     environment = os.environ | {
         "DLEDGER_CLIENT_SERVERS": ",".join(group.servers), "DLEDGER_CLIENT_GROUP": "g",
     }  # fmt: skip

@@ -21,8 +21,8 @@ HINTS: Final = {
     "member to add must be in the leader's DLEDGER_ADDABLE_PEERS",
     DLedgerResponseCode.LAST_VOTER: "the group would have no voter left: promote another member "
     "first",
-    DLedgerResponseCode.QUORUM_AT_RISK: "too few of the resulting voters are up: start the voters "
-    "that are down, or remove them first",
+    DLedgerResponseCode.QUORUM_AT_RISK: "too few of the resulting voters have answered recently: "
+    "start the voters that are down, or remove them first",
     DLedgerResponseCode.TOO_MANY_MEMBERS: "a group can have at most 64 members",
     DLedgerResponseCode.FALL_BEHIND_TOO_MUCH: "the member lags too far behind or is down: see "
     "dledger status, and allow more time with --deadline",
