@@ -230,7 +230,7 @@ def test_a_log_that_cannot_be_cannot_be_told(
 
 def test_a_log_can_be_restarted_at_any_index() -> None:
     log = LogTerms(0, [(0, 1), (4, 2)], 9)
-    log.restart(20)
+    log.reset(20)
     assert (log.begin_index, log.end_index, log.end_term) == (20, 19, -1)
     log.append(22, 5)
 

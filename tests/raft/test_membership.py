@@ -99,9 +99,9 @@ def test_while_a_change_is_not_committed_the_membership_before_may_come_back() -
 def test_what_was_removed_from_the_front_holds_still() -> None:
     log = two_changes()
     log.remove_before(6)
-    assert (log.cut, log.current) == (WITH_LEARNER, FOUR)
+    assert (log.base, log.current) == (WITH_LEARNER, FOUR)
     log.remove_before(9)
-    assert (log.cut, log.current, log.last_index) == (FOUR, FOUR, -1)
+    assert (log.base, log.current, log.last_index) == (FOUR, FOUR, -1)
     assert log.possible(20) == (FOUR,)
 
 
@@ -144,7 +144,7 @@ def test_whatever_befalls_a_log_its_memberships_are_those_of_its_entries(seed: i
         before = [model[at] for at in sorted(model) if at < begin_index]
         assert log.current == ([one for _, one in held] or before or [THREE])[-1]
         assert log.last_index == (held[-1][0] if held else -1)
-        assert log.cut == (before[-1] if before else None)
+        assert log.base == (before[-1] if before else None)
         first, last = sorted((rng.randint(0, end_index + 3), rng.randint(0, end_index + 3)))
         assert list(log.between(first, last)) == [one for one in held if first <= one[0] <= last]
 

@@ -201,7 +201,7 @@ def test_rounds_that_nobody_answers_do_not_pile_up() -> None:
         driver.tick(5)
         driver.receive(driver.heard_from("n1", round_))
 
-    part = driver.raft._member.part
+    part = driver.raft._member.role_state
     assert len(part.rounds_sent) <= 2  # type: ignore[union-attr]
     assert not of_type(VoteRequest, driver.work())
 

@@ -169,16 +169,16 @@ def test_the_fittest_is_the_one_that_lives_and_holds_most() -> None:
 
 def test_a_leader_hands_over_to_a_preferred_member_that_was_fit_for_long() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n2",))
-    favour_ticks = driver.raft.config.favour_ticks
+    preference_ticks = driver.raft.config.preference_ticks
 
-    assert not live(driver, favour_ticks - HEARTBEAT_TICKS)
+    assert not live(driver, preference_ticks - HEARTBEAT_TICKS)
     assert {request.receiver for request in live(driver, 2 * HEARTBEAT_TICKS)} == {"n2"}
 
 
 def test_a_preferred_member_that_comes_and_goes_is_not_handed_the_leadership() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n2",))
     for _ in range(5):
-        assert not live(driver, driver.raft.config.favour_ticks - 4 * HEARTBEAT_TICKS)
+        assert not live(driver, driver.raft.config.preference_ticks - 4 * HEARTBEAT_TICKS)
         for _ in range(ELECTION_TICKS + HEARTBEAT_TICKS):
             messages = driver.tick() + driver.receive(driver.success_from("n1", 0))
             assert not of_type(TakeLeadershipRequest, messages)
@@ -192,7 +192,7 @@ def test_a_preferred_member_whose_disk_stores_nothing_is_never_asked_to_lead() -
     stored_index = driver.raft.ledger_end_index
     driver.propose()
     driver.flush()
-    for _ in range(3 * driver.raft.config.favour_ticks):
+    for _ in range(3 * driver.raft.config.preference_ticks):
         messages = driver.tick()
         messages += driver.receive(driver.success_from("n1", stored_index + 1))
         messages += driver.receive(driver.success_from("n2", stored_index))
@@ -205,13 +205,13 @@ def test_a_preferred_member_whose_disk_stores_nothing_is_never_asked_to_lead() -
 def test_the_preferred_leader_itself_hands_over_to_nobody() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n0", "n2"))
 
-    assert not live(driver, 3 * driver.raft.config.favour_ticks)
+    assert not live(driver, 3 * driver.raft.config.preference_ticks)
 
 
 def test_a_transfer_that_failed_is_tried_again_only_after_the_same_wait() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n2",))
-    favour_ticks = driver.raft.config.favour_ticks
-    live(driver, favour_ticks + ELECTION_TICKS + 2 * HEARTBEAT_TICKS)
+    preference_ticks = driver.raft.config.preference_ticks
+    live(driver, preference_ticks + ELECTION_TICKS + 2 * HEARTBEAT_TICKS)
     assert driver.raft.transferee_id is None
 
-    assert not live(driver, favour_ticks - 2 * ELECTION_TICKS)
+    assert not live(driver, preference_ticks - 2 * ELECTION_TICKS)

@@ -31,7 +31,7 @@ def refusal(member: MemberState, leader: Leader, change: Change) -> RefusalReaso
         return RefusalReason.TERM_NOT_COMMITTED
     if member.committed_index < member.memberships.last_index:
         return RefusalReason.MEMBERSHIP_CHANGING
-    return _contradiction(member, change) or _danger(member, leader, change)
+    return _invalid_change(member, change) or _unsafe_change(member, leader, change)
 
 
 def begin(member: MemberState, leader: Leader, change: Change) -> Proposal:
@@ -40,16 +40,16 @@ def begin(member: MemberState, leader: Leader, change: Change) -> Proposal:
     index = member.log.end_index + 1
     write = WriteMembership(index=index, term=member.term, membership=membership)
     member.append(write, index, member.term)
-    member.enter(MembershipEntry(index, membership))
+    member.adopt_membership(MembershipEntry(index, membership))
     if isinstance(change, AddLearner):
         leader.progress.pop(change.member_id, None)  # of an earlier stay: its disk may be another
-    electorate.arrange(member, leader, next_index=index)
+    electorate.update_peers(member, leader, next_index=index)
     return Proposal(first_index=index, last_index=index, term=member.term)
 
 
-def settle(member: MemberState, leader: Leader) -> None:
+def step_down_if_not_voter(member: MemberState, leader: Leader) -> None:
     """Once a change is committed, a leader that votes no more hands over and follows."""
-    if leader.votes or member.committed_index < member.memberships.last_index:
+    if leader.is_voter or member.committed_index < member.memberships.last_index:
         return
     successor_id = transfer.fittest(member, leader)
     if successor_id is not None:
@@ -59,7 +59,7 @@ def settle(member: MemberState, leader: Leader) -> None:
     leader_elector.become_follower(member, member.term, None)
 
 
-def _contradiction(member: MemberState, change: Change) -> RefusalReason | None:
+def _invalid_change(member: MemberState, change: Change) -> RefusalReason | None:
     """What a change asks that cannot be."""
     membership, member_id = member.memberships.current, change.member_id
     votes, learns = member_id in membership.voters, member_id in membership.learners
@@ -81,25 +81,25 @@ def _contradiction(member: MemberState, change: Change) -> RefusalReason | None:
             return None if votes or learns else RefusalReason.UNKNOWN_MEMBER
 
 
-def _danger(member: MemberState, leader: Leader, change: Change) -> RefusalReason | None:
+def _unsafe_change(member: MemberState, leader: Leader, change: Change) -> RefusalReason | None:
     """What a change would put at risk that could be, too."""
     if isinstance(change, Promote) and change.member_id != member.self_id:
         progress = leader.progress[change.member_id]
         lag_entries = transfer.lag_entries(member, leader, change.member_id)
-        if not progress.remembers or lag_entries > member.config.promotion_lag_entries_max:
+        if not progress.knows_promises or lag_entries > member.config.promotion_lag_entries_max:
             return RefusalReason.FALL_BEHIND_TOO_MUCH
     if not isinstance(change, AddLearner):
         voters = changed(member.memberships.current, change).voters
-        well_count = sum(_is_well(member, leader, voter_id) for voter_id in voters)
+        well_count = sum(_is_healthy(member, leader, voter_id) for voter_id in voters)
         if not quorum.is_majority(well_count, len(voters)):
             return RefusalReason.QUORUM_AT_RISK
     return None
 
 
-def _is_well(member: MemberState, leader: Leader, voter_id: str) -> bool:
+def _is_healthy(member: MemberState, leader: Leader, voter_id: str) -> bool:
     """Tell whether a voter has answered lately, and can vote."""
     if voter_id == member.self_id:
         return True
     progress = leader.progress[voter_id]
     silent_ticks = member.now_ticks - progress.contact_tick
-    return progress.remembers and silent_ticks < member.config.election_ticks
+    return progress.knows_promises and silent_ticks < member.config.election_ticks

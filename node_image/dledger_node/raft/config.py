@@ -81,7 +81,7 @@ class RaftConfig:
             raise ValueError(f"preferred leaders must be members: {self.preferred_leader_ids}")
 
     @property
-    def favour_ticks(self) -> int:
+    def preference_ticks(self) -> int:
         """For so long a preferred member must be fit to lead before it is handed the leadership."""
         return 10 * self.election_ticks
 

@@ -63,7 +63,7 @@ class Raft:
             config, hard_state, log, memberships, committed_index, incarnation, randint
         )
         self._saved_hard_state = hard_state
-        self._told_committed_index = committed_index
+        self._reported_committed_index = committed_index
         self._ready: Ready | None = None
         leader_elector.restart_election_timer(self._member)
 
@@ -75,15 +75,15 @@ class Raft:
         member.now_ticks += 1
         if member.recalling is not None:
             recalling.tick(member, member.recalling)
-        match member.part:
+        match member.role_state:
             case Leader() as leader:
                 self._tick_leader(leader)
             case Follower() if member.joining is not None:
                 joining.tick(member, member.joining)
             case _ if member.now_ticks < member.election_deadline or member.recalls:
                 pass
-            case _ if electorate.may_stand(member):
-                leader_elector.stand(member)
+            case _ if electorate.may_campaign(member):
+                leader_elector.start_pre_vote(member)
             case _:
                 leader_elector.forget_leader(member)
 
@@ -96,9 +96,9 @@ class Raft:
         `Ready.writes`.
         """
         member = self._member
-        if not isinstance(member.part, Leader):
+        if not isinstance(member.role_state, Leader):
             return self._refuse(RefusalReason.NOT_LEADER)
-        if member.part.transfer is not None:
+        if member.role_state.transfer is not None:
             return self._refuse(RefusalReason.LEADER_TRANSFERRING)
         if count < 1:
             raise InvariantError(f"{count} bodies were proposed")
@@ -108,7 +108,7 @@ class Raft:
             first_index=first_index, last_index=last_index, term=member.term, entries=entries
         )
         member.append(write, last_index, member.term)
-        member.part.push_due = True
+        member.role_state.push_due = True
         return Proposal(first_index=first_index, last_index=last_index, term=member.term)
 
     def transfer_leadership(self, transferee_id: str) -> Refusal | None:
@@ -117,16 +117,16 @@ class Raft:
         No appends are taken until the transferee leads, or for election_ticks if it does not.
         """
         member = self._member
-        if not isinstance(member.part, Leader):
+        if not isinstance(member.role_state, Leader):
             return self._refuse(RefusalReason.NOT_LEADER)
-        if member.part.transfer is not None:
+        if member.role_state.transfer is not None:
             return self._refuse(RefusalReason.LEADER_TRANSFERRING)
-        progress = member.part.progress.get(transferee_id)
-        if progress is None or not progress.votes:
+        progress = member.role_state.progress.get(transferee_id)
+        if progress is None or not progress.is_voter:
             return self._refuse(RefusalReason.UNKNOWN_MEMBER)
-        if not transfer.has_nearly_all(member, member.part, transferee_id):
+        if not transfer.is_nearly_caught_up(member, member.role_state, transferee_id):
             return self._refuse(RefusalReason.FALL_BEHIND_TOO_MUCH)
-        transfer.begin(member, member.part, transferee_id)
+        transfer.begin(member, member.role_state, transferee_id)
         return None
 
     def change_membership(self, change: Change) -> Proposal | Refusal:
@@ -136,18 +136,18 @@ class Raft:
         leads until then.
         """
         member = self._member
-        if not isinstance(member.part, Leader):
+        if not isinstance(member.role_state, Leader):
             return self._refuse(RefusalReason.NOT_LEADER)
-        reason = changes.refusal(member, member.part, change)
+        reason = changes.refusal(member, member.role_state, change)
         if reason is not None:
             return self._refuse(reason)
-        return changes.begin(member, member.part, change)
+        return changes.begin(member, member.role_state, change)
 
     def read_index(self, handle: object) -> Refusal | None:
         """Ask up to where a linearizable read must see; the answer comes in `Ready.reads`."""
-        if not isinstance(self._member.part, Leader):
+        if not isinstance(self._member.role_state, Leader):
             return self._refuse(RefusalReason.NOT_LEADER)
-        reads.ask(self._member, self._member.part, handle)
+        reads.begin(self._member, self._member.role_state, handle)
         return None
 
     def persisted(self, index: int, term: int) -> None:
@@ -161,11 +161,11 @@ class Raft:
         if index <= member.durable_index or not member.log.holds(index, term):
             return
         member.durable_index = index
-        match member.part:
+        match member.role_state:
             case Leader() as leader:
                 entry_pusher.advance_commit(member, leader)
-                if member.part is leader:
-                    transfer.go_on(member, leader)
+                if member.role_state is leader:
+                    transfer.ask_if_caught_up(member, leader)
             case Follower() as follower:
                 entry_handler.handle_persisted(member, follower)
 
@@ -186,7 +186,7 @@ class Raft:
     def link_lost(self, peer_id: str) -> None:
         """Note that the connection to a peer broke, or was refused."""
         member = self._member
-        match member.part:
+        match member.role_state:
             case Leader() as leader if peer_id in leader.progress:
                 entry_pusher.link_lost(leader, peer_id)
             case Follower() as follower if peer_id == follower.leader_id:
@@ -199,13 +199,13 @@ class Raft:
         member = self._member
         if member.recalling is not None:
             member.recalling.ask_due = member.now_ticks
-        match member.part:
+        match member.role_state:
             case Leader() as leader if peer_id in leader.progress:
                 heartbeats.send_to(member, leader, peer_id)
                 entry_pusher.link_restored(leader, peer_id)
-            case (PreCandidate() | Candidate()) as part:
+            case (PreCandidate() | Candidate()) as role_state:
                 if peer_id in electorate.other_voters(member):
-                    leader_elector.ask_for_vote(member, part, peer_id)
+                    leader_elector.ask_for_vote(member, role_state, peer_id)
             case Follower() if member.joining is not None and peer_id in member.config.peers:
                 joining.ask(member, member.joining, peer_id)
             case _:
@@ -218,17 +218,17 @@ class Raft:
         if self._ready is not None:
             return None
         member = self._member
-        if isinstance(member.part, Leader):
-            reads.go_on(member, member.part)
-            if member.part.push_due:
-                entry_pusher.send_due(member, member.part)
+        if isinstance(member.role_state, Leader):
+            reads.release_confirmed(member, member.role_state)
+            if member.role_state.push_due:
+                entry_pusher.send_due(member, member.role_state)
         if member.joining is not None:
-            joining.go_on(member, member.joining)
-        hard_state = member.unsaved(self._saved_hard_state)
+            joining.become_voter_if_safe(member, member.joining)
+        hard_state = member.hard_state_to_save(self._saved_hard_state)
         if (
             hard_state is None
             and not (member.writes or member.messages or member.reads)
-            and member.committed_index == self._told_committed_index
+            and member.committed_index == self._reported_committed_index
         ):
             return None
         self._ready = Ready(
@@ -248,7 +248,7 @@ class Raft:
         if ready is not self._ready:
             raise InvariantError("advance() was called with another Ready than the one that is out")
         self._ready = None
-        self._told_committed_index = ready.committed_index
+        self._reported_committed_index = ready.committed_index
         if ready.hard_state is not None:
             self._saved_hard_state = ready.hard_state
 
@@ -292,7 +292,7 @@ class Raft:
     @property
     def leads(self) -> bool:
         """Whether this member leads `term`, as far as it knows."""
-        return isinstance(self._member.part, Leader)
+        return isinstance(self._member.role_state, Leader)
 
     @property
     def joining(self) -> str:
@@ -308,26 +308,32 @@ class Raft:
     @property
     def master(self) -> bool:
         """True on a leader whose first entry of its term is committed, and with it all before."""
-        part = self._member.part
-        return isinstance(part, Leader) and part.noop_index <= self._member.committed_index
+        role_state = self._member.role_state
+        return (
+            isinstance(role_state, Leader) and role_state.noop_index <= self._member.committed_index
+        )
 
     @property
     def quorum_active(self) -> bool:
         """True on a leader that a quorum answers, and on a follower that hears its leader."""
         member = self._member
-        match member.part:
+        match member.role_state:
             case Leader() as leader:
                 return heartbeats.quorum_active(member, leader)
             case Follower() as follower:
-                return follower.hears_leader(member)
+                return follower.leader_is_alive(member)
             case PreCandidate() | Candidate():
                 return False
 
     @property
     def transferee_id(self) -> str | None:
         """To whom this leader is handing over, if it is."""
-        part = self._member.part
-        return part.transfer.transferee_id if isinstance(part, Leader) and part.transfer else None
+        role_state = self._member.role_state
+        return (
+            role_state.transfer.transferee_id
+            if isinstance(role_state, Leader) and role_state.transfer
+            else None
+        )
 
     @property
     def fittest_peer_id(self) -> str | None:
@@ -337,8 +343,10 @@ class Raft:
     @property
     def fit_peer_ids(self) -> tuple[str, ...]:
         """To whom this leader could hand over, the fittest first; none on others."""
-        part = self._member.part
-        return transfer.fit_peers(self._member, part) if isinstance(part, Leader) else ()
+        role_state = self._member.role_state
+        return (
+            transfer.fit_peers(self._member, role_state) if isinstance(role_state, Leader) else ()
+        )
 
     @property
     def committed_index(self) -> int:
@@ -377,8 +385,8 @@ class Raft:
 
     def match_indexes(self) -> dict[str, int]:
         """For each peer, up to where it is known to hold this leader's log; empty on others."""
-        part = self._member.part
-        progress = part.progress if isinstance(part, Leader) else {}
+        role_state = self._member.role_state
+        progress = role_state.progress if isinstance(role_state, Leader) else {}
         return {peer_id: one.match_index for peer_id, one in progress.items()}
 
     # -- helpers ---------------------------------------------------------------------------------
@@ -391,10 +399,10 @@ class Raft:
         transfer.end_overdue(member, leader)
         if member.now_ticks >= leader.heartbeat_due:
             heartbeats.send_round(member, leader)
-            electorate.let_go(member, leader)
+            electorate.stop_pushing_to_removed(member, leader)
             entry_pusher.retry(member, leader)
-            transfer.consider_favourite(member, leader)
-            transfer.go_on(member, leader)
+            transfer.transfer_to_preferred(member, leader)
+            transfer.ask_if_caught_up(member, leader)
 
     def _refuse(self, reason: RefusalReason) -> Refusal:
         return Refusal(reason=reason, leader_id=self._member.leader_id)

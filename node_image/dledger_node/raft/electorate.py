@@ -18,7 +18,7 @@ def other_voters(member: MemberState) -> list[str]:
 
 def own_votes(member: MemberState) -> set[str]:
     """What a candidate has before anybody answers: a member outside does not count itself."""
-    return {member.self_id} if member.votes else set()
+    return {member.self_id} if member.is_voter else set()
 
 
 def belongs(member: MemberState, member_id: str) -> bool:
@@ -27,7 +27,7 @@ def belongs(member: MemberState, member_id: str) -> bool:
     return any(member_id in membership.members for membership in possible)
 
 
-def may_stand(member: MemberState) -> bool:
+def may_campaign(member: MemberState) -> bool:
     """Tell whether this member may be needed as a leader.
 
     So may be a voter that is being removed: until that is committed, it can be the only one whose
@@ -37,10 +37,10 @@ def may_stand(member: MemberState) -> bool:
     return any(member.self_id in membership.voters for membership in possible)
 
 
-def arrange(member: MemberState, leader: Leader, next_index: int) -> None:
+def update_peers(member: MemberState, leader: Leader, next_index: int) -> None:
     """Push to all who belong to the group, and count its voters.
 
-    Who is being removed is pushed to until `let_go`. `next_index` is where a new peer is asked
+    Who is being removed is pushed to until `stop_pushing_to_removed`. `next_index` is where a new peer is asked
     first.
     """
     possible = member.memberships.possible(member.committed_index)
@@ -53,13 +53,13 @@ def arrange(member: MemberState, leader: Leader, next_index: int) -> None:
             contact_tick=member.now_ticks,
             answered_round=leader.heartbeat_round,  # rounds of an earlier stay count no more
         )
-        progress.votes = peer_id in voters
+        progress.is_voter = peer_id in voters
         leader.progress[peer_id] = progress
-    leader.votes = member.votes
+    leader.is_voter = member.is_voter
     leader.push_due = True
 
 
-def let_go(member: MemberState, leader: Leader) -> None:
+def stop_pushing_to_removed(member: MemberState, leader: Leader) -> None:
     """Push no more to who was removed, once it has heard that it was, or hears nothing.
 
     Called after every heartbeat round: the last one has told it that its removal is committed.

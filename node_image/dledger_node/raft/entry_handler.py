@@ -63,7 +63,7 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
                 f"{request.sender} of term {request.term} would replace entry {held_index + 1}; "
                 f"entries up to {member.committed_index} are committed",
             )
-            _say_what_is_here(member, request, held_index + 1)
+            _send_conflict(member, request, held_index + 1)
             return
         member.truncate(held_index + 1)
     if held_index < request.last_index:
@@ -76,7 +76,7 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
         )
         member.append(write, request.last_index, request.entries_term)
         for entry in write.memberships:
-            member.enter(entry)
+            member.adopt_membership(entry)
     follower.verified_index = max(follower.verified_index, request.last_index)
     commit_verified(member, follower, request.committed_index)
     if member.durable_index >= request.last_index:
@@ -105,7 +105,7 @@ def handle_install(
             membership=request.membership,
             memberships=request.memberships,
         )
-        member.restart(write)
+        member.replace_log(write)
         verified_index = request.last_index
     elif member.log.begin_index <= first_index:
         member.refuse(
@@ -137,7 +137,7 @@ def confirmed_index(member: MemberState, follower: Follower) -> int:
 def commit_verified(member: MemberState, follower: Follower, leader_committed_index: int) -> None:
     """Commit what the leader has committed, as far as it is verified to be here."""
     index = min(leader_committed_index, follower.verified_index)
-    follower.told_index = max(follower.told_index, index)
+    follower.advertised_index = max(follower.advertised_index, index)
     member.commit(index)
 
 
@@ -163,25 +163,25 @@ def acknowledge(member: MemberState, follower: Follower, *, probe: int | None = 
 def reject(member: MemberState, request: Request, index: int) -> None:
     """Say that the entry `index` is not here as the leader has it, and what is here instead."""
     member.refuse(RefusalCause.INDEX_GAP)
-    _say_what_is_here(member, request, index)
+    _send_conflict(member, request, index)
 
 
 def refuse_expired(
     member: MemberState, request: CompareRequest | AppendRequest | InstallSnapshotRequest
 ) -> None:
     """Tell a deposed leader that there is a newer term."""
-    _refuse(member, request, PushResult.EXPIRED_TERM)
+    _send_failure(member, request, PushResult.EXPIRED_TERM)
 
 
-def _say_what_is_here(member: MemberState, request: Request, index: int) -> None:
+def _send_conflict(member: MemberState, request: Request, index: int) -> None:
     conflict_term, conflict_index = -1, -1
     if member.log.begin_index <= index <= member.log.end_index:
         conflict_term = member.log.term_at(index)
         conflict_index = member.log.first_index_of_term_at(index)
-    _refuse(member, request, PushResult.INCONSISTENT_STATE, conflict_term, conflict_index)
+    _send_failure(member, request, PushResult.INCONSISTENT_STATE, conflict_term, conflict_index)
 
 
-def _refuse(
+def _send_failure(
     member: MemberState,
     request: Request,
     result: PushResult,

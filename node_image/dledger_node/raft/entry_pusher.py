@@ -29,10 +29,10 @@ def send_due(member: MemberState, leader: Leader) -> None:
         if progress.state is PushState.APPEND:
             _push(member, peer_id, progress)
         elif progress.probe_due:
-            _ask(member, peer_id, progress)
+            _send_probe(member, peer_id, progress)
 
 
-def take_answer(member: MemberState, leader: Leader, response: PushResponse) -> None:
+def handle_response(member: MemberState, leader: Leader, response: PushResponse) -> None:
     """Take a peer's answer to a COMPARE or an APPEND of this term."""
     if response.requested_term != member.term:
         return
@@ -42,12 +42,12 @@ def take_answer(member: MemberState, leader: Leader, response: PushResponse) -> 
         return
     match response.result:
         case PushResult.SUCCESS:
-            _accepted(member, progress, response)
+            _handle_success(member, progress, response)
             advance_commit(member, leader)
         case PushResult.INCONSISTENT_STATE if response.probe is None:
-            _refused(member, progress, response)
+            _handle_refused_push(member, progress, response)
         case PushResult.INCONSISTENT_STATE:
-            _denied(member, progress, response)
+            _handle_denied_probe(member, progress, response)
         case PushResult.EXPIRED_TERM:
             pass  # its newer term would have deposed this leader already
     if progress.state is PushState.COMPARE or progress.next_index <= member.log.end_index:
@@ -56,15 +56,15 @@ def take_answer(member: MemberState, leader: Leader, response: PushResponse) -> 
 
 def advance_commit(member: MemberState, leader: Leader) -> None:
     """Commit what a majority holds durably, if it ends in an entry of this leader's own term."""
-    matched = [progress.match_index for progress in leader.progress.values() if progress.votes]
-    if leader.votes:
+    matched = [progress.match_index for progress in leader.progress.values() if progress.is_voter]
+    if leader.is_voter:
         matched.append(member.durable_index)
     index = quorum.reached_by_majority(matched)
     if index > member.committed_index and member.log.holds(index, member.term):
         changing = member.memberships.last_index > member.committed_index
         member.commit(index)
         if changing:
-            changes.settle(member, leader)
+            changes.step_down_if_not_voter(member, leader)
 
 
 def retry(member: MemberState, leader: Leader) -> None:
@@ -111,7 +111,7 @@ def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
                 first_index=first_index,
                 last_index=last_index,
                 entries_term=log.term_at(first_index),
-                committed_index=member.told_committed_index,
+                committed_index=member.advertised_committed_index,
                 memberships=(
                     memberships.between(first_index, last_index)
                     if first_index <= memberships.last_index
@@ -122,12 +122,12 @@ def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
         progress.pushed(last_index, member.now_ticks)
 
 
-def _ask(member: MemberState, peer_id: str, progress: Progress) -> None:
+def _send_probe(member: MemberState, peer_id: str, progress: Progress) -> None:
     """Send the open question."""
     index = progress.next_index - 1
     progress.probe_due = False
-    if progress.lacks_first:
-        _send_first(member, peer_id)
+    if progress.needs_install:
+        _send_first_entries(member, peer_id)
         return
     member.send(
         CompareRequest(
@@ -136,13 +136,13 @@ def _ask(member: MemberState, peer_id: str, progress: Progress) -> None:
             term=member.term,
             index=index,
             index_term=member.log.term_at(index),
-            committed_index=member.told_committed_index,
+            committed_index=member.advertised_committed_index,
             probe=progress.probe,
         )
     )
 
 
-def _send_first(member: MemberState, peer_id: str) -> None:
+def _send_first_entries(member: MemberState, peer_id: str) -> None:
     """Send the first entries of this log; the answer comes once they are durable there.
 
     Sent in every heartbeat round until then: the peer takes them once.
@@ -166,11 +166,11 @@ def _send_first(member: MemberState, peer_id: str) -> None:
     )
 
 
-def _accepted(member: MemberState, progress: Progress, response: PushResponse) -> None:
+def _handle_success(member: MemberState, progress: Progress, response: PushResponse) -> None:
     """Count what the peer confirms, and leave COMPARE if that was in question."""
     if response.match_index > member.log.end_index:
         return  # more than this leader has: nothing to count on
-    if progress.lacks_first and response.match_index < member.log.begin_index:
+    if progress.needs_install and response.match_index < member.log.begin_index:
         return  # said of the log that it is about to drop
     asked_index = progress.next_index - 1
     progress.confirm(response.match_index, member.now_ticks)
@@ -178,7 +178,7 @@ def _accepted(member: MemberState, progress: Progress, response: PushResponse) -
         progress.append_after(max(asked_index, progress.match_index), member.now_ticks)
 
 
-def _refused(member: MemberState, progress: Progress, response: PushResponse) -> None:
+def _handle_refused_push(member: MemberState, progress: Progress, response: PushResponse) -> None:
     """Go to COMPARE: the peer has no place for a push.
 
     Of many pushes refused together, the first leads here and the others find the question open. A
@@ -190,7 +190,7 @@ def _refused(member: MemberState, progress: Progress, response: PushResponse) ->
         progress.compare(max(index, _lowest_index(member)), at_once=at_once)
 
 
-def _denied(member: MemberState, progress: Progress, response: PushResponse) -> None:
+def _handle_denied_probe(member: MemberState, progress: Progress, response: PushResponse) -> None:
     """Ask about an earlier entry: the peer does not hold the one in question."""
     asked_index = progress.next_index - 1
     index = max(_lowest_index(member), min(asked_index - 1, _hinted_index(member, response)))
@@ -203,7 +203,7 @@ def _denied(member: MemberState, progress: Progress, response: PushResponse) -> 
         progress.match_index = BEFORE_FIRST
         marks.replaced(member, response.sender)
         progress.compare(index, at_once=True)
-        progress.lacks_first = True
+        progress.needs_install = True
         return
     progress.compare(index, at_once=index < asked_index)
 

@@ -10,8 +10,8 @@ from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
 
 def quorum_active(member: MemberState, leader: Leader) -> bool:
     """Tell whether a quorum, the leader included, has answered within election_ticks."""
-    contacts = [peer.contact_tick for peer in leader.progress.values() if peer.votes]
-    if leader.votes:
+    contacts = [peer.contact_tick for peer in leader.progress.values() if peer.is_voter]
+    if leader.is_voter:
         contacts.append(member.now_ticks)
     reached = quorum.reached_by_majority(contacts)
     return member.now_ticks - reached < member.config.election_ticks
@@ -29,8 +29,10 @@ def send_round(member: MemberState, leader: Leader) -> None:
 
 def confirmed_round(leader: Leader) -> int:
     """The last round that a quorum has answered, the leader included; 0 when there is none."""
-    answered = [progress.answered_round for progress in leader.progress.values() if progress.votes]
-    if leader.votes:
+    answered = [
+        progress.answered_round for progress in leader.progress.values() if progress.is_voter
+    ]
+    if leader.is_voter:
         answered.append(leader.heartbeat_round)
     return quorum.reached_by_majority(answered)
 
@@ -50,7 +52,7 @@ def send_to(member: MemberState, leader: Leader, peer_id: str) -> None:
             sender=member.self_id,
             receiver=peer_id,
             term=member.term,
-            committed_index=min(member.told_committed_index, match_index),
+            committed_index=min(member.advertised_committed_index, match_index),
             round=leader.heartbeat_round,
         )
     )
@@ -69,13 +71,13 @@ def answer(member: MemberState, request: HeartBeatRequest) -> None:
     )
 
 
-def take_answer(member: MemberState, leader: Leader, response: HeartBeatResponse) -> None:
+def handle_response(member: MemberState, leader: Leader, response: HeartBeatResponse) -> None:
     """Note that a peer lives; an answer that a newer one overtook is no news."""
     progress = leader.progress[response.sender]
     if response.round > progress.answered_round:
         progress.answered_round = response.round
         progress.contact_tick = member.now_ticks
-        progress.remembers = not response.joining
+        progress.knows_promises = not response.joining
 
 
 def _forget_answered_rounds(leader: Leader) -> None:

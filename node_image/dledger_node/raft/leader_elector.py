@@ -33,7 +33,7 @@ def restart_election_timer(member: MemberState) -> None:
     member.election_deadline = member.now_ticks + timeout_ticks
 
 
-def try_again_soon(member: MemberState) -> None:
+def restart_vote_timer(member: MemberState) -> None:
     """Wait a random time for an election to be decided, then try anew.
 
     It is short, for while this member stands there is no leader whom that could disturb, and its
@@ -54,7 +54,7 @@ def leader_link_lost(member: MemberState, follower: Follower) -> None:
     """
     if member.config.lease_ticks:
         return
-    follower.leader_doubted = True
+    follower.leader_link_broken = True
     heartbeat_ticks = member.config.heartbeat_ticks
     if member.election_deadline > member.now_ticks + 2 * heartbeat_ticks:
         soon_ticks = heartbeat_ticks + member.randint(1, heartbeat_ticks)
@@ -67,20 +67,20 @@ def forget_leader(member: MemberState) -> None:
     restart_election_timer(member)
 
 
-def trusts_leader(member: MemberState) -> bool:
+def has_live_leader(member: MemberState) -> bool:
     """Tell whether there is a leader, as far as this member can see, whom nobody should depose.
 
     A leader counts on whoever answered it (`lease_ticks`): also on one that has just started, or
     that has learned of a newer term and forgotten its leader for it.
     """
     config = member.config
-    if config.lease_ticks and member.now_ticks - member.heard_tick < config.election_ticks:
+    if config.lease_ticks and member.now_ticks - member.leader_contact_tick < config.election_ticks:
         return True
-    match member.part:
+    match member.role_state:
         case Leader() as leader:
             return heartbeats.quorum_active(member, leader)
         case Follower() as follower:
-            return follower.hears_leader(member) and not follower.leader_doubted
+            return follower.leader_is_alive(member) and not follower.leader_link_broken
         case PreCandidate() | Candidate():
             return False
 
@@ -92,23 +92,23 @@ def become_follower(member: MemberState, term: int, leader_id: str | None) -> No
     restarting it. A deposed leader had none.
     """
     marks.note_all(member)
-    if isinstance(member.part, Leader):
-        reads.give_up(member, member.part)
+    if isinstance(member.role_state, Leader):
+        reads.fail_pending(member, member.role_state)
         restart_election_timer(member)
     if term > member.term:
         member.term = term
         member.vote_for = None
         member.contradiction = ""
-    member.part = Follower(leader_id=leader_id, verified_index=member.committed_index)
+    member.role_state = Follower(leader_id=leader_id, verified_index=member.committed_index)
 
 
-def heed_leader(member: MemberState, leader_id: str) -> Follower | None:
+def accept_leader(member: MemberState, leader_id: str) -> Follower | None:
     """Take a request of this term as its leader's sign of life.
 
     None when this term has another leader already: one of the two is broken, and neither may be
     believed on its word.
     """
-    if isinstance(member.part, Leader) or member.leader_id not in (None, leader_id):
+    if isinstance(member.role_state, Leader) or member.leader_id not in (None, leader_id):
         member.refuse(
             RefusalCause.OTHER_LEADER,
             f"{leader_id} claims term {member.term}, whose leader is {member.leader_id}",
@@ -117,22 +117,22 @@ def heed_leader(member: MemberState, leader_id: str) -> Follower | None:
     if member.leader_id is None:
         become_follower(member, member.term, leader_id)
         member.alone = False
-    assert isinstance(member.part, Follower)
-    member.part.heard_tick = member.heard_tick = member.now_ticks
-    member.part.leader_doubted = False
+    assert isinstance(member.role_state, Follower)
+    member.role_state.leader_contact_tick = member.leader_contact_tick = member.now_ticks
+    member.role_state.leader_link_broken = False
     restart_election_timer(member)
-    return member.part
+    return member.role_state
 
 
-def stand(member: MemberState) -> None:
+def start_pre_vote(member: MemberState) -> None:
     """Find out whether a majority would vote for this member before it raises its term.
 
     So a member that comes back from a partition, or has lost its own links only, deposes nobody.
     """
     marks.note_all(member)
     candidate = PreCandidate(votes=electorate.own_votes(member))
-    member.part = candidate
-    try_again_soon(member)
+    member.role_state = candidate
+    restart_vote_timer(member)
     for peer_id in electorate.other_voters(member):
         ask_for_vote(member, candidate, peer_id)
     _count_votes(member, candidate)
@@ -145,16 +145,16 @@ def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
     member.vote_for = member.self_id
     member.contradiction = ""
     candidate = Candidate(votes=electorate.own_votes(member), take_leadership=take_leadership)
-    member.part = candidate
-    try_again_soon(member)
+    member.role_state = candidate
+    restart_vote_timer(member)
     for peer_id in electorate.other_voters(member):
         ask_for_vote(member, candidate, peer_id)
     _count_votes(member, candidate)
 
 
-def ask_for_vote(member: MemberState, part: PreCandidate | Candidate, peer_id: str) -> None:
+def ask_for_vote(member: MemberState, candidate: PreCandidate | Candidate, peer_id: str) -> None:
     """Ask one peer; asked again, it gives the same answer."""
-    match part:
+    match candidate:
         case PreCandidate():
             member.send(
                 PreVoteRequest(
@@ -178,7 +178,7 @@ def ask_for_vote(member: MemberState, part: PreCandidate | Candidate, peer_id: s
             )
 
 
-def answer_pre_vote_request(member: MemberState, request: PreVoteRequest) -> None:
+def handle_pre_vote_request(member: MemberState, request: PreVoteRequest) -> None:
     """Say what this member would vote; whatever the terms are, nothing changes here."""
     member.send(
         PreVoteResponse(
@@ -186,26 +186,26 @@ def answer_pre_vote_request(member: MemberState, request: PreVoteRequest) -> Non
             receiver=request.sender,
             term=member.term,
             requested_term=request.term,
-            result=_judge_pre_candidate(member, request),
+            result=_pre_vote_result(member, request),
         )
     )
 
 
-def take_pre_vote(member: MemberState, response: PreVoteResponse) -> None:
+def handle_pre_vote_response(member: MemberState, response: PreVoteResponse) -> None:
     """Count an answer to this member's question, or learn from it that there is a newer term."""
     if response.term > member.term:
         become_follower(member, response.term, None)
         return
-    candidate = member.part
+    candidate = member.role_state
     if not isinstance(candidate, PreCandidate) or response.requested_term != member.term:
         return
     if response.result is VoteResult.ACCEPT:
-        _take_vote_of(member, candidate, response.sender)
+        _add_vote(member, candidate, response.sender)
 
 
-def answer_vote_request(member: MemberState, request: VoteRequest) -> None:
+def handle_vote_request(member: MemberState, request: VoteRequest) -> None:
     """Vote, or say why not. The term of the request is this member's own."""
-    result = _judge_candidate(member, request)
+    result = _vote_result(member, request)
     if result is VoteResult.ACCEPT:
         member.vote_for = request.sender
         marks.note(member, request.sender, BEFORE_FIRST)
@@ -227,24 +227,24 @@ def send_vote(member: MemberState, request: VoteRequest, result: VoteResult) -> 
     )
 
 
-def take_vote(member: MemberState, candidate: Candidate, response: VoteResponse) -> None:
+def handle_vote_response(member: MemberState, candidate: Candidate, response: VoteResponse) -> None:
     """Count an answer to this member's own candidacy."""
     if response.requested_term == member.term and response.result is VoteResult.ACCEPT:
         marks.note(member, response.sender, BEFORE_FIRST)
-        _take_vote_of(member, candidate, response.sender)
+        _add_vote(member, candidate, response.sender)
 
 
-def _judge_pre_candidate(member: MemberState, request: PreVoteRequest) -> VoteResult:
+def _pre_vote_result(member: MemberState, request: PreVoteRequest) -> VoteResult:
     """What this member would say if it were asked in the term after the request's."""
     if request.term < member.term:
         return VoteResult.REJECT_EXPIRED_VOTE_TERM
-    if trusts_leader(member):
+    if has_live_leader(member):
         return VoteResult.REJECT_ALREADY_HAS_LEADER
-    if isinstance(member.part, Candidate) or (
-        isinstance(member.part, PreCandidate) and _goes_first(member, request)
+    if isinstance(member.role_state, Candidate) or (
+        isinstance(member.role_state, PreCandidate) and _goes_first(member, request)
     ):
         return VoteResult.REJECT_ALREADY_VOTED  # for itself, or it would in a moment
-    return _judge_log(member, request)
+    return _result_by_log(member, request)
 
 
 def _goes_first(member: MemberState, request: PreVoteRequest) -> bool:
@@ -255,17 +255,17 @@ def _goes_first(member: MemberState, request: PreVoteRequest) -> bool:
     return same_log and config.preference(member.self_id) < config.preference(request.sender)
 
 
-def _judge_candidate(member: MemberState, request: VoteRequest) -> VoteResult:
+def _vote_result(member: MemberState, request: VoteRequest) -> VoteResult:
     if member.leader_id not in (None, request.sender):
         return VoteResult.REJECT_ALREADY_HAS_LEADER
     if member.vote_for not in (None, request.sender):
         return VoteResult.REJECT_ALREADY_VOTED
     if member.vote_for is None and member.term <= member.unsure_term:
         return VoteResult.REJECT_ALREADY_VOTED  # perhaps: its disk may have forgotten it
-    return _judge_log(member, request)
+    return _result_by_log(member, request)
 
 
-def _judge_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> VoteResult:
+def _result_by_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> VoteResult:
     """A candidate must hold all that may be committed (Raft paper, 5.4.1)."""
     if request.ledger_end_term < member.log.end_term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
@@ -277,7 +277,7 @@ def _judge_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> Vo
     return VoteResult.ACCEPT
 
 
-def _take_vote_of(member: MemberState, candidate: PreCandidate | Candidate, voter_id: str) -> None:
+def _add_vote(member: MemberState, candidate: PreCandidate | Candidate, voter_id: str) -> None:
     """Count a vote, if it is a voter's."""
     if voter_id in member.memberships.current.voters:
         candidate.votes.add(voter_id)
@@ -291,10 +291,10 @@ def _count_votes(member: MemberState, candidate: PreCandidate | Candidate) -> No
         case PreCandidate():
             campaign(member)
         case Candidate():
-            _lead(member)
+            _become_leader(member)
 
 
-def _lead(member: MemberState) -> None:
+def _become_leader(member: MemberState) -> None:
     """Begin to lead: write the term's no-op, tell everyone, and compare every log anew.
 
     The no-op commits what earlier terms left, which may not be committed by counting (Raft paper,
@@ -302,7 +302,7 @@ def _lead(member: MemberState) -> None:
     """
     noop_index = member.log.end_index + 1
     leader = Leader(noop_index=noop_index, progress={}, heartbeat_due=member.now_ticks)
-    member.part = leader
-    electorate.arrange(member, leader, next_index=noop_index)
+    member.role_state = leader
+    electorate.update_peers(member, leader, next_index=noop_index)
     member.append(WriteNoop(index=noop_index, term=member.term), noop_index, member.term)
     heartbeats.send_round(member, leader)

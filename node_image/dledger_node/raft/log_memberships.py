@@ -15,7 +15,7 @@ from dledger_node.raft.membership import Membership, MembershipEntry
 class LogMemberships:
     """Which membership holds where in a log. The hot path asks only `current` and `last_index`."""
 
-    __slots__ = ("_cut", "_entries", "_first", "current", "last_index")
+    __slots__ = ("_base", "_entries", "_initial", "current", "last_index")
 
     # Invariant: the indexes of _entries are strictly rising.
     # Invariant: current and last_index are those of the last entry, or of what holds before it.
@@ -25,28 +25,28 @@ class LogMemberships:
         first: Membership,
         entries: Iterable[MembershipEntry] = (),
         *,
-        cut: Membership | None = None,
+        base: Membership | None = None,
     ) -> None:
         """`first` holds before the group's first membership entry; `entries` are those that the log
-        holds; `cut` is the last of those that were removed from its front, if there was one.
+        holds; `base` is the last of those that were removed from its front, if there was one.
         """
-        self._first = first
-        self._cut = cut
+        self._initial = first
+        self._base = base
         self._entries: list[MembershipEntry] = []
-        self.current = cut or first
+        self.current = base or first
         self.last_index = BEFORE_FIRST
         for entry in entries:
             self.append(entry)
 
     @property
-    def cut(self) -> Membership | None:
+    def base(self) -> Membership | None:
         """What holds before the log's first membership entry; None if the group began with it."""
-        return self._cut
+        return self._base
 
     @property
     def changed(self) -> bool:
         """Whether there ever was a membership entry."""
-        return self._cut is not None or bool(self._entries)
+        return self._base is not None or bool(self._entries)
 
     def append(self, entry: MembershipEntry) -> None:
         """Let a membership hold from an index on; InvariantError unless that is a later one."""
@@ -62,26 +62,26 @@ class LogMemberships:
         if self.last_index < first_index:
             return
         del self._entries[self._count_before(first_index) :]
-        self._look()
+        self._update_current()
 
     def remove_before(self, first_index: int) -> None:
         """Forget the entries before `first_index`; what held there holds still."""
         count = self._count_before(first_index)
         if count:
-            self._cut = self._entries[count - 1].membership
+            self._base = self._entries[count - 1].membership
             del self._entries[:count]
-            self._look()
+            self._update_current()
 
-    def restart(self, cut: Membership | None) -> None:
-        """Forget all entries; `cut` holds before those that follow."""
+    def reset(self, base: Membership | None) -> None:
+        """Forget all entries; `base` holds before those that follow."""
         self._entries.clear()
-        self._cut = cut
-        self._look()
+        self._base = base
+        self._update_current()
 
     def before(self, first_index: int) -> Membership | None:
         """What holds before the entry `first_index`; None if no entry has said it."""
         count = self._count_before(first_index)
-        return self._entries[count - 1].membership if count else self._cut
+        return self._entries[count - 1].membership if count else self._base
 
     def between(self, first_index: int, last_index: int) -> tuple[MembershipEntry, ...]:
         """The entries from one index to another, both included; hardly ever there is one."""
@@ -97,16 +97,16 @@ class LogMemberships:
         """
         if self.last_index <= committed_index:
             return (self.current,)
-        return (self.before(self.last_index) or self._first, self.current)
+        return (self.before(self.last_index) or self._initial, self.current)
 
     def _count_before(self, index: int) -> int:
         return bisect_right(self._entries, index - 1, key=_index)
 
-    def _look(self) -> None:
+    def _update_current(self) -> None:
         if self._entries:
             self.last_index, self.current = self._entries[-1]
         else:
-            self.last_index, self.current = BEFORE_FIRST, self._cut or self._first
+            self.last_index, self.current = BEFORE_FIRST, self._base or self._initial
 
 
 def _index(entry: MembershipEntry) -> int:

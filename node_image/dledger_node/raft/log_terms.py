@@ -116,7 +116,7 @@ class LogTerms:
         del self._terms[:keep]
         self._first_indexes[0] = self._begin_index = first_index
 
-    def restart(self, begin_index: int) -> None:
+    def reset(self, begin_index: int) -> None:
         """Forget all entries; the next one is `begin_index`."""
         self._first_indexes.clear()
         self._terms.clear()

@@ -45,18 +45,18 @@ class Follower:
     """
     acknowledged_index: int = -1
     """The highest match_index told to that leader."""
-    told_index: int = -1
+    advertised_index: int = -1
     """Up to here that leader has said, in this term, that its log is committed; so it is durable
     there too.
     """
-    heard_tick: int = 0
+    leader_contact_tick: int = 0
     """When that leader was last heard."""
-    leader_doubted: bool = False
+    leader_link_broken: bool = False
     """The connection to that leader broke, and it was not heard since."""
 
-    def hears_leader(self, member: "MemberState") -> bool:
+    def leader_is_alive(self, member: "MemberState") -> bool:
         """Tell whether this term's leader was heard within election_ticks."""
-        heard_lately = member.now_ticks - self.heard_tick < member.config.election_ticks
+        heard_lately = member.now_ticks - self.leader_contact_tick < member.config.election_ticks
         return self.leader_id is not None and heard_lately
 
 
@@ -105,7 +105,7 @@ class Leader:
     """Index of this term's first entry; the leader is master once it is committed."""
     progress: dict[str, Progress]
     """One for each peer that is pushed to, in the order of their ids."""
-    votes: bool = True
+    is_voter: bool = True
     """This member is a voter itself; one that removes itself leads until that is committed."""
     heartbeat_due: int
     """The tick of the next heartbeat round."""
@@ -118,9 +118,9 @@ class Leader:
     push_due: bool = True
     """Something happened that may allow a push or ask for a probe."""
     transfer: Transfer | None = None
-    favourite_id: str | None = None
+    preferred_peer_id: str | None = None
     """The peer that ought to lead instead, and could."""
-    favourite_since: int = 0
+    preferred_since: int = 0
     """The tick since which it could without a break."""
 
 
@@ -155,7 +155,7 @@ class Recalling:
     """The tick at which those who are silent are asked again."""
 
 
-Part: TypeAlias = Follower | PreCandidate | Candidate | Leader
+RoleState: TypeAlias = Follower | PreCandidate | Candidate | Leader
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class MemberState:
     committed_index: int
     durable_index: int
     """Up to here the log survives a crash. Invariant: at most log.end_index."""
-    part: Part
+    role_state: RoleState
     joining: Joining | None = None
     """None on a voter. Invariant: while it is there, the part is Follower."""
     recalling: Recalling | None = None
@@ -189,7 +189,7 @@ class MemberState:
     alone: bool = False
     """This member was its group's only one, and nobody else has led since."""
     now_ticks: int = 0
-    heard_tick: int = 0
+    leader_contact_tick: int = 0
     """When a leader was last heard, of whatever term; 0, when this life began, if none was."""
     election_deadline: int = 0
     """The tick at which this member stands for election, unless it leads then."""
@@ -206,7 +206,7 @@ class MemberState:
         return self.config.self_id
 
     @property
-    def votes(self) -> bool:
+    def is_voter(self) -> bool:
         """Whether this member is a voter, by the membership that it knows."""
         return self.config.self_id in self.memberships.current.voters
 
@@ -218,7 +218,7 @@ class MemberState:
     @property
     def role(self) -> Role:
         """The role that this member plays now."""
-        match self.part:
+        match self.role_state:
             case Follower():
                 return Role.FOLLOWER
             case Leader():
@@ -229,7 +229,7 @@ class MemberState:
     @property
     def leader_id(self) -> str | None:
         """The leader of this term, if it is known."""
-        match self.part:
+        match self.role_state:
             case Leader():
                 return self.self_id
             case Follower(leader_id=leader_id):
@@ -238,13 +238,13 @@ class MemberState:
                 return None
 
     @property
-    def told_committed_index(self) -> int:
+    def advertised_committed_index(self) -> int:
         """What a leader says to be committed: as much as it holds durably itself. So who hears it
         knows what this disk must not lose (`marks`).
         """
         return min(self.committed_index, self.durable_index)
 
-    def unsaved(self, saved: HardState) -> HardState | None:
+    def hard_state_to_save(self, saved: HardState) -> HardState | None:
         """What must be made durable before anything that depends on it; None when nothing must."""
         if (
             self.term == saved.term
@@ -269,7 +269,7 @@ class MemberState:
         self.log.append(last_index, term)
         self.writes.append(write)
 
-    def enter(self, entry: MembershipEntry) -> None:
+    def adopt_membership(self, entry: MembershipEntry) -> None:
         """Let the membership hold that an entry of the log says, from now on.
 
         Who comes or goes by it may have another disk the next time.
@@ -291,20 +291,20 @@ class MemberState:
         self.durable_index = min(self.durable_index, first_index - 1)
         self.writes.append(Truncate(first_index=first_index))
 
-    def restart(self, write: WriteSnapshot) -> None:
+    def replace_log(self, write: WriteSnapshot) -> None:
         """Queue the removal of the whole log, and entries in its place."""
         if write.first_index <= self.committed_index:
             raise InvariantError(
                 f"a log from {write.first_index} on would replace committed entries up to "
                 f"{self.committed_index}"
             )
-        self.log.restart(write.first_index)
-        self.memberships.restart(write.membership)
+        self.log.reset(write.first_index)
+        self.memberships.reset(write.membership)
         self.marks.clear()
         self.durable_index = -1  # nothing of either log survives a crash now
         self.append(write, write.last_index, write.term)
         for entry in write.memberships:
-            self.enter(entry)
+            self.adopt_membership(entry)
 
     def commit(self, index: int) -> None:
         """Move the committed index forward to `index`; a lower one changes nothing."""

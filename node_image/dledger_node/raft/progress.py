@@ -43,7 +43,7 @@ class Progress:
     """
     probe_due: bool = True
     """The question is to be sent, for the first time or again."""
-    lacks_first: bool = False
+    needs_install: bool = False
     """The peer has denied the leader's first entry: it is to be sent, not asked about."""
     compared_match_index: int = -1
     """match_index when COMPARE was last left: a peer that comes back to it unmoved is not hurried.
@@ -62,9 +62,9 @@ class Progress:
     """When the peer last asked to join; None while it has not. Meanwhile it cannot lead."""
     answered_round: int = 0
     """The last heartbeat round that the peer answered."""
-    votes: bool = True
+    is_voter: bool = True
     """The peer is a voter: it counts in quorums."""
-    remembers: bool = False
+    knows_promises: bool = False
     """The peer said, in that answer, that it knows what it has promised; see `joining`."""
 
     def compare(self, index: int, *, at_once: bool) -> None:
@@ -73,7 +73,7 @@ class Progress:
         self.next_index = index + 1
         self.probe += 1
         self.probe_due = at_once
-        self.lacks_first = False
+        self.needs_install = False
         self.inflight.clear()
         self._check()
 

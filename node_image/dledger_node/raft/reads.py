@@ -10,7 +10,7 @@ from dledger_node.raft.member_state import Leader, MemberState, PendingRead
 from dledger_node.raft.ready import ReadState
 
 
-def ask(member: MemberState, leader: Leader, handle: object) -> None:
+def begin(member: MemberState, leader: Leader, handle: object) -> None:
     """Confirm a read by the lease, or let it wait for the next heartbeat round.
 
     A new leader does not know yet what is committed, but its first entry comes after all of that.
@@ -23,7 +23,7 @@ def ask(member: MemberState, leader: Leader, handle: object) -> None:
     leader.reads.append(PendingRead(first_round=first_round, index=index, handle=handle))
 
 
-def go_on(member: MemberState, leader: Leader) -> None:
+def release_confirmed(member: MemberState, leader: Leader) -> None:
     """Release what is proved, and begin a round for the reads that wait for one, unless another is
     on its way: so any number of reads costs one round after the other.
     """
@@ -35,7 +35,7 @@ def go_on(member: MemberState, leader: Leader) -> None:
         _confirm(member, leader)  # a group of one needs no answer
 
 
-def give_up(member: MemberState, leader: Leader) -> None:
+def fail_pending(member: MemberState, leader: Leader) -> None:
     """Release what waits, unconfirmed: this member leads no more."""
     member.reads += [ReadState(handle=read.handle, index=None) for read in leader.reads]
     leader.reads.clear()

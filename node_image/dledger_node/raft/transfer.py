@@ -13,10 +13,10 @@ def begin(member: MemberState, leader: Leader, transferee_id: str) -> None:
     leader.transfer = Transfer(transferee_id=transferee_id, deadline=deadline)
     leader.lease_ended = True
     leader.push_due = True
-    go_on(member, leader)
+    ask_if_caught_up(member, leader)
 
 
-def go_on(member: MemberState, leader: Leader) -> None:
+def ask_if_caught_up(member: MemberState, leader: Leader) -> None:
     """Ask the transferee to stand if it holds all of the log; asked twice, it stands once.
 
     All must be committed too: a leader that is deposed before leaves its clients in doubt, whose
@@ -42,7 +42,7 @@ def lag_entries(member: MemberState, leader: Leader, peer_id: str) -> int:
     return member.log.end_index - leader.progress[peer_id].match_index
 
 
-def has_nearly_all(member: MemberState, leader: Leader, peer_id: str) -> bool:
+def is_nearly_caught_up(member: MemberState, leader: Leader, peer_id: str) -> bool:
     """Tell whether a peer could take over soon; one that still joins never does."""
     asked_tick = leader.progress[peer_id].join_asked_tick
     joins = (
@@ -65,22 +65,26 @@ def fittest(member: MemberState, leader: Leader) -> str | None:
     return next(iter(fit_peers(member, leader)), None)
 
 
-def consider_favourite(member: MemberState, leader: Leader) -> None:
+def transfer_to_preferred(member: MemberState, leader: Leader) -> None:
     """Hand over to a peer that ought to lead, once it has been fit to for a while.
 
     The wait is what keeps a member that comes and goes from taking the leadership each time, and a
     transfer that failed from being tried again at once.
     """
-    favourite_id = _favourite(member, leader)
-    if favourite_id != leader.favourite_id:
-        leader.favourite_id, leader.favourite_since = favourite_id, member.now_ticks
-    waited_ticks = member.now_ticks - leader.favourite_since
-    if favourite_id and leader.transfer is None and waited_ticks >= member.config.favour_ticks:
-        leader.favourite_since = member.now_ticks
-        begin(member, leader, favourite_id)
+    preferred_peer_id = _preferred_peer_id(member, leader)
+    if preferred_peer_id != leader.preferred_peer_id:
+        leader.preferred_peer_id, leader.preferred_since = preferred_peer_id, member.now_ticks
+    waited_ticks = member.now_ticks - leader.preferred_since
+    if (
+        preferred_peer_id
+        and leader.transfer is None
+        and waited_ticks >= member.config.preference_ticks
+    ):
+        leader.preferred_since = member.now_ticks
+        begin(member, leader, preferred_peer_id)
 
 
-def _favourite(member: MemberState, leader: Leader) -> str | None:
+def _preferred_peer_id(member: MemberState, leader: Leader) -> str | None:
     """The most preferred peer, if it is preferred to this member, lives, and lags little."""
     config = member.config
     if leader.noop_index > member.committed_index:
@@ -96,7 +100,7 @@ def _favourite(member: MemberState, leader: Leader) -> str | None:
 def is_fit(member: MemberState, leader: Leader, peer_id: str) -> bool:
     """Tell whether a voter lives and could take over soon."""
     progress = leader.progress.get(peer_id)
-    if progress is None or not progress.votes:
+    if progress is None or not progress.is_voter:
         return False
     lives = member.now_ticks - progress.contact_tick <= 2 * member.config.heartbeat_ticks
-    return lives and has_nearly_all(member, leader, peer_id)
+    return lives and is_nearly_caught_up(member, leader, peer_id)
