@@ -257,7 +257,7 @@ def test_a_second_leader_of_a_term_is_refused_and_counted() -> None:
     assert follower.raft.leader_id == "n1"
     for driver in (leader, follower):
         assert driver.raft.refusals[RefusalCause.OTHER_LEADER] == 1
-        assert "n2 claims term 1" in driver.raft.contradiction
+        assert "n2 claims to lead term 1" in driver.raft.contradiction
 
 
 def test_a_leader_sends_a_numbered_round_every_heartbeat_interval() -> None:

@@ -181,7 +181,7 @@ def test_committed_entries_are_never_replaced() -> None:
     assert answer.result is PushResult.INCONSISTENT_STATE
     assert not driver.writes
     assert driver.raft.refusals[RefusalCause.BELOW_COMMITTED] == 1
-    assert "would replace entry 2" in driver.raft.contradiction
+    assert "asked to replace entry 2" in driver.raft.contradiction
 
 
 def test_a_leader_cannot_take_back_what_it_pushed() -> None:

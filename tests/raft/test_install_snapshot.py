@@ -156,7 +156,7 @@ def test_committed_entries_are_never_replaced() -> None:
     assert not said
     assert not driver.writes
     assert driver.raft.refusals[RefusalCause.BELOW_COMMITTED] == 1
-    assert "would replace entry 8" in driver.raft.contradiction
+    assert "asked to replace entry 8" in driver.raft.contradiction
 
 
 def test_a_leader_that_contradicts_what_it_had_pushed_is_not_believed() -> None:
@@ -167,7 +167,7 @@ def test_a_leader_that_contradicts_what_it_had_pushed_is_not_believed() -> None:
 
     assert not of_type(PushResponse, said)
     assert driver.raft.ledger_end_index == 5
-    assert "would replace entry 2" in driver.raft.contradiction
+    assert "asked to replace entry 2" in driver.raft.contradiction
 
 
 def test_what_was_removed_here_meanwhile_is_no_contradiction() -> None:

@@ -21,7 +21,7 @@ def test_what_is_not_committed_cannot_be_removed() -> None:
     driver = leader_with_ten_committed()
     driver.propose(3)
 
-    with pytest.raises(InvariantError, match="those up to 10 are committed"):
+    with pytest.raises(InvariantError, match="only those up to 10 are committed"):
         driver.raft.remove_before(11)
 
     driver.raft.remove_before(10)

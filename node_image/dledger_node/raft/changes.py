@@ -1,9 +1,9 @@
-"""Changing who belongs to the group: when a leader may, and what it does then.
+"""Membership changes: when a leader accepts one, and what it does then.
 
-Rules: Raft dissertation, section 4.1, with the correction of 2015: a leader changes nothing before
-an entry of its own term is committed. Otherwise two changes of different terms, each of one member
-only, can leave two majorities that do not meet; the first entry of the term tells which change was
-the last. Who comes with an empty log is a learner first, and votes once it has nearly all (4.2.1).
+Rules: Raft dissertation, section 4.1, with the correction of 2015: a leader accepts no change
+before an entry of its own term is committed. Without that rule, two changes of one member each,
+made in different terms, can leave two majorities without a common voter. A new member is added as a
+learner, and can be promoted to voter once it has nearly caught up (4.2.1).
 """
 
 from dledger_node.raft import electorate, leader_elector, quorum, transfer
@@ -24,7 +24,7 @@ from dledger_node.raft.ready import WriteMembership
 
 
 def refusal(member: MemberState, leader: Leader, change: Change) -> RefusalReason | None:
-    """Say why a leader must not make a change now; None when it may."""
+    """Return why the leader must refuse a change now; None if it accepts the change."""
     if leader.transfer is not None:
         return RefusalReason.LEADER_TRANSFERRING
     if member.committed_index < leader.noop_index:
@@ -35,20 +35,21 @@ def refusal(member: MemberState, leader: Leader, change: Change) -> RefusalReaso
 
 
 def begin(member: MemberState, leader: Leader, change: Change) -> Proposal:
-    """Append the membership, which holds from now on."""
+    """Append the new membership, which is in effect at once."""
     membership = changed(member.memberships.current, change)
     index = member.log.end_index + 1
     write = WriteMembership(index=index, term=member.term, membership=membership)
     member.append(write, index, member.term)
     member.adopt_membership(MembershipEntry(index, membership))
     if isinstance(change, AddLearner):
-        leader.progress.pop(change.member_id, None)  # of an earlier stay: its disk may be another
+        # Progress from an earlier membership does not count: the member may have a new disk.
+        leader.progress.pop(change.member_id, None)
     electorate.update_peers(member, leader, next_index=index)
     return Proposal(first_index=index, last_index=index, term=member.term)
 
 
 def step_down_if_not_voter(member: MemberState, leader: Leader) -> None:
-    """Once a change is committed, a leader that votes no more hands over and follows."""
+    """Hand over and become a follower if a committed change made this leader a non-voter."""
     if leader.is_voter or member.committed_index < member.memberships.last_index:
         return
     successor_id = transfer.fittest(member, leader)
@@ -60,7 +61,7 @@ def step_down_if_not_voter(member: MemberState, leader: Leader) -> None:
 
 
 def _invalid_change(member: MemberState, change: Change) -> RefusalReason | None:
-    """What a change asks that cannot be."""
+    """Return why a change makes no sense for the current membership; None if it does."""
     membership, member_id = member.memberships.current, change.member_id
     votes, learns = member_id in membership.voters, member_id in membership.learners
     known = member_id == member.self_id or member_id in member.config.peers
@@ -82,7 +83,7 @@ def _invalid_change(member: MemberState, change: Change) -> RefusalReason | None
 
 
 def _unsafe_change(member: MemberState, leader: Leader, change: Change) -> RefusalReason | None:
-    """What a change would put at risk that could be, too."""
+    """Return why a valid change would put availability at risk; None if it would not."""
     if isinstance(change, Promote) and change.member_id != member.self_id:
         progress = leader.progress[change.member_id]
         lag_entries = transfer.lag_entries(member, leader, change.member_id)
@@ -97,7 +98,7 @@ def _unsafe_change(member: MemberState, leader: Leader, change: Change) -> Refus
 
 
 def _is_healthy(member: MemberState, leader: Leader, voter_id: str) -> bool:
-    """Tell whether a voter has answered lately, and can vote."""
+    """Tell whether a voter has answered within election_ticks and is not joining."""
     if voter_id == member.self_id:
         return True
     progress = leader.progress[voter_id]
