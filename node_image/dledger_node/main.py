@@ -103,7 +103,7 @@ async def serve_member(
         port = split_address(settings.address)[1]
         try:
             listener = await loop.create_server(
-                lambda: Connection(server), settings.listen_host, port, backlog=1024
+                lambda: Connection(server.clients), settings.listen_host, port, backlog=1024
             )
         except OSError as error:
             raise ListenError(f"{settings.listen_host}:{port}: {error}") from error

@@ -18,8 +18,8 @@ from dledger_client.cli import main
 from dledger_client.commands.common import ExitCode
 from dledger_client.sync import BlockingClient
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_group.ports import free_ports
-from dledger_group.waiting import wait_for
+from tools.groups.ports import free_ports
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.local
 _ports: Iterator[int] = free_ports()

@@ -15,7 +15,7 @@ from dledger_client.cluster.members import Timing
 from dledger_client.errors import NoEntryError, RefusedError
 from dledger_formats.protocol.requests import DLedgerEntry
 from dledger_java.client import JavaClient
-from dledger_java.group import JavaGroup
+from tools.groups.java_group import JavaGroup
 
 pytestmark = pytest.mark.interop
 

@@ -1,4 +1,4 @@
-"""Waiting for what comes by itself."""
+"""Polling until a condition holds."""
 
 import time
 from collections.abc import Callable
@@ -13,12 +13,15 @@ POLL_S = 0.01
 def wait_for(
     found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S, *, poll_s: float = POLL_S
 ) -> T:
-    """Ask until the answer is true; AssertionError with `what` when it never is."""
+    """Poll until `found` returns a true value, and return it.
+
+    Raises AssertionError with `what` after `timeout_s`.
+    """
     deadline_s = time.monotonic() + timeout_s
     while True:
         answer = found()
         if answer:
             return answer
         if time.monotonic() > deadline_s:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}")
+            raise AssertionError(f"timed out after {timeout_s:g} s: {what}")
         time.sleep(poll_s)

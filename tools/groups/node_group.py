@@ -1,4 +1,4 @@
-"""`NodeGroup`: members as processes, each with its own folder and ports."""
+"""`NodeGroup`: this node's members as processes, each with its own folder and ports."""
 
 import contextlib
 import http.client
@@ -11,16 +11,18 @@ from typing import IO
 
 from dledger_formats.http.status import Manifest, NodeStatus
 from dledger_formats.settings import GroupState, NodeSettings
-from dledger_group.ports import free_ports
-from dledger_group.processes import MemberProcesses
-from dledger_group.waiting import wait_for
+from tools.groups.ports import free_ports
+from tools.groups.processes import MemberProcesses
+from tools.groups.waiting import wait_for
 
 _ports: Iterator[int] = free_ports()
 
 
 class NodeGroup(MemberProcesses):
-    """Members n0, n1, … of the group `g`. Behind its first voters come those that may be added,
-    which are not started.
+    """Members n0, n1, … of the group `g`.
+
+    The first `members` are the initial voters. The next `addable` ones may join later and are not
+    started. `settings` override fields of `NodeSettings`.
     """
 
     def __init__(
@@ -41,15 +43,18 @@ class NodeGroup(MemberProcesses):
         }
 
     def host(self, member: str) -> str:
-        """Where a member listens."""
+        """Return the address on which a member listens."""
         return "127.0.0.1"
 
     def command(self, member: str) -> list[str]:
-        """What starts a member; its process is the node's own, so that signals reach it."""
+        """Return the command that starts a member.
+
+        The process is the node itself, without a wrapper, so that signals reach it.
+        """
         return [sys.executable, "-m", "dledger_node"]
 
     def settings(self, member: str) -> NodeSettings:
-        """One member's settings."""
+        """Return a member's settings."""
         return NodeSettings(
             group="g",
             self_id=member,
@@ -71,13 +76,13 @@ class NodeGroup(MemberProcesses):
             self.wait_until_up(member)
 
     def wait_until_up(self, member: str) -> None:
-        """Wait until a member answers."""
+        """Wait until a member serves its status page."""
         self.wait_for_status(member, lambda _: True, "answers")
 
     def get(
         self, member: str, path: str, headers: dict[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Status and body of one page of a member."""
+        """Request a page of a member; return the HTTP status and the body."""
         connection = http.client.HTTPConnection(
             self.host(member), self.http_ports[member], timeout=10
         )
@@ -89,21 +94,21 @@ class NodeGroup(MemberProcesses):
             connection.close()
 
     def status(self, member: str) -> NodeStatus:
-        """A member's view of the group."""
+        """Return a member's view of the group."""
         return NodeStatus.from_json(self.get(member, "/status")[1])
 
     def manifest(self, member: str) -> Manifest:
-        """What a member lets auditors read."""
+        """Return the manifest that a member serves to auditors."""
         return Manifest.from_json(self.get(member, "/manifest")[1])
 
     def master(self) -> str:
-        """Wait for a master that a majority of its voters name in its term; returns its id."""
+        """Wait for a master that a majority of its voters name in its term; return its id."""
         return wait_for(self._agreed_master, "a master that the members agree on")
 
     def wait_for_status(
         self, member: str, condition: Callable[[NodeStatus], bool], what: str
     ) -> None:
-        """Wait until a member's status is as wanted."""
+        """Wait until a member's status meets the condition; `what` describes it."""
 
         def met() -> bool:
             with contextlib.suppress(OSError, http.client.HTTPException):

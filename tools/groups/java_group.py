@@ -1,4 +1,4 @@
-"""`JavaGroup`: members of Java DLedger as processes, as `dledger_group` has them in Python."""
+"""`JavaGroup`: members of Java DLedger as processes."""
 
 import contextlib
 import socket
@@ -15,22 +15,22 @@ from dledger_formats.protocol.requests import (
     MetadataResponse,
     RequestCode,
 )
-from dledger_group.ports import free_ports
-from dledger_group.processes import MemberProcesses
-from dledger_group.waiting import wait_for
-from dledger_java.process import QUICK_START, start_java
+from tools.groups.java_process import QUICK_START, start_java
+from tools.groups.ports import free_ports
+from tools.groups.processes import MemberProcesses
+from tools.groups.waiting import wait_for
 
 ASK_TIMEOUT_S = 5.0
 POLL_S = 0.1
-DATA_BYTES = 1 << 20  # a file's size, unless a test says otherwise
+DATA_BYTES = 1 << 20  # default size of a data file
 INDEX_BYTES = 160 << 10
 _ports: Iterator[int] = free_ports()
 
 
 class JavaGroup(MemberProcesses):
-    """Members n0, n1, … of the group `g`; usable once a majority names one leader.
+    """Members n0, n1, … of the group `g`, which is usable once a majority names one leader.
 
-    `options` are setters of DLedgerConfig. Java listens on every address of the machine.
+    `options` are properties of DLedgerConfig. Java listens on every address of the machine.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class JavaGroup(MemberProcesses):
         self.leader()
 
     def leader(self, *, other_than: str | None = None) -> str:
-        """Wait for a running leader that a majority of the members name; returns its id."""
+        """Wait for a running leader that a majority of the members name; return its id."""
 
         def named() -> str | None:
             self._check_processes()
@@ -83,11 +83,11 @@ class JavaGroup(MemberProcesses):
                     return name
             return None
 
-        # Not too often: a JVM that starts needs the processor more than this does.
+        # Poll slowly: a starting JVM needs the processor.
         return wait_for(named, "a leader that the members agree on", poll_s=POLL_S)
 
     def named_leader(self, member: str) -> str | None:
-        """Whom one member says to lead; None when it knows nobody, or gives no answer."""
+        """Return the leader that a member names; None if it knows none or does not answer."""
         request = MetadataRequest(group="g", remote_id=member)
         frame = encode_requests(RequestCode.METADATA, [(0, request.to_json())])
         host, port = self.peers[member].split(":")
@@ -108,7 +108,7 @@ class JavaGroup(MemberProcesses):
     def _check_processes(self) -> None:
         for member, process in self._processes.items():
             if process.poll() is not None:
-                raise AssertionError(f"{member} ended by itself with {process.returncode}")
+                raise AssertionError(f"{member} exited by itself with code {process.returncode}")
 
 
 def _text(value: object) -> str:

@@ -1,11 +1,11 @@
-"""Members in network namespaces of their own, whose packets to each other can be cut one way.
+"""A group whose members run in separate network namespaces, between which links can be cut.
 
     bridge 198.18.0.1 (the caller) ─── n0 198.18.0.10 · n1 198.18.0.11 · n2 198.18.0.12
 
-A cut is a rule in the receiver's namespace that drops what comes from the sender's address, without
-a word to either, as a broken cable or a firewall would. Everything is inside the caller's own
-network and mount namespaces (`enter_own_namespaces`), so it is gone when the caller ends, however
-it ends, and the machine's network is never touched.
+A cut works in one direction. It is a rule in the receiver's namespace that silently drops packets
+from the sender's address, as a broken cable or a firewall would. All of this is inside the caller's
+own network and mount namespaces (`enter_own_namespaces`): it disappears with the caller, and never
+changes the machine's network.
 """
 
 import contextlib
@@ -15,39 +15,39 @@ import sys
 from collections.abc import Iterator
 from itertools import product
 
-from dledger_group.group import NodeGroup
+from tools.groups.node_group import NodeGroup
 
 _OWN = "DLEDGER_TEST_OWN_NAMESPACES"
 _BRIDGE_ADDRESS = "198.18.0.1"
 _FIRST_HOST = 10
-# Rules are walked by rising preference. The kernel's own, which finds the addresses of this host,
-# has 0: it makes room for the cuts.
+# The kernel applies rules in ascending order of preference. Its own rule for local addresses has
+# preference 0 and would come before any cut, so it is moved behind them.
 _CUTS, _LOCAL = "10", "20"
 
 
 def enter_own_namespaces() -> None:
-    """Start this program anew in namespaces of its own, unless it is there; needs root."""
+    """Re-execute this program in its own namespaces, unless it already runs in them; needs root."""
     if os.environ.get(_OWN):
         return
     os.environ[_OWN] = "yes"
-    arguments = ["--net", "--mount", "--propagation", "private", sys.executable, *sys.argv]
-    os.execvp("unshare", ["unshare", *arguments])
+    arguments = ["--net", "--mount", "--propagation", "private", sys.executable]
+    os.execvp("unshare", ["unshare", *arguments, *sys.orig_argv[1:]])
 
 
 class CuttableGroup(NodeGroup):
-    """A group whose members are hosts on the network that `lay_network` laid."""
+    """A group whose members are hosts on the network that `lay_network` sets up."""
 
     def host(self, member: str) -> str:
-        """The address of the member's namespace."""
+        """Return the address of the member's namespace."""
         return _address(member)
 
     def command(self, member: str) -> list[str]:
-        """Enter the member's namespace, and become the node."""
+        """Return a command that enters the member's namespace and then becomes the node."""
         return ["nsenter", f"--net=/run/netns/{member}", *super().command(member)]
 
     @contextlib.contextmanager
     def cut(self, senders: list[str], receivers: list[str]) -> Iterator[None]:
-        """Drop all packets from the one to the other; what goes to and from the caller stays."""
+        """Drop all packets from the senders to the receivers; the caller reaches all of them."""
         self._rule("add", senders, receivers)
         yield
         self._rule("delete", senders, receivers)
@@ -61,7 +61,7 @@ class CuttableGroup(NodeGroup):
 
 
 def lay_network(members: int = 3) -> None:
-    """Lay the bridge and the members' namespaces, once in a program."""
+    """Set up the bridge and the members' namespaces; call this once in a program."""
     os.makedirs("/run/netns", exist_ok=True)
     _run("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
     _ip("link", "set", "lo", "up")
@@ -90,7 +90,7 @@ def _lay_link(member: str, address: str) -> None:
         "rule delete preference 0 lookup local",
     ):
         _ip("-netns", member, *words.split())
-    # A packet for an open connection would find its way without any rule.
+    # With early demultiplexing, packets of open connections would bypass the rules.
     switch = "echo 0 > /proc/sys/net/ipv4/tcp_early_demux"
     _run("nsenter", f"--net=/run/netns/{member}", "sh", "-c", switch)
 

@@ -1,4 +1,4 @@
-"""`MemberProcesses`: the processes of a group's members, in Python or in Java, and their files."""
+"""`MemberProcesses`: the processes of a group's members, in Python or Java, and their files."""
 
 import abc
 import contextlib
@@ -10,20 +10,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from dledger_group.waiting import WAIT_S
+from tools.groups.waiting import WAIT_S
 
 
 class MemberProcesses(abc.ABC):
-    """Starts and ends members; what still runs when its block ends is killed."""
+    """Starts and stops members. At the end of the `with` block, running members are killed."""
 
     def __init__(self, folder: Path, peers: Mapping[str, str]) -> None:
-        """`folder` holds the members' own; `peers` are the first voters' addresses."""
+        """`folder` holds the members' folders; `peers` are the initial voters' addresses."""
         self.folder = folder
         self.peers = dict(peers)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
-        """Start every voter, and wait until they can be used."""
+        """Start every voter, and wait until the group is usable."""
         try:
             for member in self.peers:
                 self.start(member)
@@ -39,7 +39,7 @@ class MemberProcesses(abc.ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Kill what still runs; on an error, show the ends of the logs."""
+        """Kill the running members; on an error, print the ends of their logs."""
         for member in self.running():
             with contextlib.suppress(ProcessLookupError):
                 self.thaw(member)
@@ -50,7 +50,7 @@ class MemberProcesses(abc.ABC):
 
     @property
     def servers(self) -> list[str]:
-        """Every voter's address, in DLedger's form `id-host:port`."""
+        """Every voter's address in DLedger's form, `id-host:port`."""
         return [f"{member}-{address}" for member, address in self.peers.items()]
 
     def start(self, member: str) -> None:
@@ -60,53 +60,53 @@ class MemberProcesses(abc.ABC):
             self._processes[member] = self._spawn(member, log)
 
     def kill(self, member: str) -> None:
-        """End one member as a crash would."""
+        """Kill one member with SIGKILL."""
         process = self._processes.pop(member)
         process.kill()
         process.wait()
 
     def stop(self, member: str) -> int:
-        """Ask one member to end, as Kubernetes does; returns its exit code."""
+        """Stop one member with SIGTERM, as Kubernetes does; return its exit code."""
         process = self._processes.pop(member)
         process.terminate()
         return process.wait(timeout=WAIT_S)
 
     def wait_for_exit(self, member: str) -> int:
-        """Wait until a member ends by itself; returns its exit code."""
+        """Wait until a member exits by itself; return its exit code."""
         return self._processes.pop(member).wait(timeout=WAIT_S)
 
     def freeze(self, member: str) -> None:
-        """Stop a member's process without ending it."""
+        """Suspend a member's process with SIGSTOP."""
         self._processes[member].send_signal(signal.SIGSTOP)
 
     def thaw(self, member: str) -> None:
-        """Let a frozen member go on."""
+        """Resume a frozen member."""
         self._processes[member].send_signal(signal.SIGCONT)
 
     def process_id(self, member: str) -> int:
-        """Process id of a running member."""
+        """Return the process id of a running member."""
         return self._processes[member].pid
 
     def running(self) -> list[str]:
-        """Members whose process was started and not ended."""
+        """Return the members whose processes were started and not yet stopped."""
         return sorted(self._processes)
 
     def store_folder(self, member: str) -> Path:
-        """Where a member keeps its files."""
+        """Return the folder in which a member keeps its files."""
         return self.folder / f"dledger-{member}"
 
     def log(self, member: str) -> str:
-        """What a member's process has written."""
+        """Return the output of a member's process."""
         path = self._log_path(member)
         return path.read_text(errors="replace") if path.exists() else ""
 
     @abc.abstractmethod
     def _spawn(self, member: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a member whose output goes to `log`."""
+        """Start a member that writes its output to `log`."""
 
     @abc.abstractmethod
     def _wait_until_usable(self) -> None:
-        """Wait for what a test may count on when its group's block begins."""
+        """Wait until the group is ready for use."""
 
     def _log_path(self, member: str) -> Path:
         return self.folder / f"{member}.log"

@@ -1,4 +1,4 @@
-"""Ports that nobody else takes: below the kernel's ephemeral range, a slice for each process."""
+"""Free ports below the kernel's ephemeral range, from a separate slice for each process."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ SLICE = 200
 
 
 def free_ports() -> Iterator[int]:
-    """Yield loopback ports on which nobody listens, without end."""
+    """Yield free loopback ports, endlessly."""
     slices = (LAST_PORT - FIRST_PORT) // SLICE
     begin = FIRST_PORT + SLICE * (os.getpid() % slices)
     while True:

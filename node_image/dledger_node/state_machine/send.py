@@ -1,6 +1,6 @@
-"""Which bytes of its snapshots a member sends to others, and which snapshots must stay meanwhile.
+"""Which chunks of its snapshots a member sends to its peers, and which snapshots stay meanwhile.
 
-The rules, without IO: `installs` reads the bytes and sends them.
+The rules alone, without IO: `install` reads and sends the bytes.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,15 @@ from dledger_node.state_machine.restore import Log, agrees
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
 from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 
-LENT_S: Final = 60.0
-"""A snapshot is kept for so long after a peer has asked for a part of it."""
+IN_USE_S: Final = 60.0
+"""Time for which a snapshot is kept after a peer has asked for a chunk of it."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Loan:
-    """What a peer fetches from this member; `reading` from when a chunk is granted until it is
-    read, and none other is granted meanwhile.
+class SentSnapshot:
+    """A snapshot that a peer is fetching, and the chunk that it gets next.
+
+    `reading` is true from the request of a chunk until it is read; further requests are ignored.
     """
 
     peer_id: str
@@ -29,7 +30,7 @@ class Loan:
     reading: bool = True
 
     def chunk(self, self_id: str, data: bytes) -> SnapshotChunk:
-        """The bytes at the offset, as they are sent."""
+        """Return the message with the bytes at the offset."""
         return SnapshotChunk(
             sender=self_id,
             receiver=self.peer_id,
@@ -42,25 +43,28 @@ class Loan:
         )
 
 
-class Lending:
-    """One member's loans, one for each peer."""
+class Sending:
+    """The snapshots that one member sends, at most one to each peer."""
 
     def __init__(self, snapshots: HeldSnapshots, log: Log, *, now_s: Callable[[], float]) -> None:
         self._snapshots = snapshots
         self._log = log
         self._now_s = now_s
-        self._loans: dict[str, Loan] = {}
+        self._sent_by_peer: dict[str, SentSnapshot] = {}
 
-    def lent(self) -> frozenset[int]:
-        """The snapshots that others are fetching; they must stay."""
+    def in_use(self) -> frozenset[int]:
+        """Return the last indexes of the snapshots that peers are fetching: they must be kept."""
         now_s = self._now_s()
-        loans = self._loans.values()
-        return frozenset(loan.meta.last_included_index for loan in loans if loan.until_s > now_s)
+        all_sent = self._sent_by_peer.values()
+        return frozenset(sent.meta.last_included_index for sent in all_sent if sent.until_s > now_s)
 
-    def grant(self, request: SnapshotChunkRequest) -> Loan | None:
-        """The chunk that is asked for; the first of the newest snapshot if that is gone."""
-        loan = self._loans.get(request.sender)
-        if loan is not None and loan.reading:
+    def grant(self, request: SnapshotChunkRequest) -> SentSnapshot | None:
+        """Return the requested chunk, or the first of the newest snapshot if that one is gone.
+
+        Returns None if there is nothing to send now.
+        """
+        sent = self._sent_by_peer.get(request.sender)
+        if sent is not None and sent.reading:
             return None
         good = self._good()
         asked = [meta for meta in good if meta.last_included_index == request.index]
@@ -70,17 +74,17 @@ class Lending:
         offset = request.offset if asked else 0
         if offset > metas[0].data_bytes:
             return None
-        loan = Loan(
+        sent = SentSnapshot(
             peer_id=request.sender,
             meta=metas[0],
             offset=offset,
-            until_s=self._now_s() + LENT_S,
+            until_s=self._now_s() + IN_USE_S,
         )
-        self._loans[request.sender] = loan
-        return loan
+        self._sent_by_peer[request.sender] = sent
+        return sent
 
     def _good(self) -> list[SnapshotMeta]:
-        """Newest first; what the log contradicts, a member must not hand on."""
+        """Return the snapshots that the log agrees with, the newest first."""
         return [
             meta
             for meta in self._snapshots.newest_first

@@ -1,4 +1,4 @@
-"""Starting a JVM for one of the two programs in tests/interop/java."""
+"""Start a JVM for one of the two programs in tests/interop/java."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import IO
 
 QUICK_START = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For tests, where a process lives for seconds; a benchmark gives options of its own."""
-# Java DLedger unmaps its files through these, and without them a truncation never ends.
+"""JVM options for tests, where a process lives for seconds; benchmarks pass their own."""
+# Java DLedger needs access to these packages to unmap files; without it, truncation never returns.
 _OPENED = ("java.base/sun.nio.ch", "java.base/java.nio", "java.base/jdk.internal.ref")
 
 
@@ -22,10 +22,10 @@ def start_java(
     options: Sequence[str] = QUICK_START,
     piped: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """Start a program; the libraries write their log files below `home`."""
+    """Start a program; its libraries write their log files below `home`."""
     opened = [f"--add-opens={module}=ALL-UNNAMED" for module in _OPENED]
     command = ["java", *options, *opened, f"-Duser.home={home}", "-cp", class_path, program]
-    # What a user set for other JVMs must not change these.
+    # The user's settings for other JVMs must not apply here.
     environment = {k: v for k, v in os.environ.items() if k != "JAVA_TOOL_OPTIONS"}
     return subprocess.Popen(
         [*command, *arguments],
