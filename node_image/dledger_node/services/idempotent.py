@@ -59,8 +59,8 @@ class IdempotentAppends:
     ) -> tuple[list[IdempotentCall], list[IdempotentCall]]:
         """Answer, now or later, the calls that must not be appended.
 
-        Returns the calls to append, and further copies of these: they are to be passed in again
-        once the log has the first ones.
+        Returns the calls to append, and further duplicates of these: the caller passes them in
+        again once the log has the first ones.
         """
         new: list[IdempotentCall] = []
         repeated: list[IdempotentCall] = []
