@@ -167,7 +167,7 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
         incarnation=chance.getrandbits(63),
         randint=timeouts.randint,
         memberships=LogMemberships(
-            Membership(config.voters), store.memberships.entries, cut=store.memberships.base
+            Membership(config.voters), store.memberships.entries, base=store.memberships.base
         ),
     )
     return DLedgerServer(

@@ -104,7 +104,7 @@ def test_the_register_is_read_and_set_on_the_command_line(
         assert main(["register", "get", "-13", *where]) == ExitCode.FAILED
         assert capsys.readouterr().out == ""
         assert main(["register", "set", "-13", "31", *where]) == ExitCode.OK
-        assert capsys.readouterr().out == "-13 is 31 from entry 1 on\n"
+        assert capsys.readouterr().out == "register -13 set to 31 by entry 1\n"
         assert main(["register", "get", "-13", *where]) == ExitCode.OK
         assert capsys.readouterr().out == "31\n"
         assert main(["register", "get", "-13", "-o", "json", *where]) == ExitCode.OK

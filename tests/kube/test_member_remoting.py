@@ -1,4 +1,4 @@
-"""Asking a leader for changes: real members, and peers that answer badly."""
+"""Requests to a leader: real members, and servers that give invalid answers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +9,8 @@ from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_kube.fake_leader import Answer, remoting
 from dledger_operator.clients.errors import MemberSilentError
-from dledger_operator.clients.member_requests import MemberRequests
-from dledger_operator.facts import Leader
+from dledger_operator.clients.member_remoting import MemberRemotingClient
+from dledger_operator.observed_state import Leader
 from tools.groups.node_group import NodeGroup
 from tools.groups.ports import free_ports
 
@@ -24,8 +24,8 @@ def nodes(tmp_path: Path) -> Iterator[NodeGroup]:
         yield group
 
 
-def requests_to(nodes: NodeGroup, member: str) -> MemberRequests:
-    return MemberRequests(port=int(nodes.peers[member].rpartition(":")[2]))
+def requests_to(nodes: NodeGroup, member: str) -> MemberRemotingClient:
+    return MemberRemotingClient(port=int(nodes.peers[member].rpartition(":")[2]))
 
 
 def leading(nodes: NodeGroup) -> Leader:
@@ -34,7 +34,7 @@ def leading(nodes: NodeGroup) -> Leader:
 
 
 @pytest.mark.group
-async def test_a_real_leader_adds_refuses_and_removes(nodes: NodeGroup) -> None:
+async def test_a_real_leader_adds_refuses_and_removes_members(nodes: NodeGroup) -> None:
     leader = leading(nodes)
     requests = requests_to(nodes, "n0")
 
@@ -54,7 +54,9 @@ async def test_a_real_leader_adds_refuses_and_removes(nodes: NodeGroup) -> None:
 
 
 @pytest.mark.group
-async def test_a_real_leader_that_has_nobody_to_hand_over_to_says_so(nodes: NodeGroup) -> None:
+async def test_a_real_leader_refuses_a_transfer_to_a_member_that_does_not_run(
+    nodes: NodeGroup,
+) -> None:
     leader = leading(nodes)
 
     answer = await requests_to(nodes, "n0").transfer(HERE, "g", leader, "n1")
@@ -65,16 +67,16 @@ async def test_a_real_leader_that_has_nobody_to_hand_over_to_says_so(nodes: Node
 @pytest.mark.parametrize(
     "answer",
     [lambda _: None, lambda _: b"{", lambda _: b'{"voters":1}', lambda _: b" " * 100_000],
-    ids=["nothing", "half an object", "another type", "too much"],
+    ids=["no answer", "half an object", "another type", "too many bytes"],
 )
-async def test_whatever_comes_instead_of_an_answer_ends_in_time(answer: Answer) -> None:
+async def test_an_invalid_or_missing_answer_raises_an_error_in_time(answer: Answer) -> None:
     async with remoting(HERE, 0, answer) as port:
-        requests = MemberRequests(port=port, answer_s_max=0.5)
+        requests = MemberRemotingClient(port=port, answer_s_max=0.5)
 
         with pytest.raises(MemberSilentError, match=f"ChangeMembershipRequest to {HERE}:{port}"):
             await requests.change(HERE, "g", LEADER, ChangeKind.REMOVE, "n1")
 
 
-async def test_nobody_there_is_no_answer() -> None:
+async def test_a_refused_connection_raises_an_error() -> None:
     with pytest.raises(MemberSilentError):
-        await MemberRequests(port=next(free_ports())).transfer(HERE, "g", LEADER, "n1")
+        await MemberRemotingClient(port=next(free_ports())).transfer(HERE, "g", LEADER, "n1")

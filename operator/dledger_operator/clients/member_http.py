@@ -1,4 +1,4 @@
-"""The members' pages: `/status`, and the long poll `/leader`."""
+"""Client of the members' HTTP API: `/status` and the long poll `/leader`."""
 
 from typing import Final, Self, TypeVar
 from urllib.parse import urlencode
@@ -10,7 +10,7 @@ from dledger_formats.json_objects import FormatError
 from dledger_operator import names
 from dledger_operator.clients.errors import MemberSilentError
 
-# A long poll is short enough that a host that vanished without a word is noticed within it.
+# A host that vanished without closing its connections is detected when a long poll times out.
 LEADER_WAIT_S: Final = 10
 ANSWER_S_MAX: Final = 2.0
 CONNECT_S_MAX: Final = 1.0
@@ -19,8 +19,8 @@ BODY_BYTES_MAX: Final = 256 * 1024
 View = TypeVar("View", LeaderView, NodeStatus)
 
 
-class NodePages:
-    """Asks members what they say of themselves; every request ends within a known time."""
+class MemberHttpClient:
+    """HTTP client of the members; every request has a timeout."""
 
     def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
         self._session = session
@@ -28,25 +28,25 @@ class NodePages:
 
     @classmethod
     def open(cls, port: int = names.HTTP_PORT) -> Self:
-        """Open a pool of connections; it must be closed.
+        """Open a connection pool, which the caller must close.
 
-        Each pod has at most two requests under way, so the number of connections is bounded by the
-        number of pods, and a limit here would only let one group wait for another.
+        Each pod has at most two requests in flight, so the number of pods bounds the number of
+        connections. A limit here would only make one group wait for another.
         """
         return cls(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)), port)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         await self._session.close()
 
     async def status(self, ip: str) -> NodeStatus:
-        """Ask for a member's whole status; MemberSilentError within `ANSWER_S_MAX`."""
+        """Get a member's status. Raises MemberSilentError after at most `ANSWER_S_MAX`."""
         return await self._get(NodeStatus, ip, "/status", ANSWER_S_MAX)
 
     async def leader(self, ip: str, since: str) -> LeaderView:
-        """Wait until the member's leader is no longer `since`, at most `LEADER_WAIT_S`.
+        """Wait up to `LEADER_WAIT_S` until the member's leader is no longer `since`.
 
-        An empty `since` is answered at once. MemberSilentError when there is no answer in time.
+        An empty `since` is answered at once. Raises MemberSilentError if no answer comes in time.
         """
         if not since:
             return await self._get(LeaderView, ip, "/leader", ANSWER_S_MAX)

@@ -1,4 +1,4 @@
-"""What is asked of a leader over DLedger's client protocol: changes, which no page of it takes."""
+"""Client of DLedger's remoting protocol: membership changes and leadership transfers."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,17 +20,17 @@ from dledger_formats.protocol.membership_change import (
 from dledger_formats.protocol.requests import Message, RequestCode, SystemCode
 from dledger_operator import names
 from dledger_operator.clients.errors import MemberSilentError
-from dledger_operator.facts import Leader
+from dledger_operator.observed_state import Leader
 
-# A member answers a change within 2 s, and a transfer within two of its election timeouts. What
-# takes longer may still be done: whoever asks looks at the members again.
+# A member answers a change within 2 s, and a transfer within two election timeouts. A request that
+# times out may still take effect, so the caller must read the members' status again.
 ANSWER_S_MAX: Final = 10.0
 
 Response = TypeVar("Response", bound=Message)
 
 
-class MemberRequests:
-    """One connection for each request: there are few, and a leader that changes is another host."""
+class MemberRemotingClient:
+    """Sends requests to a leader, one connection per request, because they are rare."""
 
     def __init__(
         self, port: int = names.REMOTING_PORT, *, answer_s_max: float = ANSWER_S_MAX
@@ -41,9 +41,9 @@ class MemberRequests:
     async def change(
         self, ip: str, group: str, leader: Leader, kind: ChangeKind, member_id: str
     ) -> ChangeMembershipResponse:
-        """Ask a leader to change one member; the answer may be a refusal.
+        """Ask a leader to add, promote, demote or remove a member; the answer may be a refusal.
 
-        MemberSilentError when there is no answer in time: it may be done all the same.
+        Raises MemberSilentError if no answer comes in time. The change may still take effect.
         """
         request = ChangeMembershipRequest(
             group=group, remote_id=leader.member_id, change=kind, member_id=member_id
@@ -53,7 +53,7 @@ class MemberRequests:
     async def transfer(
         self, ip: str, group: str, leader: Leader, to: str
     ) -> LeadershipTransferResponse:
-        """Ask a leader to hand over to another voter; otherwise as `change`."""
+        """Ask a leader to transfer its leadership to another voter; errors as in `change`."""
         request = LeadershipTransferRequest(
             group=group, term=leader.term, transferee_id=to
         ).addressed_to(leader.member_id)
