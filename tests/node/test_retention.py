@@ -1,4 +1,4 @@
-"""Retention of a running group: everybody removes, and nobody what another lacks."""
+"""Retention in a running group: every member removes entries, and none that another lacks."""
 
 import os
 import re
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.storage
 
 
 async def append_all(group: NodeGroup, bodies: list[bytes]) -> None:
-    # A disk that is busy for 2 s makes an outcome unknown; it is sent again.
+    # A disk that is busy for 2 s makes an outcome unknown, so the client sends again.
     async with DLedgerClient(servers=group.servers, group="g", at_least_once=True) as client:
         async for outcome in client.append_all(bodies):
             assert isinstance(outcome, Acknowledged)
 
 
 def wait_for_few_segments(data: Path) -> None:
-    # The files go when the log's new beginning is durable, so a moment after it shows.
+    # The files are deleted when the log's new beginning is durable, just after the status shows it.
     wait_for(lambda: len(list(data.iterdir())) <= 3, "the removed segments' files are gone")
 
 
-async def test_every_member_keeps_so_many_bytes_and_no_member_what_another_lacks(
+async def test_members_keep_a_number_of_bytes_and_every_entry_that_another_lacks(
     tmp_path: Path,
 ) -> None:
     with NodeGroup(tmp_path, retention_bytes=2 << 20) as group:
@@ -38,7 +38,7 @@ async def test_every_member_keeps_so_many_bytes_and_no_member_what_another_lacks
         group.wait_for_status(away, lambda view: view.leader_id == master, "follows")
         group.kill(away)
         await append_all(group, [bytes(10_000)] * 600)
-        # Six segments. A member that is away keeps them all where they are.
+        # Six segments. While a member is away, no member removes one.
         checked_s = time.monotonic() + 2.5
         wait_for(lambda: time.monotonic() > checked_s, "two rounds of upkeep")
         assert {group.status(member).ledger_begin_index for member in group.running()} == {0}
@@ -61,7 +61,7 @@ async def test_every_member_keeps_so_many_bytes_and_no_member_what_another_lacks
         group.wait_for_status(away, lambda view: view.ready, "is back with a log without its front")
 
 
-def test_what_all_hold_is_what_the_slowest_holds() -> None:
+def test_the_slowest_member_decides_which_entries_all_hold() -> None:
     assert held_by_all({"n1": 7, "n2": 9}, 8) == 7
     assert held_by_all({"n1": 7, "n2": -1}, 8) == -1
     assert held_by_all({}, 8) == 8

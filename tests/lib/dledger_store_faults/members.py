@@ -20,7 +20,7 @@ from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_node import config, main
 from dledger_node.healing import healer
-from dledger_node.shell import lifecycle, server
+from dledger_node.shell import server
 from dledger_node.shell.lifecycle import Lifecycle
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.store.log import recovery
@@ -40,13 +40,11 @@ _used_ports: list[int] = []
 
 @contextlib.contextmanager
 def in_a_hurry() -> Iterator[None]:
-    """Let members look after their store more often, and again soon after a fault, tick less often,
-    and verify so little at a start that damage stays hidden.
+    """Let members check their store more often, tick less often, and verify so little at a start
+    that damage stays hidden.
     """
     with contextlib.ExitStack() as undo:
         for where, name, value in (
-            (lifecycle, "RETRY_DELAY_MIN_S", 0.05),
-            (lifecycle, "RETRY_DELAY_MAX_S", 0.4),
             (upkeep, "INTERVAL_S", 0.2),
             (config, "TICK_MS", TICK_MS),
             (server, "TICK_MS", TICK_MS),
@@ -88,6 +86,8 @@ class Member:
                 serve=self._serve,
                 heal=healed,
                 stopping=self._stopping,
+                retry_delay_min_s=0.05,
+                retry_delay_max_s=0.4,
             ).run()
         )
 
