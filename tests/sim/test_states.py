@@ -9,7 +9,6 @@ import pytest
 from dledger_node.errors import StoreFullError
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.restore import Applied
-from dledger_sim.group import conditions
 from dledger_sim.group.disk import Entry, SimDisk, chained
 from dledger_sim.group.moments import Moment
 from dledger_sim.group.snapshots import (
@@ -20,7 +19,7 @@ from dledger_sim.group.snapshots import (
 )
 from dledger_sim.judges.state_rules import StateRules
 from dledger_sim.judges.violation import ViolationError
-from dledger_sim.runs import campaign
+from dledger_sim.runs import campaign, drawing
 from dledger_sim.runs.seeds import keeps_state
 from dledger_sim.runs.simulation import simulate
 
@@ -213,8 +212,8 @@ def test_a_life_without_a_state_knows_nothing_of_it() -> None:
 
 def test_what_only_lives_with_a_state_know_changes_no_other_draw() -> None:
     """Or each seed without one would be another than before."""
-    assert Moment.FETCHES not in conditions.ANY_MOMENT
-    assert set(conditions.ANY_MOMENT) == set(Moment) - {Moment.FETCHES}
+    assert Moment.FETCHES not in drawing.ANY_MOMENT
+    assert set(drawing.ANY_MOMENT) == set(Moment) - {Moment.FETCHES}
 
 
 def test_one_seed_in_eight_keeps_a_state() -> None:

@@ -9,8 +9,8 @@ import random
 from typing import Final
 
 from dledger_sim.faults.acts import Act
+from dledger_sim.faults.planning import Planned, peers_of, some_time_us
 from dledger_sim.faults.rotting import LOOK_US
-from dledger_sim.faults.strikes import Planned
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import TICK_US, Conditions
 from dledger_sim.group.disk import Keep
@@ -83,7 +83,7 @@ def rot_entry(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     if drawn < 0.3:
         return [*planned, (rot_us, rot)]
     if drawn < 0.5:
-        return [*planned, (rot_us, (*rot, _some_time_us(cluster, rng)))]
+        return [*planned, (rot_us, (*rot, some_time_us(cluster, rng)))]
     if drawn < 0.8:
         index = rng.randint(0, len(cluster.members[target].disk.cached))
         led_us = rot_us + _handing_over_us(cluster)
@@ -97,8 +97,8 @@ def rot_entry(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     counted_by = rng.choice(leaders or cluster.conditions.member_ids)
     return [
         *planned,
-        (rot_us, (*rot, _some_time_us(cluster, rng))),
-        (rot_us + 1, ("crash", counted_by, _some_time_us(cluster, rng))),
+        (rot_us, (*rot, some_time_us(cluster, rng))),
+        (rot_us + 1, ("crash", counted_by, some_time_us(cluster, rng))),
     ]
 
 
@@ -109,7 +109,7 @@ def _twice(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     newest = len(cluster.members[target].disk.cached)
     down_us = rng.randint(1, RESTART_TICKS_MAX) * TICK_US
     again_us = 2 + down_us + 2 * LOOK_US
-    links = [(peer_id, target) for peer_id in cluster.conditions.member_ids if peer_id != target]
+    links = [(peer_id, target) for peer_id in peers_of(cluster, target)]
     return [
         (1, ("heal",)),
         (2, ("rot_entry", target, newest, 1, down_us)),
@@ -126,7 +126,7 @@ def rot_behind(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
     election_us = conditions.election_ticks * TICK_US
     followers = [member.member_id for member in cluster.members.values() if not member.leads]
     behind = rng.choice(followers or conditions.member_ids)
-    peers = [peer_id for peer_id in conditions.member_ids if peer_id != behind]
+    peers = peers_of(cluster, behind)
     victim = rng.choice(peers)
     lacking = len(cluster.members[behind].disk.cached) + rng.choice((0, 0, 1, 3))
     downs_us = [(peer_id, rng.randint(1, RESTART_TICKS_MAX) * TICK_US) for peer_id in peers]
@@ -146,8 +146,7 @@ def rot_behind(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
 
 def _handed_over(cluster: SimCluster, target: str, at_us: int) -> Planned:
     """Ask whoever may lead to let the target do so."""
-    peers = [peer_id for peer_id in cluster.conditions.member_ids if peer_id != target]
-    return [(at_us, ("transfer", peer_id, target)) for peer_id in peers]
+    return [(at_us, ("transfer", peer_id, target)) for peer_id in peers_of(cluster, target)]
 
 
 def _handing_over_us(cluster: SimCluster) -> int:
@@ -162,7 +161,7 @@ def _restarted(cluster: SimCluster, target: str, rng: random.Random) -> tuple[Pl
     if disk.seen_index > disk.begin_index or rng.random() < 0.3:
         return [], 1
     down_us = rng.randint(1, RESTART_TICKS_MAX) * TICK_US
-    return [(1, ("crash", target, down_us))], down_us + 1 + _some_time_us(cluster, rng) // 4
+    return [(1, ("crash", target, down_us))], down_us + 1 + some_time_us(cluster, rng) // 4
 
 
 def _index(cluster: SimCluster, target: str, rng: random.Random) -> int:
@@ -170,8 +169,3 @@ def _index(cluster: SimCluster, target: str, rng: random.Random) -> int:
     length = len(cluster.members[target].disk.cached)
     lacking = min(len(member.disk.cached) for member in cluster.members.values())
     return rng.choice((lacking, lacking + rng.randint(0, 3), length, rng.randint(0, length)))
-
-
-def _some_time_us(cluster: SimCluster, rng: random.Random) -> int:
-    """From nothing to two election timeouts."""
-    return rng.randint(1, 4 * cluster.conditions.election_ticks) * TICK_US

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dledger_node.raft.member_state import Role
 from dledger_sim.faults.acts import Act, perform
 from dledger_sim.faults.nemesis import Nemesis
+from dledger_sim.faults.planning import Planned
 from dledger_sim.faults.reshaping import likely_kinds
-from dledger_sim.faults.strikes import Planned
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.moments import Moment
 

@@ -8,15 +8,12 @@ import random
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from dledger_sim.faults.acts import Act
+from dledger_sim.faults.planning import Planned, peers_of
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import RECALL_FOREVER_TICKS, TICK_US, Conditions
 from dledger_sim.group.disk import Keep
 from dledger_sim.group.keeper import SEGMENT_ENTRIES
 from dledger_sim.group.running import NOTICE_US
-
-Planned: TypeAlias = list[tuple[int, Act]]
-"""Acts with their delays, at least 1 µs."""
 
 Pairs: TypeAlias = list[tuple[str, str]]
 
@@ -159,7 +156,7 @@ def death_as_log_begins(cluster: SimCluster, target: str, rng: random.Random) ->
 
 
 def _shuffled_peers(cluster: SimCluster, target: str, rng: random.Random) -> list[str]:
-    peers = [peer_id for peer_id in cluster.conditions.member_ids if peer_id != target]
+    peers = peers_of(cluster, target)
     rng.shuffle(peers)
     return peers
 

@@ -12,6 +12,7 @@ from dledger_sim.faults.rot_lives import decaying, with_rot
 from dledger_sim.group.conditions import TICK_US, Conditions
 from dledger_sim.group.disk import Keep
 from dledger_sim.group.moments import Moment
+from dledger_sim.runs import drawing
 
 STATES_RATE = 0.125
 SHARP_RATE = 0.04
@@ -54,7 +55,7 @@ def conditions_of(seed: int, rng: random.Random) -> Conditions:
         return strikes.drawn_with_state(rng) if keeps_state(seed) else strikes.drawn(rng)
     if rots(seed):
         return _with_rot(rng, with_states=keeps_state(seed))
-    return with_state(rng) if keeps_state(seed) else Conditions.drawn(rng, ANYWHERE)
+    return with_state(rng) if keeps_state(seed) else drawing.drawn(rng, ANYWHERE)
 
 
 def _with_rot(rng: random.Random, *, with_states: bool) -> Conditions:
@@ -64,7 +65,7 @@ def _with_rot(rng: random.Random, *, with_states: bool) -> Conditions:
             base = with_state(rng)
         else:
             calm = rng.random() < DECAYING_RATE
-            base = decaying(rng) if calm else Conditions.drawn(rng, ANYWHERE)
+            base = decaying(rng) if calm else drawing.drawn(rng, ANYWHERE)
         if base.member_count >= ROT_MEMBERS_MIN and "older_disk" not in base.faults:
             return with_rot(base, rng)
 
@@ -94,7 +95,7 @@ def _any_without_state(rng: random.Random) -> Conditions:
     peers must not die.
     """
     while True:
-        drawn = Conditions.drawn(rng, ANYWHERE)
+        drawn = drawing.drawn(rng, ANYWHERE)
         if not drawn.lease_ticks and "older_disk" not in drawn.faults:
             return drawn
 
