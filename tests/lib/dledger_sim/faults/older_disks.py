@@ -92,7 +92,7 @@ class OlderDisks:
         copy, _ = self._copies.pop(member_id)
         _, index, _ = self._confirmed.pop(member_id, (-1, -1, 0))
         self._disks[member_id].restore(copy, index + 1, log_alone=log_alone)
-        self._checker.restored_volume(member_id)
+        self._checker.promises.restored_volume(member_id)
         self._last_id = member_id
 
     def need(self, member_id: str) -> bool:

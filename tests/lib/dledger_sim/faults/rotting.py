@@ -123,7 +123,7 @@ class Rotting:
             case Remedy.JOIN:
                 disk.set_aside()
                 self._note(member_id, f"sets aside all behind entry {len(disk.durable) - 1}")
-                self._checker.lost_volume(member_id)
+                self._checker.promises.lost_volume(member_id)
                 self._checker.rot.counts["set_aside"] += 1
                 return True
             case Remedy.LOOK_AGAIN:

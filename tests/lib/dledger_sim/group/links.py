@@ -42,7 +42,7 @@ class SimLinks:
 
     def send(self, messages: Sequence[Message]) -> None:
         """Show messages to the judges, and let them travel."""
-        self._world.checker.sending_batch()
+        self._world.checker.pushes.sending_batch()
         for message in messages:
             self._perhaps_die()
             self._send(message)

@@ -164,7 +164,7 @@ class SimMember:
     def lose_volume(self, kept_rate: float | None) -> None:
         """Lose, while it is dead, all that its disk held, or part of it."""
         self.disk.lose(kept_rate)
-        self._world.checker.lost_volume(self.member_id)
+        self._world.checker.promises.lost_volume(self.member_id)
 
     def remove_front(self, rate: float) -> bool:
         """Remove entries from the front, as retention by force does: whoever may lack them."""

@@ -59,7 +59,7 @@ class SimStore:
         hard_state, self.saving = self.saving, None
         assert hard_state is not None
         self._disk.hard_state = hard_state
-        self._world.checker.saved(self._member_id, hard_state)
+        self._world.checker.promises.saved(self._member_id, hard_state)
 
     def written(self) -> tuple[int, int]:
         """See `Store`."""

@@ -18,11 +18,12 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger_node.raft.ready import HardState
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.disk import Entry, SimDisk
 from dledger_sim.group.kinds import described
 from dledger_sim.judges.membership_rules import MembershipRules
+from dledger_sim.judges.promise_rules import PromiseRules, holds
+from dledger_sim.judges.push_rules import PushRules
 from dledger_sim.judges.rot_rules import RotRules
 from dledger_sim.judges.state_rules import StateRules
 from dledger_sim.judges.violation import ViolationError
@@ -37,23 +38,17 @@ class Checker:
         self.memberships = MembershipRules(Membership(conditions.voter_ids), disks)
         self._leaders: dict[int, str] = {}
         self._reigning: dict[str, int] = {}
-        self._votes: dict[tuple[str, int], str] = {}
         self._chains: dict[tuple[int, int], int] = {}
-        self._terms = dict.fromkeys(disks, 0)
-        self._joining = set(disks)
         self._committed_indexes = dict.fromkeys(disks, -1)
-        self._ranges_sent: dict[str, int] = {}
         self.committed: list[Entry] = []
         """The one true log, as far as anybody has called it committed."""
         self.states = StateRules(disks, self.committed)
         self.rot = RotRules(disks)
+        self.promises = PromiseRules(disks, self.committed, self.rot)
+        self.pushes = PushRules(conditions)
         self._committed_in: list[int] = []
         """For each of its entries, the term of whoever first called it so."""
         self.acknowledged_count = 0
-        self.pushed_count = 0
-        """Entries that were pushed, each as often as it was."""
-        self.question_count = 0
-        """Places in a log that a leader asked about."""
         self.newest_leader_id = ""
         """The leader that showed itself last."""
 
@@ -76,24 +71,6 @@ class Checker:
         """A member is dead, and its disk what the crash left of it."""
         self._reigning.pop(member_id, None)
 
-    def lost_volume(self, member_id: str) -> None:
-        """A member's disk is empty or damaged; what it had promised to others stays promised.
-
-        A vote for itself is no such promise: without others it elects nobody, and they know its
-        term then.
-        """
-        self._terms[member_id] = self._disks[member_id].hard_state.term
-        self._joining.add(member_id)
-        for vote, candidate_id in list(self._votes.items()):
-            if vote[0] == candidate_id == member_id:
-                del self._votes[vote]
-
-    def restored_volume(self, member_id: str) -> None:
-        """A member's disk is as it was earlier: so it is free to go back there."""
-        self.lost_volume(member_id)
-        self._joining.discard(member_id)
-        self._terms[member_id] = self._disks[member_id].hard_state.term
-
     def knows_reign(self, member_id: str, term: int) -> bool:
         """Whether somebody was told all that a member committed as the leader of this term, if it
         was: that counts its own disk, and nobody has its word for it.
@@ -101,28 +78,11 @@ class Checker:
         if self._leaders.get(term) != member_id:
             return True
         return any(
-            disk.hard_state.term == term == self._terms[member_id]
+            disk.hard_state.term == term == self.promises.terms[member_id]
             and self._committed_indexes[name] >= len(self.committed) - 1
             for name, disk in self._disks.items()
             if name != member_id
         )
-
-    def saved(self, member_id: str, hard_state: HardState) -> None:
-        """Rules 2 and 3: a term never goes back, and a vote never changes within one. And 16."""
-        disk = self._disks[member_id]
-        if not hard_state.joining:
-            self._joining.discard(member_id)
-            self._admitted(disk, member_id)
-            self.rot.saved(member_id)
-        elif member_id not in self._joining:
-            self._joins_again(disk, member_id)
-        if hard_state.term < self._terms[member_id]:
-            raise ViolationError(
-                "a term never goes back", f"{member_id} went back to term {hard_state.term}"
-            )
-        self._terms[member_id] = hard_state.term
-        if hard_state.vote_for is not None:
-            self._voted(member_id, hard_state.term, hard_state.vote_for)
 
     def wrote(self, member_id: str, entry: Entry) -> None:
         """Rule 4: one index and term have one entry, with one history (log matching)."""
@@ -147,7 +107,7 @@ class Checker:
         if first_index < len(self.committed):
             log = self._disks[member_id].cached
             if (
-                self._terms[member_id] >= self._committed_in[first_index]
+                self.promises.terms[member_id] >= self._committed_in[first_index]
                 and log[first_index].chain == self.committed[first_index].chain
             ):
                 raise ViolationError(
@@ -187,10 +147,6 @@ class Checker:
                 "durable is what a flush covered", f"{member_id} takes {durable_index} for durable"
             )
 
-    def sending_batch(self) -> None:
-        """A Ready begins: its pushes are counted from here."""
-        self._ranges_sent.clear()
-
     def sending(self, message: Message) -> None:
         """Rules 1, 2, 10 and 13: what a message promises is on its sender's disk."""
         disk = self._disks[message.sender]
@@ -204,15 +160,15 @@ class Checker:
                 if message.result is PushResult.SUCCESS:
                     self._confirmed(message, disk)
             case AppendRequest():
-                self._pushed(message)
+                self.pushes.pushed(message)
             case CompareRequest():
-                self.question_count += 1
+                self.pushes.question_count += 1
             case HeartBeatRequest():
                 self._led(message.sender, message.term)
             case VoteRequest():
-                self._promised_vote(message.sender, message.term, message.sender)
+                self.promises.sends_vote(message.sender, message.term, message.sender)
             case VoteResponse(result=VoteResult.ACCEPT):
-                self._promised_vote(message.sender, message.requested_term, message.receiver)
+                self.promises.sends_vote(message.sender, message.requested_term, message.receiver)
             case _:
                 pass
 
@@ -261,56 +217,6 @@ class Checker:
             )
         self.acknowledged_count += len(bodies)
 
-    def _admitted(self, disk: SimDisk, member_id: str) -> None:
-        """Rule 16: who votes holds all that is committed of what it ever had confirmed."""
-        while disk.lost:
-            lost = disk.lost.pop()
-            index = min(len(lost), len(self.committed)) - 1
-            while index >= 0 and lost[index].chain != self.committed[index].chain:
-                index -= 1
-            if index >= 0 and not _holds(disk.durable, index, lost[index].chain):
-                raise ViolationError(
-                    "who votes holds what it had confirmed",
-                    f"{member_id} becomes a voter without entry {index}",
-                )
-
-    def _joins_again(self, disk: SimDisk, member_id: str) -> None:
-        """Rule 25: nobody takes a disk for older than it was that is not."""
-        if disk.forgotten is None:
-            raise ViolationError(
-                "a sound disk is believed", f"{member_id} joins, and its disk lacks nothing"
-            )
-        self._joining.add(member_id)
-        disk.lost.append(disk.forgotten)
-        disk.forgotten = None
-
-    def _believes_its_disk(self, disk: SimDisk, member_id: str) -> None:
-        """The same for a disk that is older than it was, as its member gives its first promise."""
-        if disk.forgotten is not None:
-            disk.lost.append(disk.forgotten)
-            disk.forgotten = None
-            self._admitted(disk, member_id)
-
-    def _voted(self, member_id: str, term: int, candidate_id: str) -> None:
-        if self._votes.setdefault((member_id, term), candidate_id) != candidate_id:
-            raise ViolationError("one vote a term", f"{member_id} voted twice in term {term}")
-
-    def _promised_vote(self, member_id: str, term: int, candidate_id: str) -> None:
-        """A vote counts once it is told; it must be on disk, or belong to a term that is past."""
-        disk = self._disks[member_id]
-        self._believes_its_disk(disk, member_id)
-        hard_state = disk.hard_state
-        if hard_state.joining:
-            raise ViolationError(
-                "who votes holds what it had confirmed", f"{member_id} votes while it joins"
-            )
-        if hard_state.term == term and hard_state.vote_for != candidate_id:
-            raise ViolationError(
-                "a vote is saved before it is told",
-                f"{member_id} tells a vote of term {term} that it has not saved",
-            )
-        self._voted(member_id, term, candidate_id)
-
     def _led(self, member_id: str, term: int) -> None:
         """Note a leader; it shows itself first by its heartbeats."""
         new = term not in self._leaders
@@ -322,37 +228,21 @@ class Checker:
         if not new:
             return
         self.newest_leader_id = member_id
-        self.memberships.elected(member_id, term, self._votes)
+        self.memberships.elected(member_id, term, self.promises.votes)
         log, last_index = self._disks[member_id].cached, len(self.committed) - 1
         if term < max(self._leaders):
             return  # by late votes, and later leaders may have committed what it lacks
-        if self.committed and not _holds(log, last_index, self.committed[-1].chain):
+        if self.committed and not holds(log, last_index, self.committed[-1].chain):
             raise ViolationError(
                 "a leader holds what is committed",
                 f"{member_id} leads term {term} without entry {last_index}",
-            )
-
-    def _pushed(self, push: AppendRequest) -> None:
-        """A push is no larger than allowed, and one batch has no more of them than may be on their
-        way.
-        """
-        self.pushed_count += push.last_index - push.first_index + 1
-        count = self._ranges_sent.get(push.receiver, 0) + 1
-        self._ranges_sent[push.receiver] = count
-        limits = self._conditions
-        if (
-            push.last_index - push.first_index >= limits.push_entries_max
-            or count > limits.inflight_ranges_max
-        ):
-            raise ViolationError(
-                "pushes are bounded", f"range {count} of one batch: {described(push)}"
             )
 
     def _confirmed(self, message: PushResponse, disk: SimDisk) -> None:
         """What is confirmed is durable here, and the leader's: the latter is looked at while that
         life and term of the leader go on, in which its log only grows.
         """
-        self._believes_its_disk(disk, message.sender)
+        self.promises.trusts_disk(message.sender)
         index, term = message.match_index, message.requested_term
         if index >= len(disk.durable):
             raise ViolationError(
@@ -373,15 +263,10 @@ class Checker:
         for name, disk in self._disks.items():
             forgotten = disk.forgotten or []
             # A lost volume counts too: its member gives no vote before it is back.
-            if any(_holds(log, index, chain) for log in (disk.durable, *disk.lost, forgotten)):
+            if any(holds(log, index, chain) for log in (disk.durable, *disk.lost, forgotten)):
                 holders.add(name)
         if not self.memberships.hold_majority(holders, self._disks[member_id].cached, index):
             raise ViolationError(
                 "committed is durable on a majority",
                 f"{member_id} committed {index}, durable on {sorted(holders)}",
             )
-
-
-def _holds(log: list[Entry], index: int, chain: int) -> bool:
-    """Whether a log has this entry, and with it all before."""
-    return index < len(log) and log[index].chain == chain

@@ -124,7 +124,7 @@ def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
     assert leader is not None
     assert leader.raft is not None
     term, link_news_count = leader.raft.term, cluster.link_news_count
-    pushed_count, question_count = checker.pushed_count, checker.question_count
+    pushed_count, question_count = checker.pushes.pushed_count, checker.pushes.question_count
     append_count = min(cluster.conditions.inflight_ranges_max + 1, APPENDS_MAX)
     for _ in range(append_count):
         if not _append_and_level(cluster, timeout_us):
@@ -133,8 +133,8 @@ def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
         return
     if cluster.link_news_count != link_news_count:  # late news of a fault: then it must ask
         return
-    pushed_count = checker.pushed_count - pushed_count
-    question_count = checker.question_count - question_count
+    pushed_count = checker.pushes.pushed_count - pushed_count
+    question_count = checker.pushes.question_count - question_count
     needed_count = append_count * (len(leader.raft.membership.members) - 1)
     if pushed_count != needed_count or question_count:
         raise ViolationError(
