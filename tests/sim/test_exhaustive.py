@@ -13,8 +13,9 @@ from dledger_node.raft.membership import Membership, Promote, Remove
 from dledger_node.raft.ready import HardState, Ready
 from dledger_node.raft.recovered import recovered
 from dledger_sim.judges.violation import ViolationError
-from dledger_sim.search.exhaustive import Limits, Search
-from dledger_sim.search.members import Scope
+from dledger_sim.search.exhaustive import Search
+from dledger_sim.search.result import Limits
+from dledger_sim.search.scope import Scope
 
 LIMITS = Limits(visits_max=2_000_000)
 ONE_IS_REMOVED = Scope(

@@ -49,8 +49,6 @@ class Checker:
         self._committed_in: list[int] = []
         """For each of its entries, the term of whoever first called it so."""
         self.acknowledged_count = 0
-        self.newest_leader_id = ""
-        """The leader that showed itself last."""
 
     def reigns(self, member_id: str, term: int) -> bool:
         """Whether a member lives as the leader of a term, in which its log only grows."""
@@ -227,7 +225,6 @@ class Checker:
             )
         if not new:
             return
-        self.newest_leader_id = member_id
         self.memberships.elected(member_id, term, self.promises.votes)
         log, last_index = self._disks[member_id].cached, len(self.committed) - 1
         if term < max(self._leaders):

@@ -10,91 +10,32 @@ once (`members`); the search itself moves small numbers about:
 
 import argparse
 import gc
-import resource
 import sys
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.member_state import Role
 from dledger_sim.judges.violation import ViolationError
 from dledger_sim.search.judge import Terms, judge
-from dledger_sim.search.members import Members, Scope
+from dledger_sim.search.members import Members
+from dledger_sim.search.moves import (
+    CRASH_BITS,
+    CRASH_MASK,
+    STATE_BITS,
+    STATE_MASK,
+    Move,
+    MoveTable,
+)
+from dledger_sim.search.result import Limits, Result
+from dledger_sim.search.scope import Scope
 from dledger_sim.search.way import told
 
-STATE_BITS: Final = 20
-STATE_MASK: Final = (1 << STATE_BITS) - 1
-CRASH_BITS: Final = 4
-CRASH_MASK: Final = (1 << CRASH_BITS) - 1
-RESTART_RANK: Final = 24
-"""A crash sets a member back: this lets searches that are not ended see some, and not only them."""
 WAITS: Final = 1
 """In the set of messages that belongs to a state of the group: it is to be visited."""
 VISITS_BETWEEN_LOOKS: Final = 4096
-MOVES_KEPT_MAX: Final = 8_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Where a search stops unless it is complete before."""
-
-    visits_max: int = sys.maxsize
-    seconds_max: float = float("inf")
-    memory_max_bytes: int = 6 << 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What a search came to."""
-
-    state_count: int
-    """What the members can be together."""
-    crashed_count: int
-    """How many of these come after a crash."""
-    visit_count: int
-    """A state is visited again when more messages can be on their way there."""
-    transition_count: int
-    """Inputs, and crashes, that change a member, for each visit."""
-    member_state_count: int
-    message_count: int
-    complete: bool
-    elapsed_s: float
-    leaders_seen: int
-    committed_max: int
-    changes_committed: int
-    """In how many states of a member a change of the membership is committed."""
-
-    def __str__(self) -> str:
-        return (
-            f"{'complete' if self.complete else 'not complete'}: {self.state_count:,} states, "
-            f"{self.crashed_count:,} of them after a crash, {self.visit_count:,} visits, "
-            f"{self.transition_count:,} transitions, {self.elapsed_s:.0f} s; "
-            f"{self.member_state_count:,} states of a member, {self.message_count:,} messages"
-        )
-
-
-Move = tuple[int, int, int, int]
-"""What an input does to the group's number, which messages it sends, what it does to the rank, and
-the member's state after it if that knows more to be committed, otherwise -1.
-"""
-
-
-class Moves(NamedTuple):
-    """All that can happen to a member in a state, with some messages on their way to it.
-
-    Inputs that lead to the same state are one move.
-    """
-
-    said: int
-    """What it sends without a change of its state."""
-    change_count: int
-    moves: list[Move]
-    death_count: int
-    deaths: list[Move]
-    """Crashes."""
 
 
 class Search:
@@ -115,13 +56,7 @@ class Search:
         self._committed: list[Terms] = [()]
         self._committed_numbers: dict[Terms, int] = {(): 0}
         self._judged: set[tuple[int, ...]] = set()
-        self._kinds: list[int] = []
-        """What the judge sees of a state of a member, as a number."""
-        self._kind_numbers: dict[object, int] = {}
-        self._heeded: list[int] = []
-        """For each state of a member, all messages that may do something."""
-        self._moves: list[dict[int, Moves]] = []
-        self._moves_kept = 0
+        self._table = MoveTable(self._members, self._shifts, self._crash_shift)
         self._networks: dict[int, int] = {}
         """For each state of the group, all messages that may be on their way; and `WAITS`."""
         self._same: dict[int, int] = {}
@@ -152,13 +87,13 @@ class Search:
         first = 0
         for number, shift in enumerate(self._shifts):
             state = self._members.first_state(number)
-            self._state_found(state)
+            self._table.add(state)
             first |= state << shift
         self._networks[first] = WAITS
         self._waiting[0].append(first)
         visit_count, transition_count, complete = 0, 0, False
         for visit_count in count():
-            if visit_count % VISITS_BETWEEN_LOOKS == 0 and _is_over(limits, visit_count, started_s):
+            if visit_count % VISITS_BETWEEN_LOOKS == 0 and limits.reached(visit_count, started_s):
                 break
             while self._waiting and not self._waiting[lowest := min(self._waiting)]:
                 del self._waiting[lowest]
@@ -179,14 +114,14 @@ class Search:
     def _visit(self, group: int, rank: int) -> int:
         """Do all that can happen in a state of the group; returns in how many ways."""
         states = [group >> shift & STATE_MASK for shift in self._shifts]
-        kept, heeded = self._moves, self._heeded
+        kept, relevant = self._table.kept, self._table.relevant
         network = self._networks[group] ^ WAITS
         while True:
             said, all_moves = network, []
             for state in states:
-                moves = kept[state].get(network & heeded[state])
+                moves = kept[state].get(network & relevant[state])
                 if moves is None:
-                    moves = self._find_moves(state, network)
+                    moves = self._table.find(state, network)
                 said |= moves.said
                 all_moves.append(moves)
             if said == network:
@@ -247,81 +182,12 @@ class Search:
             at = self._came_from.get(at)
         return "".join(f"\n  {line}" for line in told(self._members, way[::-1]))
 
-    # -- one member --------------------------------------------------------------------------------
-
-    def _state_found(self, state: int) -> None:
-        """Make room for what is kept for each state of a member."""
-        seen, whose = self._members.seen[state], self._members.whose[state]
-        self._kinds.append(self._kind_numbers.setdefault(seen, len(self._kind_numbers)))
-        self._heeded.append(self._members.addressed[whose])
-        self._moves.append({})
-
-    def _find_moves(self, state: int, network: int) -> Moves:
-        messages = network & self._heeded[state]
-        inputs = list(self._members.inputs[state])
-        while messages:
-            lowest = messages & -messages
-            messages ^= lowest
-            inputs.append(lowest.bit_length() - 1)
-        said, change_count, death_count = 0, 0, 0
-        moves: dict[int, int] = {}
-        deaths: dict[int, int] = {}
-        for input_ in inputs:
-            step = self._members.step(state, input_)
-            if step.state != state:
-                change_count += 1
-                moves[step.state] = moves.get(step.state, 0) | step.sent
-            elif step.sent:
-                said |= step.sent
-            elif input_ >= 0 and not step.dies:
-                self._heeded[state] &= ~(1 << input_)
-            for start in step.dies:
-                death_count += 1
-                deaths[start.state] = deaths.get(start.state, 0) | start.sent
-        if self._scope.crashes_max:
-            for start in self._members.starts(state):
-                death_count += 1
-                deaths[start.state] = deaths.get(start.state, 0) | start.sent
-        for new in range(len(self._moves), len(self._members.seen)):
-            self._state_found(new)
-        found = Moves(
-            said,
-            change_count,
-            [self._move(state, after, sent, 0, 0) for after, sent in moves.items()],
-            death_count,
-            [
-                self._move(state, after, sent, 1 << self._crash_shift, RESTART_RANK)
-                for after, sent in deaths.items()
-            ],
-        )
-        self._keep(state, network & self._heeded[state], found)
-        return found
-
-    def _keep(self, state: int, messages: int, moves: Moves) -> None:
-        if self._moves_kept > MOVES_KEPT_MAX:
-            self._moves_kept = 0
-            for kept in self._moves:
-                kept.clear()
-        self._moves_kept += 1 + len(moves.moves) + len(moves.deaths)
-        self._moves[state][messages] = moves
-
-    def _move(self, state: int, after: int, sent: int, crash: int, further: int) -> Move:
-        members = self._members
-        assert after <= STATE_MASK
-        rises = members.seen[after].committed_index > members.seen[state].committed_index
-        return (
-            (after - state << self._shifts[members.whose[state]]) + crash,
-            sent,
-            members.ranks[after] - members.ranks[state] + further,
-            after if rises else -1,
-        )
-
     # -- the judge ---------------------------------------------------------------------------------
 
     def _judge(self, group: int) -> None:
         """Judge a state that is new; most look to the judge like one that it has seen."""
         states = [group >> shift & STATE_MASK for shift in self._shifts]
-        seen, kinds = self._members.seen, self._kinds
+        seen, kinds = self._members.seen, self._table.kinds
         committed = group >> self._committed_shift
         key = (committed, *[kinds[state] for state in states])
         if key not in self._judged:
@@ -347,14 +213,6 @@ class Search:
             committed_max=max(one.committed_index for one in seen),
             changes_committed=sum(0 <= one.changed_at <= one.committed_index for one in seen),
         )
-
-
-def _is_over(limits: Limits, visit_count: int, started_s: float) -> bool:
-    return (
-        visit_count >= limits.visits_max
-        or time.perf_counter() - started_s >= limits.seconds_max
-        or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 >= limits.memory_max_bytes
-    )
 
 
 def main() -> int:

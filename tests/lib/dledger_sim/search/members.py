@@ -1,15 +1,9 @@
-"""Every state of a member, by number, and what each input makes of it.
+"""Every state of a member, by number, and the effect of each input.
 
-A core's step depends on nothing but its state and its input, so each is computed once.
-
-What a crash may leave of a disk, in whatever moment of a Ready it comes: term and vote as last
-saved; of the log, all that is durable, and any prefix of what was written since, or, where the log
-was truncated since the last flush, of what it was before; and as committed, any part of what was
-both committed and durable, or nothing.
+A core's step depends only on its state and its input, so each step is computed once.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -18,73 +12,18 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Leader
-from dledger_node.raft.membership import Change, Membership
+from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import Message
-from dledger_node.raft.ready import HardState, Ready, Truncate
+from dledger_node.raft.ready import HardState, Ready
 from dledger_sim.judges.violation import ViolationError
+from dledger_sim.search.crashes import Disk, Image, disk_after, images
 from dledger_sim.search.frozen import LONG_TICKS, Bytes, frozen, lowest, rank, stop_clock
-from dledger_sim.search.judge import Seen, Terms, judge_step, judge_told
+from dledger_sim.search.judge import Seen, judge_step, judge_told
+from dledger_sim.search.scope import Scope
 
 TIMEOUT, HEARTBEAT, PROPOSE, FLUSH, CHANGE = -1, -2, -3, -4, -5
 """Inputs that are no messages; those are numbers from 0. Below CHANGE there are further changes."""
 MESSAGES_MAX: Final = 16_384
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """How far the search goes."""
-
-    member_count: int = 3
-    terms_max: int = 1
-    entries_max: int = 2
-    heartbeat_rounds_max: int = 2
-    candidates_max: int = 3
-    """So many of the members may stand for election."""
-    flush_apart: bool = True
-    """Anything may happen between a write and its flush. Otherwise it is flushed with the write,
-    and only a crash may come between them.
-    """
-    crashes_max: int = 0
-    """So often may members die, all together. Whoever dies starts again at once, which is as good
-    as later: what was sent may arrive at any time, or never.
-    """
-    recalls: bool = False
-    """Whoever starts again asks its peers whether its disk is the newest (`recalling`), and waits
-    until all have answered, or for a time that may be any.
-    """
-    first: Membership | None = None
-    """Who belongs to the group at first; None for all, as voters."""
-    changes: tuple[Change, ...] = ()
-    """What leaders may be asked for, until there is one change in their log."""
-
-    def __post_init__(self) -> None:
-        if self.changes and self.crashes_max:
-            raise ValueError("a change that a crash loses is counted by nobody: not judged here")
-
-
-class Disk(NamedTuple):
-    """What a member has on its disk, surely or perhaps."""
-
-    hard_state: HardState
-    terms: Terms
-    """The log as written."""
-    durable_index: int
-    earlier: frozenset[Terms]
-    """The log as it was before each truncation since the last flush."""
-    committed_index: int
-    votes: frozenset[tuple[int, str]]
-    """Terms before this one, and which other it voted for then. No disk holds that; it is kept so
-    that two ways, on which it voted for different ones, are not joined: it would have for both.
-    """
-
-
-class Image(NamedTuple):
-    """What a crash left of a disk."""
-
-    hard_state: HardState
-    terms: Terms
-    committed_index: int
-    votes: frozenset[tuple[int, str]]
 
 
 class Start(NamedTuple):
@@ -111,6 +50,8 @@ class Members:
     def __init__(self, scope: Scope) -> None:
         self.ids = tuple(f"n{number}" for number in range(scope.member_count))
         self.first = scope.first or Membership(self.ids)
+        self.crash = scope.crashes_max > 0
+        """Whether members may crash."""
         self.seen: list[Seen] = []
         self.inputs: list[tuple[int, ...]] = []
         self.ranks: list[int] = []
@@ -156,11 +97,11 @@ class Members:
             durable_index = raft.durable_index
             raft.advance(ready)
             self._judge_told(ready, raft, durable_index)
-            disk = _disk(raft, disk, ready)
+            disk = disk_after(raft, disk, ready)
             moments.append((disk, sent))
             if not self._scope.flush_apart:
                 raft.persisted(raft.ledger_end_index, raft.ledger_end_term)
-        disk = _disk(raft, disk, None)
+        disk = disk_after(raft, disk, None)
         after = self._state(number, life, raft, disk)
         judge_step(self.seen[state], self.seen[after])
         self._at_hand = (after, raft)
@@ -180,8 +121,9 @@ class Members:
         starts = self._starts.get(state)
         if starts is None:
             number, life = self.whose[state], self._lives[state]
-            images = _images(self._disks[state])
-            starts = tuple({self._start(number, life, image) for image in images})
+            starts = tuple(
+                {self._start(number, life, image) for image in images(self._disks[state])}
+            )
             self._starts[state] = starts
         return starts
 
@@ -285,10 +227,10 @@ class Members:
         before it has said anything, is left by one that comes after it, or before it.
         """
         number, life = self.whose[state], self._lives[state]
-        done = {*_images(self._disks[after])}
-        before = {*_images(self._disks[state])}
+        done = {*images(self._disks[after])}
+        before = {*images(self._disks[state])}
         for disk, sent in reversed(moments):
-            for image in _images(disk):
+            for image in images(disk):
                 if image not in done and (sent or image not in before):
                     done.add(image)
                     start = self._start(number, life, image)
@@ -336,31 +278,3 @@ class Members:
             randint=lowest,
             memberships=LogMemberships(self.first),
         )
-
-
-def _disk(raft: Raft, before: Disk, ready: Ready | None) -> Disk:
-    """What is on a disk after the writes of a Ready."""
-    log = raft._member.log
-    terms = tuple([log.term_at(index) for index in range(log.end_index + 1)])
-    earlier = before.earlier
-    if raft.durable_index == raft.ledger_end_index:
-        earlier = frozenset()
-    elif ready is not None and any(isinstance(write, Truncate) for write in ready.writes):
-        earlier |= {before.terms}
-    hard_state, votes = raft._saved_hard_state, before.votes
-    if hard_state.term > before.hard_state.term:
-        voted_for = before.hard_state.vote_for
-        if voted_for is not None and voted_for != raft.config.self_id:
-            votes |= {(before.hard_state.term, voted_for)}
-    return Disk(hard_state, terms, raft.durable_index, earlier, raft.committed_index, votes)
-
-
-def _images(disk: Disk) -> Iterator[Image]:
-    """All that a crash may leave; see above."""
-    hard_state, terms, durable_index, earlier, committed_index, votes = disk
-    logs = {
-        log[:count] for log in (terms, *earlier) for count in range(durable_index + 1, len(log) + 1)
-    }
-    for log in logs:
-        for index in range(-1, min(committed_index, durable_index) + 1):
-            yield Image(hard_state, log, index, votes)
