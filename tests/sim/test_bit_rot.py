@@ -240,7 +240,7 @@ def first_violation() -> str:
 def test_a_shell_that_does_not_verify_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RottingDisk, "verify", lambda *_: None)
 
-    assert first_violation() == "nothing that has rotted is served"
+    assert first_violation() == "a rotten entry is never served"
 
 
 def test_and_so_are_its_peers_that_have_taken_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_a_member_that_sets_its_log_aside_and_does_not_join_is_found_out(
 
     monkeypatch.setattr(RottingDisk, "set_aside", without_joining)
 
-    assert first_violation() == "who votes holds what it had confirmed"
+    assert first_violation() == "a voter holds every committed entry that it confirmed"
 
 
 def test_one_seed_in_eleven_has_rot() -> None:

@@ -96,7 +96,7 @@ def test_a_search_finds_a_start_that_forgets_a_vote(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(core, "recovered", forgetful)
 
-    with pytest.raises(ViolationError, match="one leader a term"):
+    with pytest.raises(ViolationError, match="one leader per term"):
         Search(ONE_CRASHES).run(LIMITS)
 
 
@@ -109,7 +109,7 @@ def test_a_search_finds_a_vote_that_is_not_saved(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(MemberState, "unsaved", without_vote)
 
-    with pytest.raises(ViolationError, match="one leader a term"):
+    with pytest.raises(ViolationError, match="one leader per term"):
         Search(ONE_CRASHES).run(LIMITS)
 
 
@@ -124,7 +124,7 @@ def test_a_search_finds_what_is_told_before_it_is_saved(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Raft, "ready", told_first)
 
-    with pytest.raises(ViolationError, match="what is told outlives a crash"):
+    with pytest.raises(ViolationError, match="a promise is durable before it is sent"):
         Search(ONE_CRASHES).run(LIMITS)
 
 
@@ -142,7 +142,7 @@ def test_a_search_finds_a_crash_between_a_vote_and_its_saving(
 
     monkeypatch.setattr(Raft, "ready", vote_saved_last)
 
-    with pytest.raises(ViolationError, match="one leader a term"):
+    with pytest.raises(ViolationError, match="one leader per term"):
         Search(replace(ONE_CRASHES, candidates_max=3)).run(LIMITS)
 
 
@@ -158,7 +158,7 @@ def test_a_search_finds_a_start_that_loses_the_end_of_its_log(
 
     monkeypatch.setattr(core, "recovered", shortened)
 
-    with pytest.raises(ViolationError, match="committed is durable on a majority"):
+    with pytest.raises(ViolationError, match="a committed entry is durable on a majority"):
         Search(ONE_CRASHES).run(LIMITS)
 
 
@@ -166,7 +166,7 @@ def test_a_search_tells_the_way_to_what_it_finds(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(quorum, "is_majority", lambda count, voter_count: 2 * count >= voter_count)
     scope = Scope(member_count=2, entries_max=1, heartbeat_rounds_max=1, candidates_max=2)
 
-    with pytest.raises(ViolationError, match=r"one leader a term: .*\n  n\d times out: "):
+    with pytest.raises(ViolationError, match=r"one leader per term: .*\n  n\d times out: "):
         Search(scope, keeps_ways=True).run(LIMITS)
 
 
@@ -178,7 +178,7 @@ def test_a_search_finds_what_is_confirmed_before_it_is_durable(
 
     monkeypatch.setattr(entry_handler, "confirmed_index", written)
 
-    with pytest.raises(ViolationError, match="what is told outlives a crash"):
+    with pytest.raises(ViolationError, match="a promise is durable before it is sent"):
         Search(replace(ONE_CRASHES, flush_apart=True)).run(LIMITS)
 
 
@@ -187,7 +187,7 @@ def test_a_search_finds_a_sound_disk_that_is_not_believed(monkeypatch: pytest.Mo
         recalling, "_is_older", lambda member, mark: mark.index >= member.log.end_index
     )
 
-    with pytest.raises(ViolationError, match="a sound disk is believed"):
+    with pytest.raises(ViolationError, match="an intact disk is not treated as rolled back"):
         Search(replace(ONE_CRASHES, recalls=True)).run(LIMITS)
 
 
@@ -200,7 +200,7 @@ def test_a_search_finds_a_commit_by_too_few_of_a_changed_group(
 
     monkeypatch.setattr(quorum, "reached_by_majority", half)
 
-    with pytest.raises(ViolationError, match="committed is durable on a majority"):
+    with pytest.raises(ViolationError, match="a committed entry is durable on a majority"):
         Search(ONE_IS_PROMOTED).run(LIMITS)
 
 
@@ -208,5 +208,5 @@ def test_a_search_finds_a_quorum_that_is_none(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(quorum, "is_majority", lambda count, voter_count: 2 * count >= voter_count)
     scope = Scope(member_count=2, entries_max=1, heartbeat_rounds_max=1, candidates_max=2)
 
-    with pytest.raises(ViolationError, match="one leader a term"):
+    with pytest.raises(ViolationError, match="one leader per term"):
         Search(scope).run(LIMITS)

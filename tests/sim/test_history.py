@@ -108,18 +108,18 @@ def a_request_is_not_answered(history: History) -> None:
 
 
 SPOILED: tuple[tuple[Callable[[History], None], str], ...] = (
-    (an_acknowledged_entry_is_lost, "an acknowledged entry is where it was said to be"),
-    (an_acknowledged_entry_moved, "an acknowledged entry is where it was said to be"),
-    (half_of_an_append_is_stored, "an acknowledged entry is where it was said to be"),
-    (an_entry_is_stored_twice, "nothing is stored twice"),
-    (a_refused_entry_is_stored, "only what was asked for is stored"),
-    (an_entry_is_invented, "only what was asked for is stored"),
-    (a_later_append_lies_before_an_earlier_one, "what is known lies before"),
-    (an_unknown_append_lies_before_what_was_known, "what is known lies before"),
-    (a_read_finds_another_entry, "a read finds what was committed"),
-    (a_read_finds_what_is_not_there, "a read finds what was committed"),
-    (a_linearizable_read_is_stale, "a linearizable read misses nothing"),
-    (a_linearizable_read_goes_back_behind_a_read, "a linearizable read misses nothing"),
+    (an_acknowledged_entry_is_lost, "an acknowledged entry is at its reported index"),
+    (an_acknowledged_entry_moved, "an acknowledged entry is at its reported index"),
+    (half_of_an_append_is_stored, "an acknowledged entry is at its reported index"),
+    (an_entry_is_stored_twice, "an append is stored at most once"),
+    (a_refused_entry_is_stored, "only accepted appends are stored"),
+    (an_entry_is_invented, "only accepted appends are stored"),
+    (a_later_append_lies_before_an_earlier_one, "an append comes after every entry known"),
+    (an_unknown_append_lies_before_what_was_known, "an append comes after every entry known"),
+    (a_read_finds_another_entry, "a read returns a committed entry"),
+    (a_read_finds_what_is_not_there, "a read returns a committed entry"),
+    (a_linearizable_read_is_stale, "a linearizable read sees every entry known"),
+    (a_linearizable_read_goes_back_behind_a_read, "a linearizable read sees every entry known"),
     (a_request_is_not_answered, "every request is answered"),
 )  # fmt: skip
 
@@ -140,5 +140,5 @@ def test_a_spoiled_history_is_found(spoil: Callable[[History], None], rule: str)
 def test_a_request_is_answered_once() -> None:
     answered = operation(Asked.APPEND, 0, 1, bodies=(1,), index=0)
 
-    with pytest.raises(ViolationError, match="one answer"):
+    with pytest.raises(ViolationError, match="a request is answered once"):
         answered.answer(Answer.UNKNOWN, 2)

@@ -100,5 +100,5 @@ def test_a_judge_sees_what_is_given_that_was_not_written() -> None:
     disk.rot(OLD, OLD + 1)
 
     rules.serves("n0", 0, disk.durable)
-    with pytest.raises(ViolationError, match="nothing that has rotted is served"):
+    with pytest.raises(ViolationError, match="a rotten entry is never served"):
         rules.serves("n0", OLD, [disk.rotten[OLD]])

@@ -165,20 +165,23 @@ def test_a_judge_finds_nothing_in_what_is_well() -> None:
 @pytest.mark.parametrize(
     ("rule", "what"),
     [
-        ("only what is committed is applied", lambda j: j.rules.has("n0", 8, [j.dump(9)])),
-        ("a state is that of its applied index", lambda j: j.rules.has("n0", 5, [j.dump(5)])),
+        ("only committed entries are applied", lambda j: j.rules.has("n0", 8, [j.dump(9)])),
         (
-            "a state is that of its applied index",
+            "a state matches the log up to its applied index",
+            lambda j: j.rules.has("n0", 5, [j.dump(5)]),
+        ),
+        (
+            "a state matches the log up to its applied index",
             lambda j: j.rules.keeps("n0", kept_snapshot(4, 1, j.dump(6))),
         ),
         (
-            "a state is that of its applied index",
+            "a state matches the log up to its applied index",
             lambda j: j.rules.keeps("n0", kept_snapshot(4, 2, j.dump(5))),
         ),
-        ("nothing is missing between a state and its log", lambda j: j.begins(5, begin_index=6)),
-        ("nothing is missing between a state and its log", lambda j: j.rules.replaces_log("n0", 6)),
+        ("there is no gap between a state and its log", lambda j: j.begins(5, begin_index=6)),
+        ("there is no gap between a state and its log", lambda j: j.rules.replaces_log("n0", 6)),
         (
-            "what is removed from the front, snapshots include",
+            "snapshots include the entries removed from the front",
             lambda j: j.rules.removes_front("n0", 6),
         ),
     ],

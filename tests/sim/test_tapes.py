@@ -78,4 +78,4 @@ def test_a_tape_that_does_not_fail_is_not_shrunk() -> None:
     tape, _ = record(1, EVENT_COUNT)
 
     with pytest.raises(ValueError, match="does not break"):
-        Shrinker(dataclasses.replace(tape, rule="one leader a term")).run()
+        Shrinker(dataclasses.replace(tape, rule="one leader per term")).run()

@@ -44,7 +44,7 @@ class Events(abc.ABC):
         condition: Callable[[], bool],
         timeout_us: int,
         *,
-        rule: str = "a healed group is well again soon",
+        rule: str = "a healed group recovers in time",
     ) -> None:
         """Let events happen until the condition holds; ViolationError when it does not in time."""
         deadline_us = self.now_us + timeout_us

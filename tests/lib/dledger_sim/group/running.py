@@ -268,7 +268,7 @@ class RunningGroup(Events):
         assert member.raft is not None
         if member.raft.contradiction:
             raise ViolationError(
-                "nobody asks for the impossible",
+                "no leader sends a contradictory request",
                 f"{member.member_id} refused: {member.raft.contradiction}",
             )
         if self.transcript is not None:

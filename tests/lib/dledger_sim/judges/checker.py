@@ -99,7 +99,7 @@ class Checker:
         """
         if first_index <= self._committed_indexes[member_id]:
             raise ViolationError(
-                "nothing committed is removed",
+                "a committed entry is never removed",
                 f"{member_id} truncates at {first_index}, which it knows as committed",
             )
         if first_index < len(self.committed):
@@ -109,7 +109,7 @@ class Checker:
                 and log[first_index].chain == self.committed[first_index].chain
             ):
                 raise ViolationError(
-                    "nothing committed is removed",
+                    "a committed entry is never removed",
                     f"{member_id} truncates the committed entry {first_index}",
                 )
 
@@ -121,7 +121,8 @@ class Checker:
             self.states.replaces_log(member_id, first_index)
         if not self._committed_indexes[member_id] < first_index < len(self.committed):
             raise ViolationError(
-                "only what cannot be led on is replaced", f"{member_id} begins at {first_index}"
+                "a log is replaced only by newer committed entries",
+                f"{member_id} begins at {first_index}",
             )
         return self.committed[:first_index]
 
@@ -131,7 +132,7 @@ class Checker:
         cached_count = len(disk.cached)
         if ledger_end_index != cached_count - 1:
             raise ViolationError(
-                "the core knows where its log ends",
+                "the core and the disk agree on the end of the log",
                 f"{member_id} ends at {ledger_end_index}, its log at {cached_count - 1}",
             )
         if durable_index < 0:
@@ -142,7 +143,8 @@ class Checker:
             or disk.durable[durable_index].chain != disk.cached[durable_index].chain
         ):
             raise ViolationError(
-                "durable is what a flush covered", f"{member_id} takes {durable_index} for durable"
+                "an entry is durable only after its flush",
+                f"{member_id} takes {durable_index} for durable",
             )
 
     def sending(self, message: Message) -> None:
@@ -150,7 +152,7 @@ class Checker:
         disk = self._disks[message.sender]
         if message.term > disk.hard_state.term:
             raise ViolationError(
-                "a term is saved before it is told",
+                "a term is saved before it is sent",
                 f"{message.sender} has not saved the term of {described(message)}",
             )
         match message:
@@ -182,12 +184,12 @@ class Checker:
         log = self._disks[member_id].cached
         if committed_index < self._committed_indexes[member_id]:
             raise ViolationError(
-                "the committed index never goes back",
+                "the committed index never decreases",
                 f"{member_id} went back to the committed index {committed_index}",
             )
         if committed_index >= len(log):
             raise ViolationError(
-                "only what is here is committed",
+                "a member commits only entries that it holds",
                 f"{member_id} committed {committed_index} and ends at {len(log) - 1}",
             )
         self._committed_indexes[member_id] = committed_index
@@ -201,7 +203,7 @@ class Checker:
             self._durable_on_majority(member_id, committed_index)
         if log[committed_index].chain != self.committed[committed_index].chain:
             raise ViolationError(
-                "committed is the same everywhere",
+                "committed entries are the same on all members",
                 f"{member_id} committed another entry {committed_index}",
             )
 
@@ -210,7 +212,7 @@ class Checker:
         held = self.committed[first_index : first_index + len(bodies)]
         if tuple([entry.body for entry in held]) != bodies:
             raise ViolationError(
-                "an acknowledged entry is where it was said to be",
+                "an acknowledged entry is at its reported index",
                 f"acknowledged entries are not at {first_index}",
             )
         self.acknowledged_count += len(bodies)
@@ -221,7 +223,7 @@ class Checker:
         leader_id = self._leaders.setdefault(term, member_id)
         if leader_id != member_id:
             raise ViolationError(
-                "one leader a term", f"{leader_id} and {member_id} both lead term {term}"
+                "one leader per term", f"{leader_id} and {member_id} both lead term {term}"
             )
         if not new:
             return
@@ -231,7 +233,7 @@ class Checker:
             return  # by late votes, and later leaders may have committed what it lacks
         if self.committed and not holds(log, last_index, self.committed[-1].chain):
             raise ViolationError(
-                "a leader holds what is committed",
+                "a leader holds every committed entry",
                 f"{member_id} leads term {term} without entry {last_index}",
             )
 
@@ -243,14 +245,14 @@ class Checker:
         index, term = message.match_index, message.requested_term
         if index >= len(disk.durable):
             raise ViolationError(
-                "what is confirmed is durable", f"{message.sender} says {described(message)}"
+                "a confirmed entry is durable", f"{message.sender} says {described(message)}"
             )
         leader = self._disks[message.receiver]
         if index < 0 or not self.reigns(message.receiver, term):
             return
         if index >= len(leader.cached) or leader.cached[index].chain != disk.durable[index].chain:
             raise ViolationError(
-                "what is confirmed is the leader's",
+                "a confirmed entry matches the leader's log",
                 f"{message.sender} confirms another entry {index}: {described(message)}",
             )
 
@@ -264,6 +266,6 @@ class Checker:
                 holders.add(name)
         if not self.memberships.hold_majority(holders, self._disks[member_id].cached, index):
             raise ViolationError(
-                "committed is durable on a majority",
+                "a committed entry is durable on a majority",
                 f"{member_id} committed {index}, durable on {sorted(holders)}",
             )

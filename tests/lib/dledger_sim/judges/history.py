@@ -56,7 +56,7 @@ class Operation:
     def answer(self, answer: Answer, now_us: int) -> None:
         """End it; ViolationError when it has been answered before."""
         if self.answered is not None:
-            raise ViolationError("one answer to one request", f"{self.told()}, now {answer.value}")
+            raise ViolationError("a request is answered once", f"{self.told()}, now {answer.value}")
         self.answered = answer
         self.answered_us = now_us
 
@@ -80,9 +80,9 @@ def check_history(operations: Sequence[Operation], final_log: Sequence[int]) -> 
             found = tuple(final_log[operation.index : operation.index + len(operation.bodies)])
             if operation.index < 0 or found != operation.bodies:
                 rule = (
-                    "an acknowledged entry is where it was said to be"
+                    "an acknowledged entry is at its reported index"
                     if operation.asked is Asked.APPEND
-                    else "a read finds what was committed"
+                    else "a read returns a committed entry"
                 )
                 raise ViolationError(rule, f"{operation.told()}; the log has {found}")
     _check_order(operations, final_log)
@@ -93,7 +93,7 @@ def _check_log_is_of_appends(operations: Iterable[Operation], final_log: Sequenc
     stored = [body for body in final_log if body >= 0]
     if len(set(stored)) != len(stored):
         twice = next(body for body in stored if stored.count(body) > 1)
-        raise ViolationError("nothing is stored twice", f"body {twice}")
+        raise ViolationError("an append is stored at most once", f"body {twice}")
     asked = {
         body
         for operation in operations
@@ -103,7 +103,7 @@ def _check_log_is_of_appends(operations: Iterable[Operation], final_log: Sequenc
     invented = [body for body in stored if body not in asked]
     if invented:
         raise ViolationError(
-            "only what was asked for is stored", f"body {invented[0]} was refused, or never asked"
+            "only accepted appends are stored", f"body {invented[0]} was refused, or never asked"
         )
 
 
@@ -124,7 +124,7 @@ def _check_order(operations: Iterable[Operation], final_log: Sequence[int]) -> N
             index = places.get(operation.bodies[0])
             if index is not None and index <= known_index:
                 raise ViolationError(
-                    "what is known lies before what is asked for later",
+                    "an append comes after every entry known before it",
                     f"{operation.told()} lies at {index}; {known_index} was known before",
                 )
         elif (
@@ -133,6 +133,6 @@ def _check_order(operations: Iterable[Operation], final_log: Sequence[int]) -> N
             and operation.index < known_index
         ):
             raise ViolationError(
-                "a linearizable read misses nothing that was known",
+                "a linearizable read sees every entry known before it",
                 f"{operation.told()}; {known_index} was known before",
             )

@@ -35,12 +35,12 @@ class MembershipRules:
         before_index = disk.membership_indexes[-1] if disk.membership_indexes else -1
         if before_index > committed_index:
             raise ViolationError(
-                "one change at a time",
+                "one membership change at a time",
                 f"{member_id} makes one while that at {before_index} is not committed",
             )
         if committed_index < 0 or disk.cached[committed_index].term != term:
             raise ViolationError(
-                "no change before an entry of the term is committed",
+                "no membership change before an entry of the term is committed",
                 f"{member_id} in term {term}, committed {committed_index}",
             )
         before = self.current(member_id)
@@ -49,7 +49,7 @@ class MembershipRules:
         ) if _status(one, membership) != _status(one, before)]  # fmt: skip
         if len(statuses) != 1 or not set(membership.voters) <= set(before.members):
             raise ViolationError(
-                "a change is of one member, and voters were learners",
+                "a membership change affects one member, and a new voter was a learner",
                 f"{member_id} goes from {before} to {membership}",
             )
         self._written[len(disk.cached), term] = (body_of(membership), before_index)
@@ -68,7 +68,7 @@ class MembershipRules:
         told = self.current(member_id)
         if membership != told:
             raise ViolationError(
-                "the core knows the membership of its log",
+                "the core's membership is the one in its log",
                 f"{member_id} takes {membership} for it, its log says {told}",
             )
 

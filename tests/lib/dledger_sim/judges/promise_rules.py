@@ -52,7 +52,7 @@ class PromiseRules:
             self._joins_again(disk, member_id)
         if hard_state.term < self.terms[member_id]:
             raise ViolationError(
-                "a term never goes back", f"{member_id} went back to term {hard_state.term}"
+                "a term never decreases", f"{member_id} went back to term {hard_state.term}"
             )
         self.terms[member_id] = hard_state.term
         if hard_state.vote_for is not None:
@@ -65,11 +65,12 @@ class PromiseRules:
         hard_state = disk.hard_state
         if hard_state.joining:
             raise ViolationError(
-                "who votes holds what it had confirmed", f"{member_id} votes while it joins"
+                "a voter holds every committed entry that it confirmed",
+                f"{member_id} votes while it joins",
             )
         if hard_state.term == term and hard_state.vote_for != candidate_id:
             raise ViolationError(
-                "a vote is saved before it is told",
+                "a vote is saved before it is sent",
                 f"{member_id} tells a vote of term {term} that it has not saved",
             )
         self._voted(member_id, term, candidate_id)
@@ -91,7 +92,7 @@ class PromiseRules:
                 index -= 1
             if index >= 0 and not holds(disk.durable, index, lost[index].chain):
                 raise ViolationError(
-                    "who votes holds what it had confirmed",
+                    "a voter holds every committed entry that it confirmed",
                     f"{member_id} becomes a voter without entry {index}",
                 )
 
@@ -99,7 +100,8 @@ class PromiseRules:
         """Check rule 25: no member treats an intact disk as rolled back."""
         if disk.forgotten is None:
             raise ViolationError(
-                "a sound disk is believed", f"{member_id} joins, and its disk lacks nothing"
+                "an intact disk is not treated as rolled back",
+                f"{member_id} joins, and its disk lacks nothing",
             )
         self._joining.add(member_id)
         disk.lost.append(disk.forgotten)
@@ -107,7 +109,7 @@ class PromiseRules:
 
     def _voted(self, member_id: str, term: int, candidate_id: str) -> None:
         if self.votes.setdefault((member_id, term), candidate_id) != candidate_id:
-            raise ViolationError("one vote a term", f"{member_id} voted twice in term {term}")
+            raise ViolationError("one vote per term", f"{member_id} voted twice in term {term}")
 
 
 def holds(log: Sequence[Entry], index: int, chain: int) -> bool:

@@ -32,5 +32,5 @@ class PushRules:
             or count > limits.inflight_ranges_max
         ):
             raise ViolationError(
-                "pushes are bounded", f"range {count} of one batch: {described(push)}"
+                "pushes stay within their limits", f"range {count} of one batch: {described(push)}"
             )

@@ -109,7 +109,7 @@ def _nobody_is_deposed(cluster: SimCluster, timeout_us: int) -> None:
     cluster.run_until(lambda: cluster.now_us > end_us, timeout_us)
     if not leader.leads or leader.raft.term != term:
         raise ViolationError(
-            "who does not belong deposes nobody",
+            "a member outside the group deposes no leader",
             f"{leader.member_id} led term {term} well, and {outsiders} were about",
         )
 
@@ -138,7 +138,7 @@ def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
     needed_count = append_count * (len(leader.raft.membership.members) - 1)
     if pushed_count != needed_count or question_count:
         raise ViolationError(
-            "a level group is pushed each entry once",
+            "without faults, each entry is pushed once",
             f"{leader.member_id} pushed {pushed_count} entries where {needed_count} were needed, "
             f"and asked {question_count} questions",
         )

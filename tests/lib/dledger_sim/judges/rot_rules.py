@@ -23,7 +23,7 @@ class RotRules:
         for index, entry in enumerate(entries, first_index):
             if entry != disk.cached[index]:
                 raise ViolationError(
-                    "nothing that has rotted is served",
+                    "a rotten entry is never served",
                     f"{member_id} gives {entry} for entry {index}, which was {disk.cached[index]}",
                 )
 

@@ -31,12 +31,12 @@ class StateRules:
         """Rules 26 and 27: what a member has applied is committed; and its state is of that."""
         if index >= len(self._committed):
             raise ViolationError(
-                "only what is committed is applied",
+                "only committed entries are applied",
                 f"{member_id} has applied {index}, committed is {len(self._committed) - 1}",
             )
         if b"".join(pieces) != self._true_dump(index):
             raise ViolationError(
-                "a state is that of its applied index",
+                "a state matches the log up to its applied index",
                 f"{member_id} has another state after entry {index} than the log makes of it",
             )
 
@@ -46,7 +46,7 @@ class StateRules:
         self.has(member_id, index, [kept.data])
         if term != self._committed[index].term:
             raise ViolationError(
-                "a state is that of its applied index",
+                "a state matches the log up to its applied index",
                 f"{member_id} keeps a snapshot up to entry {index}, of term {term}",
             )
 
@@ -66,7 +66,7 @@ class StateRules:
         index = min(sound or snapshots, default=-1)
         if index < first_index - 1:
             raise ViolationError(
-                "what is removed from the front, snapshots include",
+                "snapshots include the entries removed from the front",
                 f"{member_id} removes all before {first_index}, and keeps a snapshot up to {index}",
             )
 
@@ -74,7 +74,7 @@ class StateRules:
         """Rule 28: a log goes on from a state."""
         if index < begin_index - 1:
             raise ViolationError(
-                "nothing is missing between a state and its log",
+                "there is no gap between a state and its log",
                 f"{member_id} has a state of {index}, and a log from {begin_index} on",
             )
 

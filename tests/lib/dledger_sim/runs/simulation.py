@@ -20,7 +20,7 @@ from dledger_sim.runs.seeds import conditions_of
 from dledger_sim.runs.tape import Tape
 from dledger_sim.runs.transcript import Transcript
 
-OTHER_RULE = "nothing breaks"
+OTHER_RULE = "no unexpected error"
 """The rule that an error other than a verdict breaks."""
 
 

@@ -107,7 +107,7 @@ class Search:
                 detail = str(violation).removeprefix(f"{violation.rule}: ")
                 raise ViolationError(violation.rule, f"{detail}{self._way(group)}") from None
             except InvariantError as error:
-                rule = "a core finds what it relies on"
+                rule = "the core's invariants hold"
                 raise ViolationError(rule, f"{error}{self._way(group)}") from error
         return self._result(visit_count, transition_count, complete, started_s)
 
@@ -168,7 +168,9 @@ class Search:
         if len(learnt) <= len(known):
             return group
         if learnt[: len(known)] != known:
-            raise ViolationError("committed is the same everywhere", f"{known} and {learnt}")
+            raise ViolationError(
+                "committed entries are the same on all members", f"{known} and {learnt}"
+            )
         if learnt not in self._committed_numbers:
             self._committed_numbers[learnt] = len(self._committed)
             self._committed.append(learnt)

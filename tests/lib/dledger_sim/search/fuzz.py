@@ -136,8 +136,10 @@ class Fuzzer:
         except ViolationError:
             raise
         except Exception as error:
-            raise ViolationError("no message breaks a core", f"{type(error).__name__}: {error}; "
-                                 f"last input {what!r}") from error  # fmt: skip
+            raise ViolationError(
+                "no message makes the core raise an error",
+                f"{type(error).__name__}: {error}; last input {what!r}",
+            ) from error
         return what
 
     def _propose(self) -> str:
@@ -178,42 +180,46 @@ class Fuzzer:
                 self._write(write)
             for message in batch.messages:
                 if message.sender != SELF or message.receiver == SELF:
-                    raise ViolationError("a member speaks for itself, to peers", f"{message}")
+                    raise ViolationError(
+                        "a member sends only in its own name, to peers", f"{message}"
+                    )
                 if message.term > self._hard_state.term:
-                    raise ViolationError("a term is saved before it is told", f"{message}")
+                    raise ViolationError("a term is saved before it is sent", f"{message}")
             raft.advance(batch)
         end = (len(self._terms) - 1, self._terms[-1] if self._terms else -1)
         if (raft.ledger_end_index, raft.ledger_end_term) != end:
-            raise ViolationError("the core knows where its log ends", f"{end}: {self._known()}")
+            raise ViolationError(
+                "the core and the disk agree on the end of the log", f"{end}: {self._known()}"
+            )
         if not self._committed_index <= raft.committed_index <= end[0]:
             raise ViolationError("the committed index only rises, within the log",
                                  f"{self._committed_index}: {self._known()}")  # fmt: skip
         if raft.durable_index > end[0]:
-            raise ViolationError("durable is what a flush covered", f"{self._known()}")
+            raise ViolationError("an entry is durable only after its flush", f"{self._known()}")
         self._committed_index = raft.committed_index
         told = self._memberships[-1].membership if self._memberships else Membership(VOTERS)
         if raft.membership != told:
-            raise ViolationError("the core knows the membership of its log",
+            raise ViolationError("the core's membership is the one in its log",
                                  f"{told}: {raft.membership}")  # fmt: skip
 
     def _save(self, hard_state: HardState) -> None:
         before, self._hard_state = self._hard_state, hard_state
         if hard_state.term < before.term:
-            raise ViolationError("a term never goes back", f"{before}, then {hard_state}")
+            raise ViolationError("a term never decreases", f"{before}, then {hard_state}")
         if hard_state.term == before.term and before.vote_for not in (None, hard_state.vote_for):
-            raise ViolationError("one vote a term", f"{before}, then {hard_state}")
+            raise ViolationError("one vote per term", f"{before}, then {hard_state}")
 
     def _write(self, write: ready.Write) -> None:
         if isinstance(write, ready.Truncate):
             if write.first_index <= self._committed_index:
-                raise ViolationError("nothing committed is removed", f"{write}")
+                raise ViolationError("a committed entry is never removed", f"{write}")
             del self._terms[write.first_index :]
             while self._memberships and self._memberships[-1].index >= write.first_index:
                 self._memberships.pop()
             return
         if isinstance(write, ready.WriteSnapshot):
             if write.first_index <= self._committed_index:
-                raise ViolationError("nothing committed is removed", f"{write}")
+                raise ViolationError("a committed entry is never removed", f"{write}")
             self._terms = [-1] * write.first_index
             self._memberships.clear()
             if write.membership is not None:

@@ -37,17 +37,19 @@ def judge(ids: Sequence[str], first: Membership, members: Sequence[Seen], commit
     """
     leader_terms = [one.term for one in members if one.role is Role.LEADER]
     if len(set(leader_terms)) != len(leader_terms):
-        raise ViolationError("one leader a term", f"{members}")
+        raise ViolationError("one leader per term", f"{members}")
     longest = max(members, key=lambda one: one.committed_index)
     for one in members:
         if one.committed_index >= len(one.terms) or one.durable_index >= len(one.terms):
-            raise ViolationError("only what is here is committed", f"{one}")
+            raise ViolationError("a member commits only entries that it holds", f"{one}")
         if committed[: one.committed_index + 1] != one.committed:
-            raise ViolationError("committed is the same everywhere", f"{committed} {members}")
+            raise ViolationError(
+                "committed entries are the same on all members", f"{committed} {members}"
+            )
         if not committed or one.role is not Role.LEADER or one.term < committed[-1]:
             continue  # whoever committed the last of them was of that entry's own term
         if one.terms[: len(committed)] != committed:
-            raise ViolationError("a leader holds all that is committed", f"{committed} {members}")
+            raise ViolationError("a leader holds every committed entry", f"{committed} {members}")
     if committed:
         holders = {
             member_id
@@ -59,13 +61,15 @@ def judge(ids: Sequence[str], first: Membership, members: Sequence[Seen], commit
         if 0 <= longest.changed_at < len(committed):
             counted = {longest.membership}
         if not any(2 * len(holders & {*one.voters}) > len(one.voters) for one in counted):
-            raise ViolationError("committed is durable on a majority", f"{committed} {members}")
+            raise ViolationError(
+                "a committed entry is durable on a majority", f"{committed} {members}"
+            )
 
 
 def judge_step(before: Seen, after: Seen) -> None:
     """Look at what an input that is no crash did to a member."""
     if after.term < before.term or after.committed_index < before.committed_index:
-        raise ViolationError("nothing goes back", f"{before} became {after}")
+        raise ViolationError("term and committed index never decrease", f"{before} became {after}")
 
 
 def judge_told(message: Message, saved: HardState, durable_index: int) -> None:
@@ -75,6 +79,6 @@ def judge_told(message: Message, saved: HardState, durable_index: int) -> None:
         confirmed_index = message.match_index
     if message.term > saved.term or confirmed_index > durable_index:
         raise ViolationError(
-            "what is told outlives a crash",
+            "a promise is durable before it is sent",
             f"{message}, where {saved} and entries up to {durable_index} are durable",
         )

@@ -199,7 +199,9 @@ class Members:
         if known is not None:
             return known
         if member.joining is not None:
-            raise ViolationError("a sound disk is believed", member.joining.reason)
+            raise ViolationError(
+                "an intact disk is not treated as rolled back", member.joining.reason
+            )
         state = self._numbers[key] = len(self._blobs)
         self._blobs.append(self._bytes.of(raft))
         seen = Seen(
