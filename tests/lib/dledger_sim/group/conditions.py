@@ -1,8 +1,4 @@
-"""What one seed's group has to live with.
-
-Each seed draws its own few faults and rates ("swarm testing"): a run with every fault at once makes
-no progress worth checking.
-"""
+"""The conditions of one group: sizes, speeds, rates and allowed faults."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -13,111 +9,111 @@ from dledger_sim.group.disk import Keep
 TICK_US = 10_000
 RECALL_FOREVER_TICKS = 1_000_000
 CLOCK_DRIFT_MAX = 100
-"""Thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
+"""In thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """Sizes, speeds and rates; the defaults are a calm group."""
+    """Sizes, speeds and rates of one group. The defaults describe a calm group without faults."""
 
     member_count: int = 3
     voter_count: int = 0
-    """So many of them are voters at first; 0 for all."""
+    """Number of founding voters; 0 for all members."""
     heartbeat_ticks: int = 5
     election_ticks: int = 20
     push_entries_max: int = 64
     inflight_ranges_max: int = 8
     clock_drift: int = 0
-    """How far the clocks' speeds may differ, in thousandths."""
+    """Maximum deviation of a clock's speed, in thousandths."""
     lease_ticks: int = 0
     recall_ticks: int = 0
-    """How long who starts waits for its peers to say what they remember of it."""
+    """How long a recalling member waits for its peers' marks; 0 for not at all."""
     preferred_count: int = 0
-    """So many members ought to lead, the last one most."""
+    """Number of preferred leaders; the last member is preferred most."""
     # Clients.
     client_count: int = 3
     proposal_interval_us: int = 10_000
     proposal_entries_max: int = 4
     reads: float = 0.2
-    """How many of the clients' requests read; half of these are linearizable."""
+    """Share of requests that read; half of the reads are linearizable."""
     transfers: float = 0.0
-    """How many of the clients' requests hand the leadership over."""
+    """Share of requests for a leadership transfer."""
     changes: float = 0.0
-    """How many of them change the membership."""
+    """Share of requests for a membership change."""
     # Network.
     loss: float = 0.0
     duplicate: float = 0.0
     delay_us: int = 300
     in_order: bool = True
     split_push: float = 0.0
-    """How often the shell sends a push in two pieces."""
+    """Probability that a push is sent in two parts."""
     notice_link: float = 1.0
-    """How often a member learns that a connection broke or came back."""
+    """Probability that a member learns of a lost or restored connection."""
     real_bytes: bool = False
-    """Messages are encoded and decoded, and entries judged, as between real members."""
+    """Encode and decode messages and validate pushed entries with the node's own code."""
     # Disk.
     flush_us: int = 1_000
     slow_hard_state: float = 0.0
-    """How often saving term and vote takes long enough for other inputs to come between."""
+    """Probability that a save of term and vote takes so long that other inputs arrive before."""
     checkpoint: float = 0.0
-    """How often the committed index is written down."""
+    """Probability that a new committed index is saved."""
     keep: Keep = Keep.SOMETHING
     crash_in_ready: float = 0.0
-    """How often a member dies in the middle of a Ready."""
+    """Probability of a crash at each step of a Ready."""
     flush_failure: float = 0.0
-    """How often a flush fails."""
-    # A state, and its snapshots.
+    """Probability that a flush fails."""
+    # State and snapshots.
     snapshot_entries: int = 0
-    """A snapshot is due once so many entries were applied since the last; 0 for no state at all."""
+    """Applied entries after which the next snapshot is due; 0 for members without a state."""
     snapshots_reserved: int = 1
     chunk_bytes: int = 64
-    """A snapshot is sent in pieces of this size."""
+    """Size of the chunks in which a snapshot is sent."""
     state_us: int = 300
-    """How long a batch takes to be applied, or a chunk or a snapshot to be written."""
+    """Mean time to apply a batch, or to write a chunk or a snapshot."""
     # Nemesis.
     strike_interval_us: int = 0
-    """Mean time between strikes; 0 for none."""
+    """Mean time between strikes; 0 for no strikes."""
     leader_bias: float = 0.0
-    """How often a strike is aimed at a leader."""
+    """Share of strikes that are aimed at a leader."""
     ambush: float = 0.0
-    """How often a member is struck at a bad moment: see `Moment`."""
+    """Probability of a strike at a bad moment; see `Moment`."""
     moments: tuple[str, ...] = ()
-    """Names of the moments at which the nemesis may strike."""
+    """Names of the moments (`Moment`) at which the nemesis may strike."""
     faults: tuple[str, ...] = ()
-    """Names of what a strike may be: see `nemesis`."""
+    """Names of the allowed strikes (`nemesis.FAULTS`)."""
 
     @property
     def reshapes(self) -> bool:
-        """Whether the membership may change."""
+        """Return whether the membership may change."""
         return self.changes > 0 or "reshape" in self.faults
 
     @property
     def rots(self) -> bool:
-        """Whether entries of logs may rot."""
+        """Return whether log entries may rot."""
         return "rot_entry" in self.faults
 
     @property
     def voter_ids(self) -> tuple[str, ...]:
-        """With whom the group begins."""
+        """Return the founding voters."""
         return self.member_ids[: self.voter_count or self.member_count]
 
     @property
     def member_ids(self) -> tuple[str, ...]:
-        """n0, n1 and so on."""
+        """Return the member IDs: n0, n1 and so on."""
         return tuple(f"n{number}" for number in range(self.member_count))
 
     @property
     def preferred_leader_ids(self) -> tuple[str, ...]:
-        """The members that ought to lead, the most wanted first."""
+        """Return the preferred leaders, most preferred first."""
         return self.member_ids[::-1][: self.preferred_count]
 
     @property
     def stall_ticks(self) -> int:
-        """After this long without an answer a leader takes a push for lost (`RaftConfig`)."""
+        """Return the time without an answer after which a leader treats a push as lost."""
         return max(self.heartbeat_ticks, self.election_ticks // 2)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that differ from a calm group's, as JSON knows them."""
+        """Return the fields that differ from the defaults, as JSON values."""
         calm = Conditions()
         named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         changed = {name: value for name, value in named.items() if value != getattr(calm, name)}
@@ -127,7 +123,7 @@ class Conditions:
 
     @classmethod
     def from_json(cls, named: dict[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+        """Create conditions from the result of `to_json`."""
         values: dict[str, Any] = dict(named)
         if "keep" in values:
             values["keep"] = Keep(values["keep"])

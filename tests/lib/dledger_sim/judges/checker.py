@@ -1,7 +1,8 @@
-"""The judge: looks at disks, messages and what members tell their clients, never into a core.
+"""The checker of one run: inspects disks, messages and answers to clients, never a core.
 
-Every check is O(1) for each entry or message. Two logs are equal up to an index when their digests
-there are equal (`Entry.chain`). The numbers are those of docs/simulator.md.
+Each check takes constant time per entry or message: two logs are equal up to an index when their
+digests at that index are equal (`Entry.chain`). Rule numbers are those of docs/simulator.md. Rules
+on terms, votes, pushes, memberships, states and rot have modules of their own.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ from dledger_sim.judges.violation import ViolationError
 
 
 class Checker:
-    """All that was ever promised in one run."""
+    """The committed log of one run, its leaders, and the judges of single subjects."""
 
     def __init__(self, conditions: Conditions, disks: Mapping[str, SimDisk]) -> None:
         self._conditions = conditions
@@ -41,37 +42,39 @@ class Checker:
         self._chains: dict[tuple[int, int], int] = {}
         self._committed_indexes = dict.fromkeys(disks, -1)
         self.committed: list[Entry] = []
-        """The one true log, as far as anybody has called it committed."""
+        """The committed log: every entry that any member has reported as committed."""
         self.states = StateRules(disks, self.committed)
         self.rot = RotRules(disks)
         self.promises = PromiseRules(disks, self.committed, self.rot)
         self.pushes = PushRules(conditions)
         self._committed_in: list[int] = []
-        """For each of its entries, the term of whoever first called it so."""
+        """For each committed entry, the term of the member that first reported it as committed."""
         self.acknowledged_count = 0
 
     def reigns(self, member_id: str, term: int) -> bool:
-        """Whether a member lives as the leader of a term, in which its log only grows."""
+        """Return whether a running member has led this term; its log only grows meanwhile."""
         return (
             self._reigning.get(member_id) == term and self._disks[member_id].hard_state.term == term
         )
 
     @property
     def leader_count(self) -> int:
-        """How many terms had a leader."""
+        """Number of terms with a leader."""
         return len(self._leaders)
 
     def started(self, member_id: str, committed_index: int) -> None:
-        """A member starts, or starts again, knowing this much as committed."""
+        """Note that a member starts, with this committed index."""
         self._committed_indexes[member_id] = committed_index
 
     def died(self, member_id: str) -> None:
-        """A member is dead, and its disk what the crash left of it."""
+        """Note that a member has crashed."""
         self._reigning.pop(member_id, None)
 
     def knows_reign(self, member_id: str, term: int) -> bool:
-        """Whether somebody was told all that a member committed as the leader of this term, if it
-        was: that counts its own disk, and nobody has its word for it.
+        """Return whether another member knows everything that this member committed as leader.
+
+        A leader's own disk counts for its commits, but no confirmation records that. True if the
+        member did not lead this term.
         """
         if self._leaders.get(term) != member_id:
             return True
@@ -83,24 +86,25 @@ class Checker:
         )
 
     def wrote(self, member_id: str, entry: Entry) -> None:
-        """Rule 4: one index and term have one entry, with one history (log matching)."""
+        """Check rule 4: an index and term identify one entry and its history (log matching)."""
         index = len(self._disks[member_id].cached) - 1
         chain = self._chains.setdefault((index, entry.term), entry.chain)
         if chain != entry.chain:
             raise ViolationError(
                 "equal index and term mean equal logs",
-                f"{member_id} wrote another entry {index} of term {entry.term}",
+                f"{member_id} wrote a different entry {index} of term {entry.term}",
             )
 
     def truncating(self, member_id: str, first_index: int) -> None:
-        """Rule 6: what is committed is removed nowhere: who heard of the term in which it was, or
-        of a later one, has leaders that hold it. An older leader may still take a copy from who
-        has not, which nobody counted.
+        """Check rule 6: a member that knows the term of a commit, or a newer one, keeps the entry.
+
+        All leaders that such a member follows hold the entry. A member in an older term may still
+        lose its copy to an older leader; no leader has counted that copy.
         """
         if first_index <= self._committed_indexes[member_id]:
             raise ViolationError(
                 "a committed entry is never removed",
-                f"{member_id} truncates at {first_index}, which it knows as committed",
+                f"{member_id} truncates at {first_index}, which it knows to be committed",
             )
         if first_index < len(self.committed):
             log = self._disks[member_id].cached
@@ -114,8 +118,9 @@ class Checker:
                 )
 
     def replacing(self, member_id: str, first_index: int) -> list[Entry]:
-        """Rule 17: a log is replaced only by one that begins with committed entries, and never what
-        the member knows as committed. And 28. Returns what comes before that log.
+        """Check rules 17 and 28 for a log that starts over; return the entries before its first.
+
+        The new log must begin with a committed entry, above the member's own committed index.
         """
         if self._conditions.snapshot_entries:
             self.states.replaces_log(member_id, first_index)
@@ -127,13 +132,13 @@ class Checker:
         return self.committed[:first_index]
 
     def worked(self, member_id: str, durable_index: int, ledger_end_index: int) -> None:
-        """Rule 8: what a member takes for durable is on its disk, and as it reads it there."""
+        """Check rule 8: the disk holds what the core considers durable, up to the same end."""
         disk = self._disks[member_id]
         cached_count = len(disk.cached)
         if ledger_end_index != cached_count - 1:
             raise ViolationError(
                 "the core and the disk agree on the end of the log",
-                f"{member_id} ends at {ledger_end_index}, its log at {cached_count - 1}",
+                f"{member_id} has its end at {ledger_end_index}, its disk at {cached_count - 1}",
             )
         if durable_index < 0:
             return
@@ -144,11 +149,11 @@ class Checker:
         ):
             raise ViolationError(
                 "an entry is durable only after its flush",
-                f"{member_id} takes {durable_index} for durable",
+                f"{member_id} considers entry {durable_index} durable",
             )
 
     def sending(self, message: Message) -> None:
-        """Rules 1, 2, 10 and 13: what a message promises is on its sender's disk."""
+        """Check rules 1, 2, 10 and 13: the promise of a message is on its sender's disk."""
         disk = self._disks[message.sender]
         if message.term > disk.hard_state.term:
             raise ViolationError(
@@ -173,19 +178,21 @@ class Checker:
                 pass
 
     def leads(self, member_id: str, term: int) -> None:
-        """Rules 1 and 5: one leader a term, and it holds all that was committed before."""
+        """Check rules 1 and 5: one leader per term, with all committed entries."""
         self._reigning[member_id] = term
         self._led(member_id, term)
 
     def told(self, member_id: str, committed_index: int) -> None:
-        """Rules 3, 6, 7 and 9: the committed index only rises; what it covers is here, the same
-        everywhere, and durable on a majority by the time anybody says so.
+        """Check rules 3, 6, 7 and 9 when a member reports its committed index.
+
+        The index does not decrease; the member holds the entries; they are the same on all members,
+        and durable on a majority.
         """
         log = self._disks[member_id].cached
         if committed_index < self._committed_indexes[member_id]:
             raise ViolationError(
                 "the committed index never decreases",
-                f"{member_id} went back to the committed index {committed_index}",
+                f"{member_id} decreased its committed index to {committed_index}",
             )
         if committed_index >= len(log):
             raise ViolationError(
@@ -204,11 +211,11 @@ class Checker:
         if log[committed_index].chain != self.committed[committed_index].chain:
             raise ViolationError(
                 "committed entries are the same on all members",
-                f"{member_id} committed another entry {committed_index}",
+                f"{member_id} committed a different entry {committed_index}",
             )
 
     def acknowledged(self, first_index: int, bodies: tuple[int, ...]) -> None:
-        """Rule 11: a client was told that its entries are stored, and where."""
+        """Check rule 11: the acknowledged entries are at the index that the client received."""
         held = self.committed[first_index : first_index + len(bodies)]
         if tuple([entry.body for entry in held]) != bodies:
             raise ViolationError(
@@ -218,7 +225,7 @@ class Checker:
         self.acknowledged_count += len(bodies)
 
     def _led(self, member_id: str, term: int) -> None:
-        """Note a leader; it shows itself first by its heartbeats."""
+        """Note a leader at its first heartbeat, and check rules 1, 5 and 23."""
         new = term not in self._leaders
         leader_id = self._leaders.setdefault(term, member_id)
         if leader_id != member_id:
@@ -230,7 +237,7 @@ class Checker:
         self.memberships.elected(member_id, term, self.promises.votes)
         log, last_index = self._disks[member_id].cached, len(self.committed) - 1
         if term < max(self._leaders):
-            return  # by late votes, and later leaders may have committed what it lacks
+            return  # elected by late votes; a later leader may have committed entries it lacks
         if self.committed and not holds(log, last_index, self.committed[-1].chain):
             raise ViolationError(
                 "a leader holds every committed entry",
@@ -238,14 +245,16 @@ class Checker:
             )
 
     def _confirmed(self, message: PushResponse, disk: SimDisk) -> None:
-        """What is confirmed is durable here, and the leader's: the latter is looked at while that
-        life and term of the leader go on, in which its log only grows.
+        """Check rule 10 for a confirmed entry, and that it matches the leader's log.
+
+        The leader's log is comparable only while the leader reigns, because it only grows then.
         """
         self.promises.trusts_disk(message.sender)
         index, term = message.match_index, message.requested_term
         if index >= len(disk.durable):
             raise ViolationError(
-                "a confirmed entry is durable", f"{message.sender} says {described(message)}"
+                "a confirmed entry is durable",
+                f"not durable on {message.sender}: {described(message)}",
             )
         leader = self._disks[message.receiver]
         if index < 0 or not self.reigns(message.receiver, term):
@@ -253,7 +262,7 @@ class Checker:
         if index >= len(leader.cached) or leader.cached[index].chain != disk.durable[index].chain:
             raise ViolationError(
                 "a confirmed entry matches the leader's log",
-                f"{message.sender} confirms another entry {index}: {described(message)}",
+                f"{message.sender} confirms a different entry {index}: {described(message)}",
             )
 
     def _durable_on_majority(self, member_id: str, index: int) -> None:
@@ -261,7 +270,7 @@ class Checker:
         holders = set()
         for name, disk in self._disks.items():
             forgotten = disk.forgotten or []
-            # A lost volume counts too: its member gives no vote before it is back.
+            # A lost volume counts too: its member votes only when it holds the entry again.
             if any(holds(log, index, chain) for log in (disk.durable, *disk.lost, forgotten)):
                 holders.add(name)
         if not self.memberships.hold_majority(holders, self._disks[member_id].cached, index):

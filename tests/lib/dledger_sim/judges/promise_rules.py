@@ -52,7 +52,7 @@ class PromiseRules:
             self._joins_again(disk, member_id)
         if hard_state.term < self.terms[member_id]:
             raise ViolationError(
-                "a term never decreases", f"{member_id} went back to term {hard_state.term}"
+                "a term never decreases", f"{member_id} decreased its term to {hard_state.term}"
             )
         self.terms[member_id] = hard_state.term
         if hard_state.vote_for is not None:
@@ -71,7 +71,7 @@ class PromiseRules:
         if hard_state.term == term and hard_state.vote_for != candidate_id:
             raise ViolationError(
                 "a vote is saved before it is sent",
-                f"{member_id} tells a vote of term {term} that it has not saved",
+                f"{member_id} sends a vote of term {term} that it has not saved",
             )
         self._voted(member_id, term, candidate_id)
 
@@ -101,7 +101,7 @@ class PromiseRules:
         if disk.forgotten is None:
             raise ViolationError(
                 "an intact disk is not treated as rolled back",
-                f"{member_id} joins, and its disk lacks nothing",
+                f"{member_id} joins although its disk lacks nothing",
             )
         self._joining.add(member_id)
         disk.lost.append(disk.forgotten)

@@ -1,4 +1,4 @@
-"""The judge of pushes: their size, their number, and the questions that come before them."""
+"""The judge of pushes: their size and their number."""
 
 from dledger_node.raft.messages import AppendRequest
 from dledger_sim.group.conditions import Conditions
@@ -7,7 +7,7 @@ from dledger_sim.judges.violation import ViolationError
 
 
 class PushRules:
-    """Counts what leaders push and ask."""
+    """Counts the entries that leaders push, and their CompareRequests."""
 
     def __init__(self, conditions: Conditions) -> None:
         self.pushed_count = 0
@@ -32,5 +32,5 @@ class PushRules:
             or count > limits.inflight_ranges_max
         ):
             raise ViolationError(
-                "pushes stay within their limits", f"range {count} of one batch: {described(push)}"
+                "pushes stay within their limits", f"push {count} of one Ready: {described(push)}"
             )

@@ -1,9 +1,9 @@
-"""Every run of a small group, not some: a search of the production core to the end.
+"""An exhaustive search of the runs of a small group of production cores.
 
-The network is a set: a message once sent may arrive at any time, any number of times, or never,
-which covers loss, delay, doubling and disorder. Time is abstract: an election timeout or a
-heartbeat may come at any moment, and so may a crash. What an input does to a member is computed
-once (`members`); the search itself moves small numbers about:
+The network is a set: a message may arrive at any time, any number of times, or never, which covers
+loss, delay, duplication and reordering. Time is abstract: an election timeout, a heartbeat or a
+crash may occur at any moment. The effect of an input on a member is computed once (`members`), so
+the search itself only adds and compares integers:
 
     python -m dledger_sim.search.exhaustive --members 3 --terms 2 --entries 2 --crashes 1
 """
@@ -34,17 +34,17 @@ from dledger_sim.search.scope import Scope
 from dledger_sim.search.way import told
 
 WAITS: Final = 1
-"""In the set of messages that belongs to a state of the group: it is to be visited."""
+"""Bit in the message set of a state of the group: the state waits for a visit."""
 VISITS_BETWEEN_LOOKS: Final = 4096
 
 
 class Search:
-    """One search; `run` raises ViolationError where a rule is broken, and tells the way there if
-    `keeps_ways`, which takes memory.
+    """One search. With `keeps_ways`, a ViolationError includes the path to the broken rule, which
+    takes memory.
 
-    The group's state is a number: from its low end, each member's state, how many have crashed, and
-    the longest log that any member has ever known as committed. That is no part of any member after
-    a crash, and yet must not be lost.
+    The state of the group is an integer. From its low end, it holds each member's state, the number
+    of crashes, and the longest log that any member ever knew to be committed. After a crash, no
+    member may know of that log, but the group must not lose it.
     """
 
     def __init__(self, scope: Scope, *, keeps_ways: bool = False) -> None:
@@ -58,24 +58,24 @@ class Search:
         self._judged: set[tuple[int, ...]] = set()
         self._table = MoveTable(self._members, self._shifts, self._crash_shift)
         self._networks: dict[int, int] = {}
-        """For each state of the group, all messages that may be on their way; and `WAITS`."""
+        """For each state of the group, the messages that may be in transit, and `WAITS`."""
         self._same: dict[int, int] = {}
-        """Each such set of messages once: many states have the same, and memory is what ends."""
+        """Each set of messages once: many states share a set, and memory is the limit."""
         self._waiting: defaultdict[int, list[int]] = defaultdict(list)
         """States of the group by rank."""
         self._came_from: dict[int, int] | None = {} if keeps_ways else None
 
     def run(self, limits: Limits) -> Result:
-        """Visit every state, or stop at a limit.
+        """Visit every state, or stop at a limit. Raises ViolationError if a rule is broken.
 
-        What the members are together is visited once for all ways that lead there, with every
-        message that any of them sends. So more may arrive than in any one run: a search that finds
-        nothing has looked at every run and at some that cannot be. Whoever has come least far is
-        visited first: then nearly all ways to a state are known before it is visited, and few are
-        visited again. Any order finds the same.
+        A state of the group is visited once for all paths to it, with the messages of all these
+        paths. More messages may therefore arrive than in any single run: the search covers every
+        run, and some that are impossible. The state with the least progress is visited first, so
+        that nearly all paths to a state are known before its visit, and few states are visited
+        again. The order does not affect what the search finds.
         """
         collects = gc.isenabled()
-        gc.disable()  # it would look at millions of values, none of which is ever part of a cycle
+        gc.disable()  # it would traverse millions of values without any cycle
         try:
             return self._run(limits)
         finally:
@@ -112,7 +112,7 @@ class Search:
         return self._result(visit_count, transition_count, complete, started_s)
 
     def _visit(self, group: int, rank: int) -> int:
-        """Do all that can happen in a state of the group; returns in how many ways."""
+        """Follow everything that can happen in a state; return the number of transitions."""
         states = [group >> shift & STATE_MASK for shift in self._shifts]
         kept, relevant = self._table.kept, self._table.relevant
         network = self._networks[group] ^ WAITS
@@ -162,7 +162,7 @@ class Search:
             self._waiting[rank + further].append(following)
 
     def _told(self, group: int, state: int) -> int:
-        """Remember what a member knows as committed; the judge looks whether all agree on it."""
+        """Remember what a member knows to be committed; raises ViolationError on a disagreement."""
         number = group >> self._committed_shift
         known, learnt = self._committed[number], self._members.seen[state].committed
         if len(learnt) <= len(known):
@@ -187,7 +187,7 @@ class Search:
     # -- the judge ---------------------------------------------------------------------------------
 
     def _judge(self, group: int) -> None:
-        """Judge a state that is new; most look to the judge like one that it has seen."""
+        """Judge a new state, unless the judge has seen an equivalent one."""
         states = [group >> shift & STATE_MASK for shift in self._shifts]
         seen, kinds = self._members.seen, self._table.kinds
         committed = group >> self._committed_shift
@@ -218,19 +218,30 @@ class Search:
 
 
 def main() -> int:
-    """Search one scope, as far as time and memory go; return 1 when a rule was broken."""
+    """Search one scope within the limits; return 1 if a rule was broken."""
     parser = argparse.ArgumentParser(prog="dledger_sim.search.exhaustive", description=__doc__)
-    parser.add_argument("--members", type=int, default=3)
-    parser.add_argument("--terms", type=int, default=1)
-    parser.add_argument("--entries", type=int, default=2, help="in one log, leaders' first too")
-    parser.add_argument("--heartbeats", type=int, default=1, help="rounds of one leader")
-    parser.add_argument("--candidates", type=int, default=3, help="how many may stand")
-    parser.add_argument("--crashes", type=int, default=0, help="of all members together")
-    parser.add_argument("--flush-apart", action="store_true", help="also between other inputs")
-    parser.add_argument("--recalls", action="store_true", help="who starts again asks its peers")
-    parser.add_argument("--ways", action="store_true", help="tell the way to a broken rule")
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--gib", type=float, default=6.0, help="of memory at most")
+    parser.add_argument("--members", type=int, default=3, help="group size")
+    parser.add_argument("--terms", type=int, default=1, help="highest term")
+    parser.add_argument(
+        "--entries",
+        type=int,
+        default=2,
+        help="entries in one log, including the first entry of each leader",
+    )
+    parser.add_argument("--heartbeats", type=int, default=1, help="heartbeat rounds of one leader")
+    parser.add_argument(
+        "--candidates", type=int, default=3, help="members that may stand for election"
+    )
+    parser.add_argument("--crashes", type=int, default=0, help="crashes of all members together")
+    parser.add_argument(
+        "--flush-apart",
+        action="store_true",
+        help="allow other inputs between a write and its flush",
+    )
+    parser.add_argument("--recalls", action="store_true", help="a restarted member asks its peers")
+    parser.add_argument("--ways", action="store_true", help="print the path to a broken rule")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit")
+    parser.add_argument("--gib", type=float, default=6.0, help="memory limit")
     arguments = parser.parse_args()
     scope = Scope(
         member_count=arguments.members,

@@ -22,30 +22,30 @@ from dledger_sim.search.judge import Seen, judge_step, judge_told
 from dledger_sim.search.scope import Scope
 
 TIMEOUT, HEARTBEAT, PROPOSE, FLUSH, CHANGE = -1, -2, -3, -4, -5
-"""Inputs that are no messages; those are numbers from 0. Below CHANGE there are further changes."""
+"""Inputs other than messages, which are numbers from 0 on. Below CHANGE are further changes."""
 MESSAGES_MAX: Final = 16_384
 
 
 class Start(NamedTuple):
-    """What a member is after a crash."""
+    """A member after a crash and its restart."""
 
     state: int
     sent: int
-    """Set of messages, one bit each: what it asks, and what it had said on the way to its end."""
+    """Set of messages, one bit each: sent before the crash, and at the restart."""
 
 
 class Step(NamedTuple):
-    """What an input does to a member."""
+    """The effect of an input on a member."""
 
     state: int
     sent: int
     """Set of messages, one bit each."""
     dies: tuple[Start, ...]
-    """Where a crash in the middle of it leads, and neither one before it nor one after it does."""
+    """Restarts after a crash during the input that no crash before or after the input produces."""
 
 
 class Members:
-    """The states of all members; each belongs to one of them."""
+    """The states of all members. Each state belongs to one member."""
 
     def __init__(self, scope: Scope) -> None:
         self.ids = tuple(f"n{number}" for number in range(scope.member_count))
@@ -56,9 +56,9 @@ class Members:
         self.inputs: list[tuple[int, ...]] = []
         self.ranks: list[int] = []
         self.whose: list[int] = []
-        """Which member each state is one of."""
+        """The member of each state."""
         self.addressed = [self._all_addressed(number) for number in range(scope.member_count)]
-        """The set of all messages that a member can ever be sent."""
+        """For each member, the set of all messages that it can receive."""
         self.messages: dict[int, Message] = {}
         self._steps: list[dict[int, Step]] = []
         self._scope = scope
@@ -72,17 +72,17 @@ class Members:
         self._starts: dict[int, tuple[Start, ...]] = {}
         self._restarted: dict[tuple[int, int, Image], Start] = {}
         self._at_hand: tuple[int, Raft] | None = None
-        """The core that was last looked at, in whatever state it is."""
+        """The last core in use, and its state."""
 
     def first_state(self, number: int) -> int:
-        """A member that has never heard of anything."""
+        """Return the state of a member at the founding of the group."""
         hard_state = HardState(term=0, vote_for=None)
         raft = self._raft(number, 0, Image(hard_state, (), -1, frozenset()))
         disk = Disk(hard_state, (), -1, frozenset(), -1, frozenset())
         return self._state(number, 0, raft, disk)
 
     def step(self, state: int, input_: int) -> Step:
-        """Let the production core take one input."""
+        """Give the production core one input; return the effect."""
         known = self._steps[state].get(input_)
         if known is not None:
             return known
@@ -108,16 +108,16 @@ class Members:
         may_die = self._scope.crashes_max and moments
         dies = tuple(self._dies(state, after, moments)) if may_die else ()
         step = Step(after, sent, dies)
-        if after != state or sent or dies:  # others are not asked for again
+        if after != state or sent or dies:  # the search asks for no other step twice
             self._steps[state][input_] = step
         return step
 
     def steps_of(self, state: int) -> Iterable[tuple[int, Step]]:
-        """The inputs that were looked at in a state, and what they do."""
+        """Return the inputs that a state has taken, with their effects."""
         return self._steps[state].items()
 
     def starts(self, state: int) -> tuple[Start, ...]:
-        """What a member may be after a crash in a state."""
+        """Return the restarts that may follow a crash in a state."""
         starts = self._starts.get(state)
         if starts is None:
             number, life = self.whose[state], self._lives[state]
@@ -127,7 +127,7 @@ class Members:
             self._starts[state] = starts
         return starts
 
-    # -- what a core is asked ----------------------------------------------------------------------
+    # -- inputs ----------------------------------------------------------------------
 
     def _take(self, raft: Raft, input_: int) -> None:
         member = raft._member
@@ -169,7 +169,7 @@ class Members:
         return sum(1 << bit for bit in range(count + number, MESSAGES_MAX, count))
 
     def _number_of(self, message: Message) -> int:
-        """A message's number; the remainder tells whom it is for."""
+        """Return the number of a message; its remainder identifies the receiver."""
         number = self._message_numbers.get(message)
         if number is None:
             count, receiver = len(self.ids), self.ids.index(message.receiver)
@@ -180,17 +180,17 @@ class Members:
             self.messages[number] = message
         return number
 
-    # -- what it becomes ---------------------------------------------------------------------------
+    # -- states ---------------------------------------------------------------------------
 
     def _core(self, state: int) -> Raft:
-        """A core to do something with; most inputs leave it as it is, and it serves again."""
+        """Return a core in a state. Most inputs do not change the core, so it is often at hand."""
         at_hand, self._at_hand = self._at_hand, None
         if at_hand is not None and at_hand[0] == state:
             return at_hand[1]
         return self._bytes.raft(self._blobs[state])
 
     def _state(self, number: int, life: int, raft: Raft, disk: Disk) -> int:
-        """The number of a member's state, in which no time has passed."""
+        """Return the number of a core's state, with its clock stopped."""
         member = raft._member
         stop_clock(member, marks=self._scope.recalls)
         life = life if self._scope.recalls else 0
@@ -225,8 +225,10 @@ class Members:
     # -- crashes -----------------------------------------------------------------------------------
 
     def _dies(self, state: int, after: int, moments: list[tuple[Disk, int]]) -> Iterator[Start]:
-        """Crashes in the middle of an input; what one leaves that comes just before its end, or
-        before it has said anything, is left by one that comes after it, or before it.
+        """Yield the restarts after crashes in the middle of an input.
+
+        A crash just before the end of the input equals a crash after it, and a crash before the
+        first message equals a crash before the input.
         """
         number, life = self.whose[state], self._lives[state]
         done = {*images(self._disks[after])}
@@ -239,7 +241,7 @@ class Members:
                     yield Start(start.state, start.sent | sent)
 
     def _start(self, number: int, life: int, image: Image) -> Start:
-        """A member's next life."""
+        """Return a restart from what the crash left."""
         key = (number, life, image)
         start = self._restarted.get(key)
         if start is not None:
