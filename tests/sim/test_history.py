@@ -1,4 +1,4 @@
-"""The judge of histories is judged: each way to spoil a good one must be found."""
+"""The check of histories: a correct history passes, and each corrupted one is rejected."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ NOOP = -1
 
 
 class History:
-    """Two clients append, one of them in vain; others read what is there."""
+    """A correct history: acknowledged, unknown and refused appends, and two reads."""
 
     def __init__(self) -> None:
         self.log = [NOOP, 1, 2, 3, 4]
@@ -124,12 +124,12 @@ SPOILED: tuple[tuple[Callable[[History], None], str], ...] = (
 )  # fmt: skip
 
 
-def test_a_good_history_passes() -> None:
+def test_a_correct_history_passes() -> None:
     History().check()
 
 
 @pytest.mark.parametrize(("spoil", "rule"), SPOILED, ids=lambda one: getattr(one, "__name__", ""))
-def test_a_spoiled_history_is_found(spoil: Callable[[History], None], rule: str) -> None:
+def test_a_corrupted_history_is_rejected(spoil: Callable[[History], None], rule: str) -> None:
     history = History()
     spoil(history)
 
@@ -137,7 +137,7 @@ def test_a_spoiled_history_is_found(spoil: Callable[[History], None], rule: str)
         history.check()
 
 
-def test_a_request_is_answered_once() -> None:
+def test_a_request_cannot_be_answered_twice() -> None:
     answered = operation(Asked.APPEND, 0, 1, bodies=(1,), index=0)
 
     with pytest.raises(ViolationError, match="a request is answered once"):

@@ -15,7 +15,7 @@ OLD = 4
 
 
 def opened_disk(count: int = ENTRY_COUNT) -> RottingDisk:
-    """A disk whose member has restarted with so many entries."""
+    """Return a disk whose member has restarted with `count` entries."""
     log: list[Entry] = []
     for body in range(1, count + 1):
         log.append(chained(log, 1, body))
@@ -32,7 +32,7 @@ def append(disk: RottingDisk, count: int) -> None:
     disk.finish_flush()
 
 
-def test_what_has_rotted_is_not_given() -> None:
+def test_a_read_of_a_rotten_entry_raises_an_error() -> None:
     disk = opened_disk()
     disk.rot(OLD, OLD + 1)
 
@@ -43,7 +43,7 @@ def test_what_has_rotted_is_not_given() -> None:
     assert disk.damaged
 
 
-def test_what_this_life_has_written_or_verified_is_read_from_the_page_cache() -> None:
+def test_entries_that_were_written_or_verified_since_the_start_do_not_rot() -> None:
     disk = opened_disk()
     append(disk, 3)
     disk.save_checkpoint(ENTRY_COUNT + 2)
@@ -53,7 +53,7 @@ def test_what_this_life_has_written_or_verified_is_read_from_the_page_cache() ->
     assert len(disk.read(first_seen, ENTRY_COUNT + 3)) == MARGIN_ENTRIES + 3
 
 
-def test_behind_the_checkpoint_nothing_rots_that_a_torn_tail_would_look_like() -> None:
+def test_entries_after_the_checkpoint_cannot_rot() -> None:
     disk = opened_disk()
     append(disk, 1)
 
@@ -63,20 +63,20 @@ def test_behind_the_checkpoint_nothing_rots_that_a_torn_tail_would_look_like() -
     disk.rot(ENTRY_COUNT, ENTRY_COUNT + 1)
 
 
-def test_segments_before_the_first_damage_are_kept_with_term_and_vote() -> None:
+def test_setting_aside_keeps_the_segments_before_the_damage_and_the_term() -> None:
     disk = opened_disk()
     before, hard_state = disk.durable, disk.hard_state
     disk.rot(7, 9)
     disk.set_aside()
 
     assert disk.durable == before[: 7 // SEGMENT_ENTRIES * SEGMENT_ENTRIES]
-    assert disk.lost == [before], "its member has confirmed that"
+    assert disk.lost == [before], "the member had confirmed this log"
     assert (disk.hard_state.term, disk.hard_state.joining) == (hard_state.term, True)
     assert not disk.rotten
 
 
 @pytest.mark.parametrize("what", ["truncated", "replaced", "removed from the front", "lost"])
-def test_what_is_removed_is_rotten_no_more(what: str) -> None:
+def test_removed_entries_are_no_longer_rotten(what: str) -> None:
     disk = opened_disk()
     disk.rot(OLD, OLD + 2)
     assert not disk.has_memory
@@ -94,7 +94,7 @@ def test_what_is_removed_is_rotten_no_more(what: str) -> None:
     assert disk.has_memory == (what != "lost")
 
 
-def test_a_judge_sees_what_is_given_that_was_not_written() -> None:
+def test_the_judge_finds_an_entry_that_differs_from_the_written_one() -> None:
     disk = opened_disk()
     rules = RotRules({"n0": disk})
     disk.rot(OLD, OLD + 1)

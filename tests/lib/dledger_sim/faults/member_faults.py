@@ -9,7 +9,7 @@ from dledger_sim.group.conditions import TICK_US
 
 
 def reshape(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Ask a leader for changes, one soon after another, as soon as it is elected or changes."""
+    """Request one to three membership changes of the target in quick succession."""
     raft = cluster.members[target].raft
     if raft is None:
         return []
@@ -28,8 +28,8 @@ def crash(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
 
 
 def lose_volume(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Empty a disk, or damage it; or that of a member which has just elected another leader than
-    the target, and leave it to the target, who does not know that yet.
+    """Empty or damage a disk: the target's, or that of a peer that has just helped to elect another
+    leader, and then sees only the target, which does not know of that leader.
     """
     kept_rate = rng.choice((None, None, rng.random(), 1.0))
     if rng.random() < 0.5:
@@ -42,7 +42,7 @@ def lose_volume(cluster: SimCluster, target: str, rng: random.Random) -> Planned
 def _strike_behind(
     cluster: SimCluster, target: str, victim: str, rng: random.Random, act: str, *details: object
 ) -> Planned:
-    """Strike a member's volume while the target is cut off; then it sees the target alone."""
+    """Strike the victim's volume while the target is cut off; then it sees only the target."""
     peers = peers_of(cluster, target)
     others = [peer_id for peer_id in peers if peer_id != victim]
     hidden = [target] if rng.random() < 0.5 else [target, victim]
@@ -60,8 +60,8 @@ def _strike_behind(
 
 
 def older_disk(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Bring a disk back as it is now: the target's, or that of a member which has elected another
-    leader meanwhile, and leave it to the target.
+    """Copy a disk and roll it back later: the target's, or that of a peer that has meanwhile helped
+    to elect another leader, and then sees only the target.
     """
     act = "restore_log" if rng.random() < 0.2 else "restore_volume"
     peers = peers_of(cluster, target)
@@ -84,8 +84,8 @@ def rot_snapshot(cluster: SimCluster, target: str, rng: random.Random) -> Planne
 
 
 def leave_behind(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Cut a member off until the others have removed what it lacks; or let it remove all that it
-    can, while what it has just confirmed is lost on its way.
+    """Cut the target off until its peers have removed the entries that it lacks. Or let the target
+    remove as many entries as it can while its last confirmations are lost.
     """
     peers = peers_of(cluster, target)
     if rng.random() < 0.3:

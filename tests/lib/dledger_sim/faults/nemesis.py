@@ -1,6 +1,7 @@
-"""The nemesis: what goes wrong besides single messages and flushes, when, and to whom.
+"""The nemesis: draws the strikes of a run, their times and their targets.
 
-It draws acts; `simulation` performs them, now or after a delay.
+A strike is a list of acts with delays, which `stress` performs. Faults of single messages and
+flushes are not strikes: `network` and `disk` draw them.
 """
 
 import random
@@ -15,12 +16,12 @@ from dledger_sim.group.moments import Moment
 
 HEAL_RATE: Final = 0.25
 AMBUSH_CHANCES_MAX: Final = 20
-"""At moments that come with every batch, an ambush is that much rarer."""
+"""Divisor of the ambush rate for the moments that come with every batch."""
 COMMON_MOMENTS: Final = (Moment.APPEND_SENT, Moment.FLUSH_BEGUN, Moment.TRUNCATED)
 
 
 class Nemesis:
-    """Strikes a group as its conditions allow."""
+    """Draws strikes within the conditions of a group."""
 
     def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
         self._cluster = cluster
@@ -41,16 +42,16 @@ class Nemesis:
         }
 
     def strike(self) -> Planned:
-        """Draw one of the allowed faults for some member, or let the network heal."""
+        """Draw an allowed strike on some member, or heal the network."""
         faults = self._strikes
         if not faults or self._rng.random() < HEAL_RATE:
             return [(1, ("heal",))]
         return FAULTS[self._rng.choice(faults)](self._cluster, self._target(), self._rng)
 
     def at(self, moment: Moment, member_id: str) -> Planned:
-        """Perhaps strike a member at a bad moment, or within the next few round trips.
+        """Draw, with the rate of this moment, a strike on a member within a few round trips.
 
-        The rarest bugs of Raft need several short reigns in a row (paper, figure 8).
+        The rarest bugs of Raft need several short reigns in a row (Raft paper, figure 8).
         """
         rate = self._ambush_rates.get(moment, 0.0)
         cluster, rng = self._cluster, self._rng
@@ -99,7 +100,7 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     **strikes.STRIKES,
 }
 ANYWHERE: Final = tuple(FAULTS)[: list(FAULTS).index("older_disk")]
-"""Those that need no conditions of their own."""
+"""Faults that need no conditions of their own."""
 AIMED_FAULTS: Final = (
     "crash", "lose_volume", "older_disk", "isolate", "disconnect", "cut_one_way", "reset_link",
     "clog", "pause",
@@ -111,6 +112,6 @@ AMBUSHES: Final = {
     Moment.FETCHES: (*AIMED_FAULTS, "remove_front", "rot_snapshot"),
     Moment.HANDS_OVER: ("isolate", "disconnect", "crash", "late_answers"),
 }
-"""What a strike may be at a moment: these, or otherwise any that is aimed."""
+"""Strikes at a moment; any of AIMED_FAULTS at the other moments."""
 AMBUSHES_ONLY: Final = ("hide", "hold_up", "reshape")
-"""What makes sense at its moment alone."""
+"""Strikes that make sense only at their moments."""

@@ -13,14 +13,15 @@ def isolate(_: SimCluster, target: str, __: random.Random) -> Planned:
 
 
 def disconnect(cluster: SimCluster, target: str, _: random.Random) -> Planned:
-    """The others learn of it at once and elect another; the target hears of nobody."""
+    """Break the target's connections. Its peers notice at once and elect another leader."""
     pairs = [(target, peer_id) for peer_id in peers_of(cluster, target)]
     return [(1, ("heal",)), (2, ("disconnect", pairs))]
 
 
 def late_answers(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """The target's last heartbeat round is answered late; meanwhile it is cut off, so that it
-    believes in its leadership when the others have long given it up.
+    """Delay the answers to the target's last heartbeat round, and cut the target off meanwhile.
+
+    The target still considers itself the leader long after the others have given up on it.
     """
     conditions, peers = cluster.conditions, peers_of(cluster, target)
     late_ticks_max = conditions.election_ticks - conditions.heartbeat_ticks
@@ -36,14 +37,14 @@ def late_answers(cluster: SimCluster, target: str, rng: random.Random) -> Planne
 
 
 def late_term(cluster: SimCluster, target: str, _: random.Random) -> Planned:
-    """A witness learns, from an answer that is late, of the term in which a candidate asks for its
-    vote; between its question and that answer it has heard the target, who leads on.
+    """Let a witness learn of a candidate's term from a late answer, before its vote request.
 
-    For that, the target's last round is answered late, and all others miss the target before it
-    misses them. A connection is reset where somebody shall ask again.
+    Between its own question and that answer, the witness receives a heartbeat of the target, which
+    still leads. To set this up, the answers to the target's last round arrive late, so that the
+    others miss the target before the target misses them. A reset makes a member ask again.
     """
     conditions, peers = cluster.conditions, peers_of(cluster, target)
-    candidate, witness = peers[:2]  # of two with equal logs, the first by id goes first
+    candidate, witness = peers[:2]  # with equal logs, the lower ID goes first
     link = (candidate, witness)
     to_target = [(peer, target) for peer in peers]
     from_target = [(target, peer) for peer in peers]
@@ -77,7 +78,7 @@ def late_term(cluster: SimCluster, target: str, _: random.Random) -> Planned:
 
 
 def hide(cluster: SimCluster, target: str, _: random.Random) -> Planned:
-    """Whoever else takes itself for the leader shall not hear of the target."""
+    """Cut off every other member that considers itself the leader."""
     pairs: list[tuple[str, str]] = []
     for member in cluster.members.values():
         if member.leads and member.member_id != target:
@@ -87,7 +88,7 @@ def hide(cluster: SimCluster, target: str, _: random.Random) -> Planned:
 
 
 def hold_up(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """What a candidate asks comes late, when a leader is heard again; and never to that leader."""
+    """Delay a candidate's requests to its peers, and drop its requests to leaders."""
     held_us = rng.randint(1, cluster.conditions.election_ticks // 2) * TICK_US
     leaders = [member.member_id for member in cluster.members.values() if member.leads]
     peers = peers_of(cluster, target)
@@ -110,7 +111,7 @@ def cut_one_way(cluster: SimCluster, target: str, rng: random.Random) -> Planned
 
 
 def bridge(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Two halves that see each other only through the target."""
+    """Split the group into halves that are connected only through the target."""
     peers = peers_of(cluster, target)
     rng.shuffle(peers)
     one, other = peers[: len(peers) // 2], peers[len(peers) // 2 :]
@@ -134,7 +135,7 @@ def clog(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
 
 
 def swizzle_clog(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
-    """Clog some members one after another; each comes back in its own time."""
+    """Clog some members one after another, each for a time of its own."""
     planned: Planned = []
     delay_us = 1
     for member_id in cluster.conditions.member_ids:
