@@ -110,21 +110,21 @@ fuzz: setup ## Fuzz the decoders for longer: make fuzz INPUTS=10000000 SEED=7
 
 .PHONY: bench
 bench: setup ## Measure the store alone and a group of three on loopback
-	$(RUN) bench/store.py
-	$(RUN) bench/append.py
+	$(RUN) -m bench.store
+	$(RUN) -m bench.append
 
 .PHONY: bench-java
 bench-java: setup ## Measure Java DLedger and this node under the same load (needs a JDK and Maven)
 	$(RUN) -m tools.java_dledger
-	$(RUN) bench/java.py
+	$(RUN) -m bench.java
 
 .PHONY: bench-client
 bench-client: setup ## Measure the client's own cost per append
-	$(RUN) bench/client.py
+	$(RUN) -m bench.client
 
 .PHONY: bench-failover
 bench-failover: setup ## Fail the leader 300 times and measure how long appends pause (needs root)
-	$(RUN) bench/failover.py
+	$(RUN) -m bench.failover
 
 .PHONY: images
 images: setup ## Build the wheel and the three images

@@ -1,45 +1,35 @@
-"""How fast a group of three acknowledges appends: real nodes, a bare client, one machine.
+"""How fast a group of three acknowledges appends: real nodes and a bare client on one machine.
 
     make bench                          or, for other loads:
-    python bench/append.py --seconds 5 --body-bytes 1024 --in-flight 1 64 1000 --json figures.json
+    python -m bench.append --seconds 5 --body-bytes 1024 --in-flight 1 64 1000 --json figures.json
 
-Members and client run on this machine and share its cores, its disk and its loopback. With
-SyncFlush an append is acknowledged once a majority of the members, the leader among them or not,
-has it behind an fdatasync; with AsyncFlush, as in Java DLedger, once they have it in memory. The
-client keeps a number of appends in flight on one connection to the leader. It sends frames that
-were made before and does little else (`--client library` takes the Python client instead, and
-`idempotent` the same with appends that may be sent again), so that what is measured is the group.
-Latency is from writing a request to reading its answer; before all loads, the floor under it is
-measured (`floor.py`).
+The members and the client share the machine's cores, disk and loopback. With SyncFlush an append is
+acknowledged once a majority of the members, which need not include the leader, has made it durable
+with fdatasync; with AsyncFlush, as in Java DLedger, once a majority has it in memory. The client is
+the bare one of `bare_client.py`; `--client library` uses the Python client instead, and
+`--client idempotent` the Python client with idempotent appends. Latency is the time from writing a
+request to reading its response. Before the loads, `floor.py` measures the floor under the latency.
 """
 
 import argparse
-import asyncio
-import base64
 import dataclasses
 import json
 import os
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, cast
 
 import uvloop
 
+from bench.bare_client import WARM_UP_S, Load, bare_load
+from bench.floor import floor_ms
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.http.status import FlushDiskType
-from dledger_formats.protocol.requests import RequestCode
+from tools.groups.node_group import NodeGroup
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
-from floor import floor_ms
-
-from dledger_group.group import NodeGroup
-
-WARM_UP_S: Final = 1.0
 HEADING = (
     "flush       in flight    appends/s     p50 ms     p99 ms   processor us an append: leader, "
     "followers   own and mapped MiB of each member"
@@ -47,17 +37,8 @@ HEADING = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What is asked of a group."""
-
-    in_flight: int
-    body_bytes: int
-    seconds: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One load's figures."""
+    """The figures of one load."""
 
     flush: str
     in_flight: int
@@ -66,15 +47,15 @@ class Result:
     p50_ms: float
     p99_ms: float
     leader_us: float
-    """Processor time of the leader for one append: steadier than a rate, on a busy machine."""
+    """Processor time of the leader for one append; on a busy machine, steadier than a rate."""
     follower_us: float
     own_mib: list[int]
-    """Each member's memory without mapped files."""
+    """Each member's resident memory, without mapped files."""
     mapped_mib: list[int]
-    """The log's pages in memory, which the kernel may drop."""
+    """Each member's resident pages of mapped files, which the kernel may drop."""
 
     def row(self) -> str:
-        """A line of the table."""
+        """Return a line of the table."""
         memory = "  ".join(f"{a}+{b}" for a, b in zip(self.own_mib, self.mapped_mib, strict=True))
         return (
             f"{self.flush:10}  {self.in_flight:9}  {self.appends_a_second:11,.0f}  "
@@ -86,15 +67,17 @@ class Result:
 def main() -> None:
     """Measure each load and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long each load runs")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each load")
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--in-flight", type=int, nargs="+", default=[1, 64, 1000])
     parser.add_argument(
         "--flush", nargs="+", choices=list(FlushDiskType), default=list(FlushDiskType)
     )
     parser.add_argument("--client", choices=["bare", "library", "idempotent"], default="bare")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    parser.add_argument("--folder", help="where the members keep their logs (a temporary folder)")
+    parser.add_argument("--json", type=Path, help="a file to write the figures to")
+    parser.add_argument(
+        "--folder", help="where the members keep their logs (default: a temporary folder)"
+    )
     arguments = parser.parse_args()
     print(
         f"3 members and the client on one machine: {os.cpu_count()} cores, {platform.machine()}, "
@@ -103,8 +86,8 @@ def main() -> None:
     )
     sync_ms, trip_ms = floor_ms(arguments.seconds, arguments.folder)
     print(
-        f"the bare machine: {sync_ms:.2f} ms to write and sync 1 KiB while two others do, "
-        f"{trip_ms:.3f} ms there and back over loopback: {sync_ms + trip_ms:.2f} ms, medians\n"
+        f"the bare machine: {sync_ms:.2f} ms to write and sync 1 KiB while two others do the "
+        f"same, {trip_ms:.3f} ms for a loopback round trip: {sync_ms + trip_ms:.2f} ms (medians)\n"
         f"{HEADING}"
     )
     results = []
@@ -147,7 +130,7 @@ def measure(flush: FlushDiskType, load: Load, client: str, folder: str | None) -
             for process, before in zip(processes, before_s, strict=True)
         ]
         memory = [memory_mib(process) for process in processes]
-    # The warm-up costs the members time too.
+    # The processor time includes the warm-up.
     appends = len(latencies_s) * (1 + WARM_UP_S / load.seconds)
     leader_s = used_s.pop(list(group.peers).index(master))
     return Result(
@@ -164,101 +147,8 @@ def measure(flush: FlushDiskType, load: Load, client: str, folder: str | None) -
     )
 
 
-async def bare_load(address: str, group: str, member_id: str, load: Load) -> list[float]:
-    """Put a leader, Python's or Java's, under a load; the latencies of all but the warm-up, in s.
-
-    SystemExit when an append is not acknowledged: then the figures would mean nothing.
-    """
-    host, _, port = address.rpartition(":")
-    loop = asyncio.get_running_loop()
-    _, client = await loop.create_connection(
-        lambda: BareClient(group, member_id, load), host, int(port)
-    )
-    await client.done
-    return client.latencies_s
-
-
-class BareClient(asyncio.Protocol):
-    """Sends prepared frames; ten digits of `opaque` are all that differs between them."""
-
-    FIRST_OPAQUE: Final = 1_000_000_000
-
-    def __init__(self, group: str, member_id: str, load: Load) -> None:
-        self.done = asyncio.get_running_loop().create_future()
-        self.latencies_s: list[float] = []
-        body = json.dumps(
-            {
-                "body": base64.b64encode(os.urandom(load.body_bytes)).decode(),
-                "code": 200, "group": group, "remoteId": member_id, "term": -1,
-            },
-            separators=(",", ":"),
-        ).encode()  # fmt: skip
-        before = b'{"code":%d,"flag":0,"language":"JAVA","opaque":' % RequestCode.APPEND
-        after = b',"serializeTypeCurrentRPC":"JSON","version":0}'
-        header_bytes = len(before) + 10 + len(after)
-        lengths = (4 + header_bytes + len(body)).to_bytes(4, "big") + header_bytes.to_bytes(
-            4, "big"
-        )
-        self._before, self._after = lengths + before, after + body
-        self._in_flight = load.in_flight
-        self._begin_s = time.perf_counter() + WARM_UP_S
-        self._end_s = self._begin_s + load.seconds
-        self._sent_s: dict[int, float] = {}
-        self._opaque = self.FIRST_OPAQUE
-        self._pending = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Fill the window."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._send(self._in_flight)
-
-    def data_received(self, data: bytes) -> None:
-        """Note what was acknowledged, and send as many again."""
-        now_s = time.perf_counter()
-        counts = self._begin_s <= now_s < self._end_s
-        answered = 0
-        for frame in self._frames(data):
-            at = frame.index(b'"opaque":') + 9
-            sent_s = self._sent_s.pop(int(frame[at : at + 10]))
-            if b'"code":200' not in frame[at:]:
-                raise SystemExit(f"an append was not acknowledged: {frame!r}")
-            if counts:
-                self.latencies_s.append(now_s - sent_s)
-            answered += 1
-        if now_s < self._end_s:
-            self._send(answered)
-        elif not self.done.done():
-            self._transport.close()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """End; before the time, this is an error."""
-        if time.perf_counter() < self._end_s:
-            raise SystemExit(f"the leader closed the connection: {error}")
-        self.done.set_result(None)
-
-    def _send(self, count: int) -> None:
-        now_s = time.perf_counter()
-        before, after = self._before, self._after
-        first = self._opaque
-        self._opaque += count
-        numbers = range(first, self._opaque)
-        self._sent_s.update(dict.fromkeys(numbers, now_s))
-        self._transport.write(b"".join(b"%b%d%b" % (before, each, after) for each in numbers))
-
-    def _frames(self, data: bytes) -> Iterator[bytes]:
-        data = self._pending + data
-        at = 0
-        while len(data) - at >= 4:
-            end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-            if end > len(data):
-                break
-            yield data[at:end]
-            at = end
-        self._pending = data[at:]
-
-
 async def library_load(group: NodeGroup, load: Load, *, idempotent: bool) -> list[float]:
-    """The same by the Python client, whose own cost counts then."""
+    """Put a group under a load from the Python client; its own cost is part of the figures."""
     handed_s: list[float] = []
     latencies_s: list[float] = []
     begin_s = time.perf_counter() + WARM_UP_S
@@ -274,7 +164,7 @@ async def library_load(group: NodeGroup, load: Load, *, idempotent: bool) -> lis
     async with DLedgerClient(servers=servers, group="g", idempotent=idempotent) as client:
         async for outcome in client.append_all(bodies(), in_flight=load.in_flight):
             if not isinstance(outcome, Acknowledged):
-                raise SystemExit(f"the load is no measurement any more: {outcome}")
+                raise SystemExit(f"an append was not acknowledged: {outcome}")
             now_s = time.perf_counter()
             if begin_s <= now_s < end_s:
                 latencies_s.append(now_s - handed_s[outcome.number])
@@ -282,13 +172,13 @@ async def library_load(group: NodeGroup, load: Load, *, idempotent: bool) -> lis
 
 
 def processor_s(process_id: int) -> float:
-    """Processor time that a process has used."""
+    """Return the processor seconds that a process has used."""
     fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mib(process_id: int) -> tuple[int, int]:
-    """A process' own memory, and its mapped files' pages."""
+    """Return the MiB of a process's anonymous memory, and of its mapped files."""
     lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
     sizes = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Rss")}
     return int(sizes["RssAnon"]) >> 10, int(sizes["RssFile"]) >> 10

@@ -1,10 +1,10 @@
-"""What an append costs the client itself: against a server that answers at once and keeps nothing.
+"""The cost of an append in the client, against a server that answers at once and stores nothing.
 
     make bench-client                     or, for other loads:
-    python bench/client.py --appends 200000 --body-bytes 100 1024 --in-flight 1024
+    python -m bench.client --appends 200000 --body-bytes 100 1024 --in-flight 1024
 
-The server runs in a process of its own. Client seconds are the processor time of the client's
-process, so that a busy machine changes the figure little; the elapsed rate depends on both.
+The server runs in a separate process. Client seconds are processor time of the client's process,
+which a busy machine changes little; the elapsed rate depends on both processes.
 """
 
 import argparse
@@ -36,7 +36,7 @@ WARM_UP_APPENDS = 20_000
 
 
 class NullServer(asyncio.Protocol):
-    """Answers METADATA and appends, as a leader would that knows nothing of followers and disks."""
+    """Answers METADATA and appends like a leader, without followers and without a disk."""
 
     def __init__(self, address: str, *, takes_batches: bool) -> None:
         self._takes_batches = takes_batches
@@ -57,7 +57,7 @@ class NullServer(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer all that came, in one write."""
+        """Answer all received requests in one write."""
         answers: list[tuple[int, bytes]] = []
         for command in self._decoder.feed(data):
             if command.code == RequestCode.METADATA:
@@ -80,7 +80,7 @@ class NullServer(asyncio.Protocol):
 
 
 def serve(pipe: Pipe, takes_batches: bool) -> None:
-    """Listen on a free port, which goes into the pipe, until the process is ended."""
+    """Listen on a free port until the process is terminated; send the address to the pipe."""
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ def serve(pipe: Pipe, takes_batches: bool) -> None:
 
 
 async def measure(address: str, appends: int, body_bytes: int, in_flight: int) -> tuple[float, ...]:
-    """Append; returns the seconds of the client's processor and those that went by."""
+    """Append; return the client's processor seconds and the elapsed seconds."""
     body = os.urandom(body_bytes)
     begin = (0.0, 0.0)
 
@@ -111,7 +111,7 @@ async def measure(address: str, appends: int, body_bytes: int, in_flight: int) -
     async with DLedgerClient([f"{MEMBER}={address}"], GROUP) as client:
         async for outcome in client.append_all(bodies(), in_flight=in_flight):
             if not isinstance(outcome, Acknowledged):
-                raise SystemExit(f"the load is no measurement any more: {outcome}")
+                raise SystemExit(f"an append was not acknowledged: {outcome}")
     return time.process_time() - begin[0], time.perf_counter() - begin[1]
 
 
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--body-bytes", type=int, nargs="+", default=[100, 1024])
     parser.add_argument("--in-flight", type=int, nargs="+", default=[64, 1024])
     parser.add_argument(
-        "--one-by-one", action="store_true", help="let the server know no APPEND_BATCH, as Java's"
+        "--one-by-one", action="store_true", help="use a server without APPEND_BATCH, like Java's"
     )
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")

@@ -1,53 +1,44 @@
-"""How long appends pause when a leader fails, again and again, and whether anything is lost by it.
+"""How long appends pause when leaders fail, and whether any acknowledged append is lost.
 
     make bench-failover                 or, for other numbers:
-    python bench/failover.py --faults kill transfer --rounds 100 --per-second 500
+    python -m bench.failover --faults kill transfer --rounds 100 --per-second 500
 
-A group of three with the default timers, each member a host on a network of its own. A client that
-follows hints appends at a steady rate, without waiting for answers. In each round the leader of the
-moment suffers a fault; once another leads, the fault is undone, and the round ends when all members
-are in order. Its gap is the longest pause between two acknowledgements in all that time, the return
-of the old leader included. The client reaches every member all the time.
+The group has three members with the default timers, each in its own network namespace. A client
+that follows leader hints appends at a steady rate, without waiting for responses. In each round the
+current leader suffers a fault. Once another member leads, the fault is undone, and the round ends
+when all members are ready. The round's gap is the longest pause between two acknowledgements during
+the round, including the return of the old leader. The client can always reach every member.
 
-    kill      SIGKILL, and a new start       cut-out   nothing that it sends reaches the others
-    freeze    SIGSTOP, and SIGCONT           cut-in    nothing that the others send reaches it
-    transfer  it hands its leadership over   cut-both  both
+    kill      SIGKILL, then a restart        cut-out   packets from the leader are dropped
+    freeze    SIGSTOP, then SIGCONT          cut-in    packets to the leader are dropped
+    transfer  a leadership transfer          cut-both  both
 
-At the end of each fault's rounds the whole log is read: every acknowledged append must be at its
-index with its bytes, no append may be there twice, and all members must hold the same bytes. The
-exit code says whether that was so. Needs root, for the network.
+After the rounds of each fault the whole log is read. Every acknowledged append must be at its index
+with its bytes, no append may occur twice, and all members must hold the same bytes. The exit code
+is 1 if any of this is violated. Needs root, for the network namespaces.
 """
 
 import argparse
 import asyncio
-import contextlib
 import dataclasses
 import hashlib
-import http.client
 import json
 import os
 import platform
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager
-from itertools import pairwise
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import uvloop
 
+from bench.failover_faults import suffer, views, wait_until_in_order
+from bench.failover_load import Load
 from dledger_client.client import DLedgerClient
-from dledger_client.errors import ClientError, OutcomeUnknownError
-from dledger_client.sync import BlockingClient
-from dledger_formats.http.status import NodeStatus
 from dledger_formats.log import disk
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
-from dledger_group.namespaces import CuttableGroup, enter_own_namespaces, lay_network
-from dledger_group.waiting import wait_for
+from tools.groups.namespaces import CuttableGroup, enter_own_namespaces, lay_network
+from tools.groups.waiting import wait_for
 
 GROUP_SETTINGS: Final = {
     "heartbeat_interval_ms": 250,
@@ -55,11 +46,8 @@ GROUP_SETTINGS: Final = {
     "segment_size_bytes": 16 << 20,
     "index_segment_size_bytes": 4 << 20,
 }
-PACE_S: Final = 0.005
-UNANSWERED_MAX: Final = 20_000
-"""Appends on their way at once; more are not begun, so that a long gap has a bound too."""
 STEADY_APPENDS: Final = 200
-"""So many are acknowledged before a fault and after it, so that a pause has both its ends."""
+"""Appends acknowledged before each fault and after it, so that every pause has two ends."""
 ROUNDS: Final = {
     "kill": 100,
     "transfer": 100,
@@ -72,7 +60,7 @@ ROUNDS: Final = {
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Result:
-    """What the rounds of one fault came to."""
+    """The figures of all rounds of one fault."""
 
     fault: str
     gaps_ms: list[float] = dataclasses.field(default_factory=list)
@@ -80,12 +68,12 @@ class Result:
     unknown: int = 0
     refused: int = 0
     broken: int = 0
-    """Acknowledged appends that are not at their index, appends that are in the log twice, and
-    members whose bytes differ.
+    """Acknowledged appends missing from their index, appends that occur twice, and members whose
+    bytes differ.
     """
 
     def row(self) -> str:
-        """A line of the table."""
+        """Return a line of the table."""
         gaps = sorted(self.gaps_ms)
         p50, p99 = statistics.median(gaps), gaps[int(len(gaps) * 0.99)]
         return (
@@ -94,76 +82,8 @@ class Result:
         )
 
 
-class Load:
-    """Appends at a steady rate, whatever becomes of those before."""
-
-    def __init__(self, client: DLedgerClient, per_second: int) -> None:
-        self._client = client
-        self._per_second = per_second
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._is_acknowledged = asyncio.Event()
-        self._number = 0
-        self.acknowledged: list[tuple[int, int]] = []
-        """Number and index."""
-        self.acknowledged_s: list[float] = []
-        self.unknown = 0
-        self.refused = 0
-
-    @staticmethod
-    def body(number: int) -> bytes:
-        """The body of the append with this number."""
-        return (b"record %d " % number).ljust(200, b".")
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Append until the block ends; then wait for what is still on its way."""
-        pacer = asyncio.create_task(self._pace())
-        try:
-            yield
-        finally:
-            pacer.cancel()
-            await asyncio.gather(*self._tasks)
-
-    async def more(self, count: int) -> None:
-        """Wait until so many more appends are acknowledged."""
-        goal = len(self.acknowledged) + count
-        while len(self.acknowledged) < goal:
-            self._is_acknowledged.clear()
-            await self._is_acknowledged.wait()
-
-    def longest_pause_s(self, first: int) -> float:
-        """The longest pause between two acknowledgements from the one with this number on."""
-        return max((b - a for a, b in pairwise(self.acknowledged_s[first:])), default=0.0)
-
-    async def _pace(self) -> None:
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        begun = 0
-        while True:
-            due = int((loop.time() - began_s) * self._per_second)
-            for _ in range(min(due - begun, UNANSWERED_MAX - len(self._tasks))):
-                task = loop.create_task(self._append(self._number))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-                self._number += 1
-            begun = due
-            await asyncio.sleep(PACE_S)
-
-    async def _append(self, number: int) -> None:
-        try:
-            appended = await self._client.append(self.body(number))
-        except OutcomeUnknownError:
-            self.unknown += 1
-        except ClientError:
-            self.refused += 1
-        else:
-            self.acknowledged.append((number, appended.index))
-            self.acknowledged_s.append(time.monotonic())
-            self._is_acknowledged.set()
-
-
 def main() -> int:
-    """Run every fault's rounds; 1 when something was lost."""
+    """Run the rounds of every fault; return 1 if a log was broken."""
     arguments = _arguments()
     enter_own_namespaces()
     print(
@@ -192,10 +112,14 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--faults", nargs="+", choices=list(ROUNDS), default=list(ROUNDS))
-    parser.add_argument("--rounds", type=int, help="of each fault (100, and 25 of the slow ones)")
-    parser.add_argument("--per-second", type=int, default=1000, help="appends begun")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    parser.add_argument("--folder", help="where the members keep their logs (a temporary folder)")
+    parser.add_argument(
+        "--rounds", type=int, help="rounds of each fault (default: 100, or 25 for the slow faults)"
+    )
+    parser.add_argument("--per-second", type=int, default=1000, help="appends started per second")
+    parser.add_argument("--json", type=Path, help="a file to write the figures to")
+    parser.add_argument(
+        "--folder", help="where the members keep their logs (default: a temporary folder)"
+    )
     return parser.parse_args()
 
 
@@ -204,12 +128,12 @@ async def _campaign(group: CuttableGroup, fault: str, rounds: int, per_second: i
     async with DLedgerClient(group.servers, "g") as client:
         load = Load(client, per_second)
         async with load.running():
-            leader = await asyncio.to_thread(_wait_until_in_order, group)
+            leader = await asyncio.to_thread(wait_until_in_order, group)
             await load.more(STEADY_APPENDS)
             for _ in range(rounds):
                 first = len(load.acknowledged_s) - 1
-                await asyncio.to_thread(_suffer, group, fault, leader)
-                leader = await asyncio.to_thread(_wait_until_in_order, group)
+                await asyncio.to_thread(suffer, group, fault, leader)
+                leader = await asyncio.to_thread(wait_until_in_order, group)
                 await load.more(STEADY_APPENDS)
                 result.gaps_ms.append(1000 * load.longest_pause_s(first))
         result.acknowledged = len(load.acknowledged)
@@ -217,101 +141,6 @@ async def _campaign(group: CuttableGroup, fault: str, rounds: int, per_second: i
         result.broken = await _lost_moved_or_doubled(client, load)
     result.broken += await asyncio.to_thread(_differing_members, group)
     return result
-
-
-# -- faults -------------------------------------------------------------------------------------
-
-Fault: TypeAlias = Callable[[CuttableGroup, str], AbstractContextManager[None]]
-
-
-def _suffer(group: CuttableGroup, fault: str, leader: str) -> None:
-    """Let the leader fail until another leads, and be well again."""
-    with FAULTS[fault](group, leader):
-        _wait_for_leader_among(group, [member for member in group.peers if member != leader])
-
-
-@contextlib.contextmanager
-def _kill(group: CuttableGroup, leader: str) -> Iterator[None]:
-    group.kill(leader)
-    yield
-    group.start(leader)
-
-
-@contextlib.contextmanager
-def _freeze(group: CuttableGroup, leader: str) -> Iterator[None]:
-    group.freeze(leader)
-    yield
-    group.thaw(leader)
-
-
-@contextlib.contextmanager
-def _transfer(group: CuttableGroup, leader: str) -> Iterator[None]:
-    successor = next(member for member in group.peers if member != leader)
-    with BlockingClient(group.servers, "g") as client:
-        client.transfer(successor)
-    yield
-
-
-def _cut(*, out: bool, into: bool) -> Fault:
-    @contextlib.contextmanager
-    def cut(group: CuttableGroup, leader: str) -> Iterator[None]:
-        others = [member for member in group.peers if member != leader]
-        with contextlib.ExitStack() as cuts:
-            if out:
-                cuts.enter_context(group.cut([leader], others))
-            if into:
-                cuts.enter_context(group.cut(others, [leader]))
-            yield
-
-    return cut
-
-
-FAULTS: Final[dict[str, Fault]] = {
-    "kill": _kill,
-    "transfer": _transfer,
-    "freeze": _freeze,
-    "cut-out": _cut(out=True, into=False),
-    "cut-in": _cut(out=False, into=True),
-    "cut-both": _cut(out=True, into=True),
-}
-
-
-# -- what the members say ------------------------------------------------------------------------
-
-
-def _wait_for_leader_among(group: CuttableGroup, members: list[str]) -> str:
-    """Wait until one of these members leads and all of them say so; return its id."""
-
-    def agreed() -> str | None:
-        views = _views(group, members)
-        leaders = {view.leader_id for view in views}
-        masters = {view.self_id for view in views if view.master}
-        agree = len(views) == len(members) and len(leaders) == 1 and leaders == masters
-        return masters.pop() if agree else None
-
-    return wait_for(agreed, f"one of {members} leads")
-
-
-def _wait_until_in_order(group: CuttableGroup) -> str:
-    """Wait until every member is ready and follows the one leader; return its id."""
-
-    def ready() -> str | None:
-        leader = _wait_for_leader_among(group, list(group.peers))
-        is_ready = all(view.ready for view in _views(group, list(group.peers)))
-        return leader if is_ready else None
-
-    return wait_for(ready, "all members are ready")
-
-
-def _views(group: CuttableGroup, members: list[str]) -> list[NodeStatus]:
-    views = []
-    for member in members:
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            views.append(group.status(member))
-    return views
-
-
-# -- what the log says ---------------------------------------------------------------------------
 
 
 async def _lost_moved_or_doubled(client: DLedgerClient, load: Load) -> int:
@@ -326,13 +155,13 @@ async def _lost_moved_or_doubled(client: DLedgerClient, load: Load) -> int:
 
 
 def _differing_members(group: CuttableGroup) -> int:
-    """How many members' logs are not as the first one's, once all have committed all."""
+    """Count the members whose logs differ from the first one's, once all have the same end."""
 
-    def ends() -> bool:
-        views = _views(group, list(group.peers))
-        return len({(view.committed_index, view.ledger_end_index) for view in views}) == 1
+    def have_equal_ends() -> bool:
+        found = views(group, list(group.peers))
+        return len({(view.committed_index, view.ledger_end_index) for view in found}) == 1
 
-    wait_for(ends, "all members have committed the same")
+    wait_for(have_equal_ends, "all members have committed the same entries")
     digests = {member: _digest(group, member) for member in group.peers}
     return sum(digest != digests["n0"] for digest in digests.values())
 

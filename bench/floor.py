@@ -1,7 +1,7 @@
-"""What one durable append costs the bare machine: the floor under a group's latency.
+"""The cost of one durable append on the bare machine: the floor under a group's latency.
 
-Three processes that write a KiB each and sync it, at the same time and on the same disk, as the
-members of a group on one machine do; and a KiB that travels over loopback and back.
+Three processes each write and sync 1 KiB at the same time on the same disk, as the members of a
+group on one machine do. In addition, 1 KiB makes a round trip over loopback.
 """
 
 import multiprocessing
@@ -21,7 +21,7 @@ FILE_BYTES: Final = 8 << 20
 
 
 def floor_ms(seconds: float, folder: str | None) -> tuple[float, float]:
-    """Medians: a pwrite and fdatasync while others do the same, and a round trip."""
+    """Return two medians in ms: pwrite and fdatasync by concurrent writers, and a round trip."""
     with tempfile.TemporaryDirectory(dir=folder) as own, multiprocessing.Pool(WRITERS) as pool:
         paths = [Path(own, str(writer)) for writer in range(WRITERS)]
         synced_s = pool.starmap(_synced_s, [(path, seconds) for path in paths], chunksize=1)
@@ -31,7 +31,7 @@ def floor_ms(seconds: float, folder: str | None) -> tuple[float, float]:
 
 
 def _synced_s(path: Path, seconds: float) -> list[float]:
-    """How long each of many writes took; the file has its blocks already, as segments have."""
+    """Return the duration of each write; the file is preallocated, as segments are."""
     path.write_bytes(bytes(FILE_BYTES))
     took_s: list[float] = []
     with path.open("r+b") as file:
@@ -68,7 +68,7 @@ def _echo(port: int) -> None:
 
 
 def _receive(connection: socket.socket) -> bool:
-    """Take a whole block; False at the end."""
+    """Receive a whole block; return False at the end of the stream."""
     missing = len(BLOCK)
     while missing and (part := connection.recv(missing)):
         missing -= len(part)

@@ -1,18 +1,18 @@
 """Java DLedger and this node under the same load: same client, same bodies, one run.
 
     make bench-java                     or, for other loads:
-    python bench/java.py --rounds 3 --seconds 4 --body-bytes 1024 --in-flight 1 64 1000
+    python -m bench.java --rounds 3 --seconds 4 --body-bytes 1024 --in-flight 1 64 1000
 
-Every group has three members, and has the machine to itself: idle members, of Java above all, take
-processor time from whoever is measured. In each round every group is started, warmed up, put under
-every load, and ended, in turn, so that what else the machine does hits all alike. All are warmed up
-by as many appends: enough for Java to compile its code, and no more bytes in one group's log than
-in another's, since memory that a virtual machine touches for the first time can be dear. The
-figures are medians over the rounds. An append that is not acknowledged ends the run: Java answers
-502 when it is slow.
+Every group has three members and the machine to itself, because idle members, Java's above all,
+take processor time from the group under test. Each round starts every group in turn, warms it up,
+puts it under every load, and stops it, so that other activity of the machine affects all groups
+alike. The warm-up is the same number of appends for every group: enough for Java to compile its
+code, and equal because memory that a virtual machine touches for the first time can be slow. The
+figures are medians over the rounds. An append that is not acknowledged ends the run; Java answers
+502 when it is overloaded.
 
-Java acknowledges what a majority has in memory, so it is compared with AsyncFlush, which does the
-same, and with SyncFlush, the default, which also waits for an fdatasync.
+Java acknowledges an append once a majority has it in memory. It is compared with AsyncFlush, which
+does the same, and with SyncFlush, the default, which also waits for fdatasync.
 """
 
 import argparse
@@ -20,35 +20,32 @@ import math
 import os
 import platform
 import statistics
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import uvloop
-from append import Load, bare_load  # bench/append.py
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
+from bench.bare_client import Load, bare_load
 from dledger_formats.http.status import FlushDiskType
-from dledger_group.group import NodeGroup
-from dledger_java.group import JavaGroup
 from tools import java_dledger
+from tools.groups.java_group import JavaGroup
+from tools.groups.node_group import NodeGroup
 
 JAVA_VERSION = "0.3.1.2"
 JVM_OPTIONS = ("-Xmx1g",)
 WARM_UP_IN_FLIGHT = 64
-PYTHON_OPTIONS = {
+PYTHON_OPTIONS: dict[str, Any] = {
     "heartbeat_interval_ms": 250,
     "election_timeout_ms": 1000,
     "segment_size_bytes": 256 << 20,
     "index_segment_size_bytes": 40 << 20,
 }
-JAVA_OPTIONS = {
+JAVA_OPTIONS: dict[str, Any] = {
     "heartBeatTimeIntervalMs": 2000,
     "mappedFileSizeForEntryData": 256 << 20,
     "mappedFileSizeForEntryIndex": 40 << 20,
@@ -56,28 +53,30 @@ JAVA_OPTIONS = {
 
 
 Latencies: TypeAlias = list[float]
-"""In seconds."""
+"""Latencies in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """What a group is called in the table, and how to have one whose files are in a folder."""
+    """A kind of group: its name in the table, and a factory for a group in a given folder."""
 
     name: str
     group_in: Callable[[Path], NodeGroup | JavaGroup]
 
 
 def main() -> None:
-    """Measure every load with every group and print a table with the ratios."""
+    """Measure every load on every group and print a table with the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4.0, help="how long each load runs")
+    parser.add_argument("--seconds", type=float, default=4.0, help="duration of each load")
     parser.add_argument(
-        "--warm-up", type=int, default=200_000, help="how many appends at least, after each start"
+        "--warm-up", type=int, default=200_000, help="minimum number of appends after each start"
     )
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--in-flight", type=int, nargs="+", default=[1, 64, 1000])
-    parser.add_argument("--folder", help="where the members keep their logs (a temporary folder)")
+    parser.add_argument(
+        "--folder", help="where the members keep their logs (default: a temporary folder)"
+    )
     arguments = parser.parse_args()
     print(
         f"groups of 3 and the client on one machine: {os.cpu_count()} cores, "
@@ -105,7 +104,7 @@ def main() -> None:
 
 
 def contenders() -> list[Contender]:
-    """Java as it comes and with its batch push, this node with each kind of flush."""
+    """Return Java with its defaults and with batch push, and this node with each flush type."""
     class_path = java_dledger.build(JAVA_VERSION)
     java = partial(JavaGroup, class_path=class_path, jvm_options=JVM_OPTIONS, **JAVA_OPTIONS)
     python = partial(NodeGroup, **PYTHON_OPTIONS)
@@ -120,7 +119,7 @@ def contenders() -> list[Contender]:
 
 
 def warm_up(group: NodeGroup | JavaGroup, appends: int, body_bytes: int) -> None:
-    """Put a group's leader under a load until it has acknowledged so many."""
+    """Put a group's leader under a load until it has acknowledged this many appends."""
     second = Load(in_flight=WARM_UP_IN_FLIGHT, body_bytes=body_bytes, seconds=1.0)
     acknowledged = 0
     while acknowledged < appends:
@@ -128,13 +127,13 @@ def warm_up(group: NodeGroup | JavaGroup, appends: int, body_bytes: int) -> None
 
 
 def under(group: NodeGroup | JavaGroup, load: Load) -> Latencies:
-    """Put a group's leader under a load; the latencies, as they came."""
+    """Put a group's leader under a load; return the latencies in order of arrival."""
     leader_id = group.master() if isinstance(group, NodeGroup) else group.leader()
     return uvloop.run(bare_load(group.peers[leader_id], "g", leader_id, load))
 
 
 def print_table(load: Load, rounds: dict[str, list[Latencies]]) -> None:
-    """Print one load's lines; the ratios are to Java as it comes."""
+    """Print the lines of one load; the ratios are to Java with its defaults."""
     print(f"\n{load.in_flight} in flight             appends/s     p50 ms     p99 ms   times Java")
     base = 0.0
     for name, latencies in rounds.items():
@@ -154,7 +153,7 @@ def print_table(load: Load, rounds: dict[str, list[Latencies]]) -> None:
 
 
 def percentile_ms(latencies_s: Latencies, share: float) -> float:
-    """Of sorted latencies, one that this share did not exceed; NaN when there were none."""
+    """Return a percentile of sorted latencies, in ms; NaN if there are none."""
     return latencies_s[int(len(latencies_s) * share)] * 1000 if latencies_s else math.nan
 
 

@@ -1,20 +1,20 @@
-"""How fast one member's store is, by itself, against the bare machine in the same run.
+"""How fast one member's store is, compared with the bare machine in the same run.
 
-    make bench                          or, for one part:
-    python bench/store.py --only append flush zeros open memory --log-mib 1024
+    make bench                          or, for some parts:
+    python -m bench.store --only append flush zeros open memory --log-mib 1024
 
-append   batches of 1 KiB bodies, against the least that such a log needs: CRC-32 of each body and a
-         copy into a mapped file, each page once, as in a log. Both take turns, so that a busy
-         machine slows both, and what is counted is processor time. The median batch of the bare
-         side may find its pages mapped; what mapping them costs is in the mean.
-flush    one append made durable, against a bare pwrite and fdatasync of as many bytes, in turns.
-zeros    what a bare pwrite and fdatasync costs where blocks were only allocated, and where they
-         hold zeros, in turns: why the store writes zeros ahead of the log.
-open     a log that was closed in order, and one that was left by a crash, both warm.
-memory   anonymous memory of this process over a log of `--memory-mib`.
+append   batches of 1 KiB bodies, against the minimum that such a log needs: CRC-32 of each body and
+         a copy into a mapped file that touches each page once. The two alternate, so that a busy
+         machine slows both, and only processor time counts. The median bare batch may find its
+         pages already mapped; the mean includes the cost of mapping them.
+flush    one durable append, against a bare pwrite and fdatasync of the same size, alternating.
+zeros    a bare pwrite and fdatasync to blocks that are only allocated, against blocks that hold
+         zeros, alternating. The difference is why the store writes zeros ahead of the log.
+open     opening a log after a clean close, and one left by a crash, both with a warm page cache.
+memory   anonymous memory of this process after writing a log of `--memory-mib`.
 
-The targets are those of the project: append at least 0.5 of raw from batches of 64 on, flush at
-most 1.3 times the bare one at the median, a log of 1 GiB open within 2 s, at most 64 MiB of memory.
+The project's targets: append reaches at least 0.5 of raw from batches of 64 on; flush takes at most
+1.3 times the bare median; a log of 1 GiB opens within 2 s; memory stays within 64 MiB.
 """
 
 import argparse
@@ -36,13 +36,15 @@ PARTS = ("append", "flush", "zeros", "open", "memory")
 
 
 def main() -> None:
-    """Measure the parts asked for."""
+    """Measure the selected parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--folder", help="where the logs are kept (a temporary folder)")
+    parser.add_argument("--folder", help="where the logs are kept (default: a temporary folder)")
     parser.add_argument("--rounds", type=int, default=2000)
-    parser.add_argument("--log-mib", type=int, default=1024, help="the log that is opened")
-    parser.add_argument("--memory-mib", type=int, default=3072, help="the log that is written")
+    parser.add_argument("--log-mib", type=int, default=1024, help="size of the log that is opened")
+    parser.add_argument(
+        "--memory-mib", type=int, default=3072, help="size of the log that is written"
+    )
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, load {load:.1f}; bodies of {len(BODY)} bytes")
@@ -63,25 +65,25 @@ def main() -> None:
 
 
 def new_store(folder: Path, segment_bytes: int = 1 << 30) -> LogStore:
-    """A store with nothing in it."""
+    """Return an empty store."""
     shutil.rmtree(folder / "store", ignore_errors=True)
     return opened(folder / "store", segment_bytes)
 
 
 def opened(at: Path, segment_bytes: int = 1 << 30) -> LogStore:
-    """The store in a folder."""
+    """Open the store in a folder."""
     return LogStore.open(at, segment_size_bytes=segment_bytes, index_segment_size_bytes=160 << 20)
 
 
 def make_durable(store: LogStore) -> None:
-    """Flush everything written."""
+    """Flush everything that was written."""
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)
 
 
 def make_ready(store: LogStore) -> None:
-    """What other threads of a member do meanwhile: segments and zeros ahead of the log."""
+    """Prepare segments and zeros ahead of the log, which other threads of a member do."""
     if store.room_is_short:
         store.preallocate()
     while store.zero_ahead.is_due:
@@ -89,21 +91,21 @@ def make_ready(store: LogStore) -> None:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """How long it takes, in seconds."""
+    """Return the duration in seconds."""
     begin_s = time.perf_counter()
     work()
     return time.perf_counter() - begin_s
 
 
 def processor_time(work: Callable[[], object]) -> float:
-    """How much of a processor it takes, the kernel's part included, in seconds."""
+    """Return the processor time in seconds, including the kernel's part."""
     begin_s = time.thread_time()
     work()
     return time.thread_time() - begin_s
 
 
 def append(folder: Path, batch: int, rounds: int) -> None:
-    """Batches into the store and into a mapped file, in turns."""
+    """Append batches to the store and to a mapped file, alternating."""
     store = new_store(folder)
     bodies = [BODY] * batch
     raw_path = folder / "raw"
@@ -125,7 +127,7 @@ def append(folder: Path, batch: int, rounds: int) -> None:
     for number in range(rounds):
         raws.append(processor_time(raw))
         ours.append(processor_time(lambda: store.append_bodies(bodies, 1)))
-        if number * batch % 4096 < batch:  # as group commit does, or the kernel holds us back
+        if number * batch % 4096 < batch:  # as group commit does; else the kernel throttles us
             make_durable(store)
             make_ready(store)
     store.close()
@@ -139,7 +141,7 @@ def append(folder: Path, batch: int, rounds: int) -> None:
 
 
 def flush(folder: Path, rounds: int) -> None:
-    """One durable append, and one bare durable write, in turns."""
+    """Alternate one durable append and one bare durable write."""
     store = new_store(folder)
     store.append_bodies([BODY], 1)
     make_durable(store)
@@ -172,8 +174,10 @@ def flush(folder: Path, rounds: int) -> None:
 
 
 def zeros(folder: Path, size: int, rounds: int) -> None:
-    """Bare durable writes, one behind the other, to allocated blocks and to zeros, in turns."""
-    data, files, seconds = os.urandom(size), [], ([], [])
+    """Write durably and sequentially to allocated blocks and to zeros, alternating."""
+    data = os.urandom(size)
+    files: list[int] = []
+    seconds: tuple[list[float], list[float]] = ([], [])
     for name in ("allocated", "zeros"):
         fd = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
         os.posix_fallocate(fd, 0, rounds * size)
@@ -198,12 +202,12 @@ def zeros(folder: Path, size: int, rounds: int) -> None:
     p99s = [statistics.quantiles(each, n=100)[-1] * 1e6 for each in seconds]
     print(
         f"zeros   {size >> 10:3} KiB + fdatasync: allocated p50 {p50s[0]:.0f}, p99 {p99s[0]:.0f} "
-        f"us; zeros {p50s[1]:.0f}, {p99s[1]:.0f} us: {p50s[0] / p50s[1]:.2f} times as dear"
+        f"us; zeros {p50s[1]:.0f}, {p99s[1]:.0f} us: {p50s[0] / p50s[1]:.2f} times the cost"
     )
 
 
 def fill(store: LogStore, log_bytes: int) -> None:
-    """Write a log of so many bytes, as a leader does."""
+    """Write a log of this many bytes, as a leader does."""
     for _ in range(log_bytes // (256 * STORED_BYTES)):
         store.append_bodies([BODY] * 256, 1)
         if store.end_index % 8192 < 256:
@@ -215,7 +219,7 @@ def fill(store: LogStore, log_bytes: int) -> None:
 
 
 def settle(store: LogStore) -> None:
-    """Save what a member saves once a second: here all that is durable is committed."""
+    """Save what a member saves once a second; every durable entry counts as committed."""
     store.save_checkpoint(store.durable_index)
     store.producers.table.settle(store.durable_index)
     image = store.producers.image_due()
@@ -224,23 +228,23 @@ def settle(store: LogStore) -> None:
 
 
 def open_(folder: Path, log_bytes: int) -> None:
-    """Open a log again: in order, after a crash, and without a checkpoint."""
+    """Open a log after a clean close, after a crash, and without a checkpoint."""
     store = new_store(folder)
     fill(store, log_bytes)
     at = folder / "store"
     store.close()
-    say_opened("closed in order", at)
+    say_opened("closed cleanly", at)
     store = opened(at)
     store.append_bodies([BODY] * 10_000, 1)
-    # As a crash leaves it: not closed, so the checkpoint says nothing of the last entries.
+    # A crash does not close the store, so the checkpoint does not cover the last entries.
     store._lock.close()
     say_opened("left by a crash", at)
     (at / "checkpoint").unlink()
-    say_opened("without a checkpoint, read from the disk as a whole", at)
+    say_opened("without a checkpoint, so all of it is read", at)
 
 
 def say_opened(how: str, at: Path) -> None:
-    """Open it once and print how long that took."""
+    """Open a store once and print the duration."""
     begin_s = time.perf_counter()
     store = opened(at)
     seconds = time.perf_counter() - begin_s
@@ -250,7 +254,7 @@ def say_opened(how: str, at: Path) -> None:
 
 
 def memory(folder: Path, log_bytes: int) -> None:
-    """Write a log over several segments and look at this process."""
+    """Write a log over several segments and measure this process's memory."""
     before = anonymous_bytes()
     store = new_store(folder, 1 << 30)
     most = 0
@@ -268,7 +272,7 @@ def memory(folder: Path, log_bytes: int) -> None:
 
 
 def anonymous_bytes() -> int:
-    """Resident memory of this process that no file backs."""
+    """Return the resident bytes of this process that no file backs."""
     status = Path("/proc/self/status").read_text().splitlines()
     line = next(line for line in status if line.startswith("RssAnon:"))
     return int(line.split()[1]) * 1024

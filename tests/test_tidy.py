@@ -1,6 +1,6 @@
-"""The form of the code: rules that no linter has, each with its reason.
+"""Rules on the form of the code that no linter has.
 
-Import directions are import-linter's; this file holds what it cannot see.
+import-linter checks the directions of imports; these tests check the rest.
 """
 
 import ast
@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_FOLDERS = ("formats", "node_image", "client", "operator", "audit")
 PYTHON_FOLDERS = (*SOURCE_FOLDERS, "tools", "bench", "tests")
+# Folders whose prose is checked. Add a folder here once its prose is plain English.
+PLAIN_FOLDERS = ("audit/dledger_audit", "audit/pyspark_dledger", "tools", "bench")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 400
 RAFT_IMPORTS = {
@@ -24,7 +26,17 @@ RAFT_IMPORTS = {
 TEXT_SUFFIXES = {
     ".py", ".md", ".toml", ".yaml", ".yml", ".json", ".sh", ".txt", ".tpl", ".mod", ".go", "",
 }  # fmt: skip
-# Split so that this file does not find itself.
+# The first words of a docstring without a subject and a verb: readers have to guess both.
+HEADLESS = re.compile(r"(?:Who|Whoever|Whom|Of|As|So|For so)\b")
+# Old-fashioned or misleading words, and what to write instead.
+WORN_WORDS = {
+    re.compile(r"\banew\b", re.IGNORECASE): "again, or from scratch",
+    re.compile(r"\bfor ever\b", re.IGNORECASE): "forever",
+    re.compile(r"\bno more\b(?! than)", re.IGNORECASE): "no longer",
+    re.compile(r"\bin vain\b", re.IGNORECASE): "without success",
+}
+LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
+# Split so that this file does not match itself.
 PATHS_OF_ONE_MACHINE = re.compile(r"/(?:ro" + r"ot|wo" + r"rk|home/[a-z]+|opt/whe" + r"els)/")
 REGISTRY_HOSTS = re.compile(
     r"py"
@@ -55,6 +67,43 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
             yield node
 
 
+def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and text of every docstring, including those of fields and constants."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            match node.value:
+                case ast.Constant(value=str(text), lineno=line):
+                    yield line, text
+
+
+def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and text of every string in a raise statement or in a call of a logger."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Raise():
+                pass
+            case ast.Call(func=ast.Attribute(attr=method)) if method in LOG_METHODS:
+                pass
+            case _:
+                continue
+        for part in ast.walk(node):
+            match part:
+                case ast.Constant(value=str(text), lineno=line):
+                    yield line, text
+
+
+def unplain_prose(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and reason for each violation of the rules of plain English."""
+    tree = ast.parse(source)
+    for line, text in docstrings(tree):
+        if found := HEADLESS.match(text.strip()):
+            yield line, f"begins with {found[0]!r}: write a sentence or name the thing"
+    for line, text in [*docstrings(tree), *messages(tree)]:
+        for words, better in WORN_WORDS.items():
+            if found := words.search(" ".join(text.split())):
+                yield line, f"{found[0]!r}: write {better}"
+
+
 def tracked_files() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -74,7 +123,7 @@ def test_every_function_fits_a_screen() -> None:
     assert not too_long
 
 
-def test_no_module_grows_past_what_one_can_hold_in_mind() -> None:
+def test_no_module_is_too_long() -> None:
     lengths = {
         name_of(path): len(path.read_text().splitlines()) for path in python_files(*PYTHON_FOLDERS)
     }
@@ -82,7 +131,7 @@ def test_no_module_grows_past_what_one_can_hold_in_mind() -> None:
     assert not {name: length for name, length in lengths.items() if length > MODULE_LINES_MAX}
 
 
-def test_every_package_says_what_belongs_in_it_and_does_nothing_on_import() -> None:
+def test_every_init_file_of_a_package_holds_only_a_docstring() -> None:
     wrong = []
     for path in python_files(*SOURCE_FOLDERS):
         if path.name == "__init__.py":
@@ -93,7 +142,7 @@ def test_every_package_says_what_belongs_in_it_and_does_nothing_on_import() -> N
     assert not wrong, "an __init__.py holds a docstring and nothing else"
 
 
-def test_every_module_begins_with_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     wrong = [
         name_of(path)
         for path in python_files(*SOURCE_FOLDERS, "tools", "bench")
@@ -103,7 +152,7 @@ def test_every_module_begins_with_what_it_is_for() -> None:
     assert not wrong
 
 
-def test_the_raft_core_imports_from_its_allow_list_alone() -> None:
+def test_the_raft_core_only_imports_from_its_allow_list() -> None:
     wrong = []
     for path in python_files("node_image/dledger_node/raft"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -124,14 +173,14 @@ def test_the_raft_core_imports_from_its_allow_list_alone() -> None:
 
 
 @pytest.mark.parametrize("folder", SOURCE_FOLDERS)
-def test_a_source_folder_holds_packages_and_no_loose_modules(folder: str) -> None:
+def test_a_source_folder_holds_only_packages(folder: str) -> None:
     loose = [path.name for path in (ROOT / folder).glob("*.py")]
 
-    assert not loose, "in an editable install these would be global names"
+    assert not loose, "in an editable install, these modules would have global names"
 
 
 @pytest.mark.parametrize("folder", [".", "operator", "tests"])
-def test_the_standard_library_operator_wins_in_every_folder(folder: str) -> None:
+def test_import_operator_finds_the_standard_library_in_every_folder(folder: str) -> None:
     started = subprocess.run(
         [sys.executable, "-c", "import collections, operator; operator.add(1, 2)"],
         cwd=ROOT / folder, capture_output=True, text=True, check=False,
@@ -140,17 +189,19 @@ def test_the_standard_library_operator_wins_in_every_folder(folder: str) -> None
     assert started.returncode == 0, started.stderr
 
 
-def test_test_folders_are_no_packages() -> None:
+def test_folders_of_tests_are_not_packages() -> None:
     packages = [
         name_of(path)
         for path in (ROOT / "tests").rglob("__init__.py")
         if (ROOT / "tests" / "lib") not in path.parents
     ]
 
-    assert not packages, "importlib mode needs none, and tests/operator would hide the library's"
+    assert not packages, (
+        "importlib mode needs no packages, and tests/operator would hide the standard library's"
+    )
 
 
-def test_nothing_names_one_machine_or_a_registry() -> None:
+def test_no_file_names_a_path_of_one_machine_or_a_registry() -> None:
     found = []
     for path in tracked_files():
         if path.suffix not in TEXT_SUFFIXES:
@@ -162,7 +213,34 @@ def test_nothing_names_one_machine_or_a_registry() -> None:
     assert not found
 
 
-def test_no_work_is_left_as_a_note_in_the_code() -> None:
+@pytest.mark.parametrize("folder", PLAIN_FOLDERS)
+def test_docstrings_and_errors_are_plain_english(folder: str) -> None:
+    found = [
+        f"{name_of(path)}:{line}: {reason}"
+        for path in python_files(folder)
+        for line, reason in unplain_prose(path.read_text())
+    ]
+
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ('"""Of what comes in."""', [1]),
+        ('"""Return a name.\n\nThe name stays for\never."""', [1]),
+        ('LIMIT = 1\n"""So many at most."""', [2]),
+        ('raise ValueError(f"{1} is no more")', [1]),
+        ('def start() -> None:\n    _LOG.info("starts %s anew", 1)', [2]),
+        ('"""Offer at most 1; no more than that."""', []),
+        ('text = "made anew"', []),
+    ],
+)
+def test_the_rule_on_plain_english_finds_what_it_should(source: str, lines: list[int]) -> None:
+    assert [line for line, _ in unplain_prose(source)] == lines
+
+
+def test_the_code_has_no_notes_on_unfinished_work() -> None:
     mark = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b|NotImplemented" + r"Error")
     found = [
         f"{name_of(path)}:{number}"
@@ -174,7 +252,7 @@ def test_no_work_is_left_as_a_note_in_the_code() -> None:
     assert not found
 
 
-def test_no_file_is_too_large_for_a_repository() -> None:
+def test_no_file_is_larger_than_512_kib() -> None:
     large = {
         name_of(path): size
         for path in tracked_files()

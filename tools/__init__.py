@@ -1,1 +1,1 @@
-"""Developer tools, run from the repository's root. Nothing here is part of what is shipped."""
+"""Developer tools, run from the repository's root. None of them are shipped."""

@@ -32,20 +32,20 @@ Schema: TypeAlias = dict[str, Any]
 
 
 def main() -> int:
-    """Write the page; exit code 0."""
+    """Write the page; return the exit code 0."""
     PAGE.write_text(render(load(CRDS)))
     print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
     return 0
 
 
 def load(folder: Path) -> list[Schema]:
-    """The CRDs of a folder, in the order of the page."""
+    """Return the CRDs of a folder, in the order of the page."""
     found = [yaml.safe_load(path.read_text()) for path in folder.glob("*.yaml")]
     return sorted(found, key=lambda crd: ORDER.index(crd["spec"]["names"]["kind"]))
 
 
 def render(crds: list[Schema]) -> str:
-    """The whole page."""
+    """Return the page as Markdown."""
     return "\n".join([INTRODUCTION, *(line for crd in crds for line in _kind(crd))])
 
 
@@ -77,7 +77,7 @@ def _kind(crd: Schema) -> Iterator[str]:
 
 
 def fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
-    """Every field below a schema, depth first, with its path and whether it is required."""
+    """Yield every field below a schema, depth first: its path, its schema, and if required."""
     required = schema.get("required", [])
     for name, child in schema.get("properties", {}).items():
         inner = child.get("items", child)
@@ -110,7 +110,7 @@ def _type(schema: Schema) -> str:
 
 
 def rules(schema: Schema, path: str) -> Iterator[tuple[str, str]]:
-    """Every CEL rule below a schema: where it applies and what it says."""
+    """Yield every CEL rule below a schema: the path to which it applies, and its message."""
     for rule in schema.get("x-kubernetes-validations", ()):
         where = (path + rule.get("fieldPath", "")).lstrip(".")
         text = rule["message"] if "message" in rule else _expression(rule["messageExpression"])
@@ -120,7 +120,7 @@ def rules(schema: Schema, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _expression(expression: str) -> str:
-    """A message expression as a sentence: the literals, with `...` for each value between them."""
+    """Return a message expression's literals as a sentence, with `...` for each value."""
     words = [
         "..." if position % 2 == 0 and part.strip(" +") else part if position % 2 else ""
         for position, part in enumerate(expression.split("'"))
@@ -134,7 +134,7 @@ def _column(column: Schema) -> str:
 
 
 def plain(value: object) -> str:
-    """A scalar as one writes it in YAML."""
+    """Return a scalar in YAML syntax."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

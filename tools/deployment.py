@@ -1,8 +1,8 @@
-"""The operator on a cluster: which cluster, its kubectl and helm, images and chart.
+"""Deploy this checkout's operator to a cluster, for the demo and the end-to-end tests.
 
-Shared by the demo and the end-to-end tests. The cluster is the local one, brought up when it is not
-there, or with CLUSTER=current whatever the present kubectl context names; the images must be within
-that cluster's reach then (IMAGES is their common prefix, TAG their tag).
+The cluster is a local one, which is started if necessary. With CLUSTER=current it is the cluster of
+the current kubectl context, which must be able to pull the images (IMAGES is their common prefix,
+TAG their tag).
 """
 
 import json
@@ -23,19 +23,19 @@ OPERATOR_NAMESPACE: Final = "dledger-system"
 RELEASE: Final = "dledger-operator"
 CLIENT_POD: Final = "client"
 COMMAND_TIMEOUT_S: Final = 300.0
-# As `tools.local_cluster.images` names what it builds.
+# The names that `tools.local_cluster.images` gives to images.
 LOCAL_IMAGES: Final = "localhost/dledger"
 LOCAL_TAG: Final = "dev"
 PROGRAMS: Final = ("operator", "node", "audit")
 
 
 class CommandError(Exception):
-    """A command failed; the message holds what it printed."""
+    """A command failed; the message contains its output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kubernetes:
-    """kubectl and helm against one cluster."""
+    """kubectl and helm for one cluster."""
 
     kubectl_program: str
     helm_program: str
@@ -44,15 +44,15 @@ class Kubernetes:
     def kubectl(
         self, *arguments: str, input_text: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S
     ) -> str:
-        """Run kubectl; returns what it prints."""
+        """Run kubectl and return its output."""
         return self._run([self.kubectl_program, *arguments], input_text, timeout_s)
 
     def helm(self, *arguments: str) -> str:
-        """Run helm; returns what it prints."""
+        """Run helm and return its output."""
         return self._run([self.helm_program, *arguments], None, COMMAND_TIMEOUT_S)
 
     def get(self, *arguments: str) -> Any:
-        """Get one object or a list, as Python values."""
+        """Return one object or a list as Python values."""
         return json.loads(self.kubectl("get", *arguments, "--output=json"))
 
     def apply(self, manifest: Any, *arguments: str) -> str:
@@ -66,7 +66,7 @@ class Kubernetes:
         stdout: int | IO[bytes] | None = None,
         stderr: int | IO[bytes] | None = None,
     ) -> "subprocess.Popen[bytes]":
-        """Start a kubectl that goes on beside the caller, who must end it."""
+        """Start kubectl in the background; the caller must end it."""
         command = [self.kubectl_program, *arguments]
         return subprocess.Popen(
             command, env=self.environment, stdin=stdin, stdout=stdout, stderr=stderr
@@ -89,18 +89,18 @@ class Kubernetes:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """A cluster with this checkout's operator on it."""
+    """A cluster that runs this checkout's operator."""
 
     kubernetes: Kubernetes
     local: Cluster | None
-    """The local cluster; None when the cluster is somebody else's."""
+    """The local cluster; None with CLUSTER=current."""
     image_prefix: str
     image_tag: str
     build: str
-    """Changes when images of the same tag may have changed, so that the operator is restarted."""
+    """Annotation value; a new one restarts the operator, whose image may have a new content."""
 
     def image(self, program: str) -> str:
-        """Full name of a program's image."""
+        """Return the full name of a program's image."""
         return f"{self.image_prefix}-{program}:{self.image_tag}"
 
     def install_operator(self) -> None:
@@ -116,7 +116,7 @@ class Deployment:
         )  # fmt: skip
 
     def start_client(self, namespace: str) -> None:
-        """Run a pod that has the command line in it, under the same restrictions as the members."""
+        """Run a pod that contains the CLI `dledger`, with the members' security restrictions."""
         inside = f"--namespace={namespace}"
         self.kubernetes.apply(client_pod(self.image("node")), inside)
         self.kubernetes.kubectl(
@@ -124,7 +124,7 @@ class Deployment:
         )
 
     def operator_pod(self) -> str:
-        """Name of the operator's pod."""
+        """Return the name of the operator's pod."""
         pods = self.kubernetes.get(
             "pods",
             f"--namespace={OPERATOR_NAMESPACE}",
@@ -135,7 +135,7 @@ class Deployment:
 
 
 def client_pod(image: str) -> dict[str, Any]:
-    """A pod that waits for commands."""
+    """Return a pod that waits for commands."""
     container = {
         "name": "client",
         "image": image,
@@ -166,7 +166,7 @@ def client_pod(image: str) -> dict[str, Any]:
 
 
 def client_command(namespace: str, group: str, verb: str, *arguments: str) -> list[str]:
-    """kubectl's arguments that run `dledger VERB` in the client's pod, by the master Service."""
+    """Return kubectl's arguments for `dledger VERB` in the client pod, by the master Service."""
     return [
         "exec", "--stdin", f"--namespace={namespace}", CLIENT_POD, "--", "dledger", verb,
         f"--servers={group}-master:40911", f"--group={group}", *arguments,
@@ -176,11 +176,11 @@ def client_command(namespace: str, group: str, verb: str, *arguments: str) -> li
 def read_log(
     kubernetes: Kubernetes, namespace: str, group: str, first: int, last: int, *options: str
 ) -> dict[int, str]:
-    """Read the bodies of entries `first` to `last` by index, without the empty ones that leaders
-    begin their terms with.
+    """Return the bodies of entries `first` to `last` by index, without the leaders' no-ops.
 
-    `kubectl exec` can lose the end of what a command prints, and still end well (Kubernetes issue
-    124571). So it is asked again behind the last whole line that came, while that brings more.
+    `kubectl exec` can lose the end of a command's output and still succeed (Kubernetes issue
+    124571). Therefore the command is repeated from after the last complete line, as long as that
+    returns more lines.
     """
     held: dict[int, str] = {}
     next_index = first
@@ -190,7 +190,7 @@ def read_log(
         printed = kubernetes.kubectl(*command)
         lines = printed[: printed.rfind("\n") + 1].splitlines()
         if not lines:
-            raise CommandError(f"dledger get ended without entry {next_index} of {group}")
+            raise CommandError(f"dledger get returned no entry {next_index} of group {group}")
         for entry in map(json.loads, lines):
             next_index = entry["index"] + 1
             if "body" in entry:
@@ -199,7 +199,7 @@ def read_log(
 
 
 def deploy(cluster_name: str) -> Deployment:
-    """Bring the cluster up, build and load the images, install the operator."""
+    """Start the cluster, build and load the images, and install the operator."""
     if os.environ.get("CLUSTER") == "current":
         deployment = _current()
     else:
@@ -209,7 +209,7 @@ def deploy(cluster_name: str) -> Deployment:
 
 
 def _local(cluster: Cluster) -> Deployment:
-    # First, so that new nodes have the images from the start.
+    # Build first: new nodes then start with the images.
     built = images.build()
     cluster.up()
     for name in built:

@@ -1,10 +1,10 @@
-"""Java DLedger as it is published: the jars of a version and two small programs around it.
+"""Published versions of Java DLedger: the jars, and two small programs around them.
 
     python -m tools.java_dledger        build every version that the tests and benchmarks use
 
-Maven fetches the jars and compiles `tests/interop/java` once for each version; the result is kept
-in the same cache as the local cluster's programs. Debian's JDK and Maven are installed where they
-are missing, which takes root; tests never do that, and are skipped instead.
+Maven fetches the jars and compiles `tests/interop/java` once for each version. The results are kept
+in the cache of the local cluster's programs. If Debian's JDK or Maven is missing, it is installed,
+which needs root. Tests never build anything; they are skipped instead.
 """
 
 import shutil
@@ -18,29 +18,29 @@ from tools.setup import ROOT, install_packages, java_version
 
 PROJECT: Final = ROOT / "tests" / "interop" / "java"
 VERSIONS: Final = ("0.3.1.2", "0.3.2", "0.4.0", "0.4.3")
-"""0.3.1.2: RocketMQ up to 5.3; 0.3.2: RocketMQ 5.4 and 5.5; 0.4.0, 0.4.3: the newer dialect."""
+"""0.3.1.2: RocketMQ up to 5.3; 0.3.2: RocketMQ 5.4 and 5.5; 0.4.0, 0.4.3: the newer protocol."""
 PACKAGES: Final = {"javac": "openjdk-17-jdk-headless", "mvn": "maven"}
 BUILD_TIMEOUT_S: Final = 900
 _KIND: Final = "java-dledger"
 
 
 class JavaMissingError(Exception):
-    """Java DLedger is not built on this machine; the message says how it is."""
+    """Java DLedger is not built on this machine; the message tells how to build it."""
 
 
 def find(version: str) -> str:
-    """The class path of a version; JavaMissingError when it was never built."""
+    """Return the class path of a version; raises JavaMissingError if it is not built."""
     entry = cache.find(_KIND, _key(version))
     if entry is None or java_version() == 0:
         raise JavaMissingError(
-            f"Java DLedger {version} is not built: run `python -m tools.java_dledger` once; it "
-            f"needs a JDK and Maven (Debian: {' '.join(PACKAGES.values())})"
+            f"Java DLedger {version} is not built: run `python -m tools.java_dledger`, which needs "
+            f"a JDK and Maven (Debian: {' '.join(PACKAGES.values())})"
         )
     return _class_path(entry)
 
 
 def build(version: str) -> str:
-    """Build a version unless it is there; returns its class path. Takes half a minute."""
+    """Build a version unless it is cached, in half a minute; return its class path."""
     return _class_path(cache.ensure(_KIND, _key(version), lambda folder: _make(version, folder)))
 
 
@@ -62,7 +62,7 @@ def _make(version: str, folder: Path) -> None:
 
 
 def main() -> int:
-    """Install what is missing and build every version."""
+    """Install missing packages and build every version."""
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     try:
         if missing and not install_packages(missing):

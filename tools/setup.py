@@ -1,7 +1,8 @@
-"""Prepare this checkout: the Debian packages that Python needs and a virtual environment.
+"""Prepare this checkout: install Debian packages and create a virtual environment.
 
-Runs under the system's Python, so it uses the standard library alone. What is there already is left
-as it is, so a second run takes no time. The local cluster installs its own packages when it starts.
+It runs under the system's Python, so it only uses the standard library. It changes nothing that is
+already installed, so a second run is fast. The local cluster installs its own packages when it
+starts.
 """
 
 import os
@@ -15,9 +16,11 @@ JAVA_VERSION_MIN = 17
 
 
 def main(arguments: list[str]) -> int:
-    """Install what is missing; the one argument is the virtual environment's folder."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - this file is what tells people so
-        print(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}", file=sys.stderr)
+    """Install what is missing; the argument is the folder of the virtual environment."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - this check informs the user
+        print(
+            f"Python 3.11 or newer is required; this is {sys.version.split()[0]}", file=sys.stderr
+        )
         return 1
     packages = missing_packages()
     if packages and not install_packages(packages):
@@ -27,21 +30,21 @@ def main(arguments: list[str]) -> int:
 
 
 def missing_packages() -> list[str]:
-    """Debian packages without which the next steps cannot run here."""
+    """Return the Debian packages that the next steps need and this machine lacks."""
     missing = []
     ensurepip = [sys.executable, "-c", "import ensurepip"]
     if subprocess.run(ensurepip, capture_output=True, check=False).returncode:
         missing.append(f"python{sys.version_info.major}.{sys.version_info.minor}-venv")
     if java_version() < JAVA_VERSION_MIN:
         missing.append(f"openjdk-{JAVA_VERSION_MIN}-jre-headless")
-    # Only root can mount, so only root's power cuts on XFS miss it.
+    # Only the power-cut tests on XFS need it, and only root can mount.
     if os.geteuid() == 0 and shutil.which("mkfs.xfs") is None:
         missing.append("xfsprogs")
     return missing
 
 
 def java_version() -> int:
-    """Major version of the Java on PATH; 0 when there is none."""
+    """Return the major version of the Java on PATH; 0 if there is none."""
     if shutil.which("java") is None:
         return 0
     command = ["java", "-version"]
@@ -51,15 +54,15 @@ def java_version() -> int:
 
 
 def install_packages(packages: list[str]) -> bool:
-    """Install Debian packages; False, with a word on what to do, where that cannot be done."""
+    """Install Debian packages; if not possible, print what to do and return False."""
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         print(
-            f"These Debian packages are missing: {' '.join(packages)}. Run this once as root, or\n"
+            f"Debian packages are missing: {' '.join(packages)}. Run this command as root, or run\n"
             f"  apt-get update && apt-get install --no-install-recommends {' '.join(packages)}",
             file=sys.stderr,
         )
         return False
-    print("installing", *packages, flush=True)
+    print("installing Debian packages:", *packages, flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "update", "-q"], check=True, env=environment)
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
@@ -68,7 +71,7 @@ def install_packages(packages: list[str]) -> bool:
 
 
 def make_environment(folder: Path) -> None:
-    """Create the virtual environment and install the project, editable, with pinned versions."""
+    """Create the virtual environment and install the project in it, editable and pinned."""
     if not (folder / "bin" / "python").exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]

@@ -1,6 +1,5 @@
-"""The audit of a group's logs: a Spark job that reads every member and says what is wrong.
+"""The audit of a group's logs: a Spark job that reads every member's log and reports faults.
 
-What belongs here: capturing what the members say, the checks, and the report. What does not:
-reading and decoding segments, which is the data source's, and repairing anything: an audit changes
-nothing.
+This package captures the members' manifests, runs the checks and writes the report. Reading and
+decoding segments belongs to the data source, `pyspark_dledger`. An audit never changes a member.
 """

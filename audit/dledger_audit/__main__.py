@@ -1,4 +1,4 @@
-"""Run with `python -m dledger_audit`, as the console script does."""
+"""Entry point of `python -m dledger_audit`, the same as the console script."""
 
 import sys
 

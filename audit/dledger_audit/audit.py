@@ -1,4 +1,4 @@
-"""One audit, from what the members say to findings and totals."""
+"""One audit: from the members' manifests to findings and totals."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from dledger_audit.capture import Capture
-from dledger_audit.checks.agreement import Electorate, agreement, disputed
+from dledger_audit.checks.agreement import Voters, agreement, disputed
 from dledger_audit.checks.chunks import CHUNK_BITS, ENTRY_COLUMNS, chunks
 from dledger_audit.checks.continuity import FILES, MEMBERS, continuity
 from dledger_audit.checks.coverage import coverage, totals
@@ -24,16 +24,16 @@ from pyspark_dledger.plan import in_order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberTotals:
-    """What was read of one member."""
+    """Totals of the entries that were read from one member."""
 
     first_index: int
     last_index: int
     entries: int
     record_bytes: int
     damaged: int
-    """Entries that are there but not what was once written."""
+    """Entries that are present but differ from what was written."""
     uncovered: int
-    """Entries that no checksum covers."""
+    """Entries not covered by a checksum."""
 
 
 NOTHING: Final = MemberTotals(
@@ -42,36 +42,36 @@ NOTHING: Final = MemberTotals(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
-    """The result, before it is put into words."""
+class AuditResult:
+    """The result of an audit, before it is rendered as a report."""
 
     findings: tuple[Finding, ...]
     totals: Mapping[str, MemberTotals]
-    """Of every member that answered, by id."""
+    """Totals by member id, for every member that answered."""
 
 
-def audit(spark: SparkSession, capture: Capture) -> Audited:
-    """Read the logs once, and again where members differ."""
+def audit(spark: SparkSession, capture: Capture) -> AuditResult:
+    """Read the logs once, and read the differing chunks a second time."""
     entries = _entries(spark, capture)
-    electorate = _electorate(capture)
-    # Cut off from the logs, so that no check reads them again unawares; and in one partition, so
-    # that none has to shuffle.
-    digests = chunks(entries, electorate.last_index).coalesce(1).localCheckpoint()
+    voters = _voters(capture)
+    # The checkpoint keeps the checks from reading the logs again; a single partition keeps them
+    # from shuffling.
+    digests = chunks(entries, voters.last_index).coalesce(1).localCheckpoint()
     rows = union(
         integrity(digests),
         continuity(digests, _files(spark, capture), _members(spark, capture)),
         coverage(digests),
     ).collect()
-    rows += _disagreements(entries, digests, electorate)
+    rows += _disagreements(entries, digests, voters)
     counted = {row["member"]: _totals(row) for row in totals(digests).collect()}
-    return Audited(
+    return AuditResult(
         findings=(*capture.findings, *(_finding(row) for row in rows)),
         totals={member: counted.get(member, NOTHING) for member in capture.manifests},
     )
 
 
 def _entries(spark: SparkSession, capture: Capture) -> DataFrame:
-    """Read the columns that the checks need, as far as the manifests reach."""
+    """Read the columns that the checks need, up to the manifests' committed indexes."""
     manifests = {
         member: json.loads(manifest.to_json()) for member, manifest in capture.manifests.items()
     }
@@ -84,26 +84,26 @@ def _entries(spark: SparkSession, capture: Capture) -> DataFrame:
     )
 
 
-def _electorate(capture: Capture) -> Electorate:
+def _voters(capture: Capture) -> Voters:
     begins = [manifest.status.ledger_begin_index for manifest in capture.manifests.values()]
-    return Electorate(
-        voters_count=capture.voters_count,
+    return Voters(
+        count=capture.voters_count,
         unread_count=capture.voters_count - len(capture.manifests),
         last_index=capture.agreed_index,
         complete_from=max(begins),
     )
 
 
-def _disagreements(entries: DataFrame, digests: DataFrame, electorate: Electorate) -> list[Row]:
-    """Compare chunks, and read again what lies between the first and the last that differ."""
-    differing = disputed(digests, electorate)
+def _disagreements(entries: DataFrame, digests: DataFrame, voters: Voters) -> list[Row]:
+    """Compare chunks; read the range from the first differing chunk to the last one again."""
+    differing = disputed(digests, voters)
     first, last = differing.agg(F.min("chunk"), F.max("chunk")).collect()[0]
     if first is None:
         return []
     between = entries.where(
         (F.col("index") >= first << CHUNK_BITS) & (F.col("index") < (last + 1) << CHUNK_BITS)
     )
-    return agreement(between, differing, electorate).collect()
+    return agreement(between, differing, voters).collect()
 
 
 def _files(spark: SparkSession, capture: Capture) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What the members say of themselves, asked once: the instant that an audit judges."""
+"""The members' manifests, requested once: the state of the group that an audit judges."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,40 +16,40 @@ from pyspark_dledger.plan import check_names
 ASKED_AT_ONCE_MAX: Final = 16
 
 
-class AsksManifest(Protocol):
-    """A member that can be asked."""
+class ManifestSource(Protocol):
+    """A member that can be asked for its manifest."""
 
     def manifest(self) -> Manifest: ...
 
 
-Open = Callable[[str], AbstractContextManager[AsksManifest]]
+Connect = Callable[[str], AbstractContextManager[ManifestSource]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """The members' manifests, and findings on those that gave none."""
+    """The members' manifests, and findings on members without a usable one."""
 
     group: str
     urls: Mapping[str, str]
-    """Of every member that should be read, by id."""
+    """URLs by member id, for every member to read."""
     manifests: Mapping[str, Manifest]
-    """Of those that answered, by id."""
+    """Manifests by member id, for every member that answered."""
     findings: tuple[Finding, ...]
 
     @property
     def agreed_index(self) -> int:
-        """Lowest committed index of those that answered; -1 when nothing is to be compared."""
+        """Lowest committed index of the members that answered; -1 if none has one."""
         return min((m.status.committed_index for m in self.manifests.values()), default=-1)
 
     @property
     def voters_count(self) -> int:
-        """Size of the group: members asked, or more if one of them knows of more."""
+        """Size of the group: the number of given members, or more if a manifest lists more."""
         known = [len(manifest.status.peers) for manifest in self.manifests.values()]
         return max(len(self.urls), *known, 0)
 
 
-def capture(group: str, urls: Mapping[str, str], connect: Open = HttpFiles) -> Capture:
-    """Ask all members at the same time; one that cannot be asked costs the others nothing."""
+def capture(group: str, urls: Mapping[str, str], connect: Connect = HttpFiles) -> Capture:
+    """Request all manifests concurrently; a member that fails does not affect the others."""
     with ThreadPoolExecutor(max_workers=min(ASKED_AT_ONCE_MAX, max(1, len(urls)))) as pool:
         answers = list(pool.map(lambda member: _ask(group, member, urls[member], connect), urls))
     manifests = {
@@ -62,44 +62,49 @@ def capture(group: str, urls: Mapping[str, str], connect: Open = HttpFiles) -> C
         group=group,
         urls=urls,
         manifests=manifests,
-        findings=(*refused, *_not_named(urls, manifests), *_behind_the_others(manifests)),
+        findings=(*refused, *_without_url(urls, manifests), *_late_or_empty(manifests)),
     )
 
 
-def _ask(group: str, member: str, url: str, connect: Open) -> Manifest | Finding:
+def _ask(group: str, member: str, url: str, connect: Connect) -> Manifest | Finding:
     try:
         with connect(url) as files:
             manifest = files.manifest()
         check_names(manifest)
-        _refuse_another(manifest, group, member, url)
+        _check_identity(manifest, group, member, url)
     except ReadError as error:
-        return _about(member, UNREACHABLE, f"its log was not read: {error}")
+        return _warning(member, UNREACHABLE, f"the member's log was not read: {error}")
     return manifest
 
 
-def _refuse_another(manifest: Manifest, group: str, member: str, url: str) -> None:
-    """Judge nobody under another's name: a Service or an address may lead astray."""
+def _check_identity(manifest: Manifest, group: str, member: str, url: str) -> None:
+    """Raise AnswerError if the URL leads to a different member: a Service may be misconfigured."""
     said = manifest.status
     if (said.group, said.self_id) != (group, member):
         raise AnswerError(
-            f"{url} is {said.self_id} of the group {said.group}, not {member} of {group}"
+            f"{url} serves member {said.self_id} of group {said.group}, "
+            f"not member {member} of group {group}"
         )
 
 
-def _not_named(urls: Mapping[str, str], manifests: Mapping[str, Manifest]) -> list[Finding]:
-    """Report members that the others know of, and nobody asked us to read."""
+def _without_url(urls: Mapping[str, str], manifests: Mapping[str, Manifest]) -> list[Finding]:
+    """Report members that the manifests list but for which no URL was given."""
     known = {peer for manifest in manifests.values() for peer in manifest.status.peers}
     return [
-        _about(member, UNREACHABLE, "it belongs to the group, but no --member says where it is")
+        _warning(
+            member, UNREACHABLE, "the member belongs to the group, but no --member gives its URL"
+        )
         for member in sorted(known - urls.keys())
     ]
 
 
-def _behind_the_others(manifests: Mapping[str, Manifest]) -> list[Finding]:
-    """Report members because of which nothing, or less, can be compared."""
+def _late_or_empty(manifests: Mapping[str, Manifest]) -> list[Finding]:
+    """Report members that reduce the range of entries that can be compared."""
     committed = {member: m.status.committed_index for member, m in manifests.items()}
     found = [
-        _about(member, NOTHING_COMMITTED, "it knows of no committed entry, so none was compared")
+        _warning(
+            member, NOTHING_COMMITTED, "the member has no committed entry, so none was compared"
+        )
         for member, index in committed.items()
         if index < 0 <= max(committed.values())
     ]
@@ -110,13 +115,19 @@ def _behind_the_others(manifests: Mapping[str, Manifest]) -> list[Finding]:
     }
     lowest = min(begins.values(), default=0)
     return found + [
-        _about(member, BEGINS_LATER, "others hold these entries and it does not", lowest, begin - 1)
+        _warning(
+            member,
+            BEGINS_LATER,
+            "other members hold these entries, this one does not",
+            lowest,
+            begin - 1,
+        )
         for member, begin in begins.items()
         if begin > lowest
     ]
 
 
-def _about(member: str, check: str, detail: str, first: int = -1, last: int = -1) -> Finding:
+def _warning(member: str, check: str, detail: str, first: int = -1, last: int = -1) -> Finding:
     return Finding(
         check=check,
         severity=WARNING,

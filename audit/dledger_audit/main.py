@@ -2,8 +2,8 @@
 
     dledger-audit --group orders --member n0=http://orders-n0:40912 --member n1=http://...
 
-The exit code is the verdict's (`dledger_formats.audit.ExitCode`): 0 Sound, 3 Incomplete, 4 Damaged,
-5 Diverged; 2 for a wrong command line and 70 when the audit itself failed.
+The exit code tells the verdict (`dledger_formats.audit.ExitCode`): 0 Sound, 3 Incomplete,
+4 Damaged, 5 Diverged. It is 2 for a wrong command line and 70 if the audit itself failed.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dledger_audit import report
-from dledger_audit.audit import Audited, audit
+from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture, capture
 from dledger_audit.session import session
 from dledger_audit.verdict import EXIT_CODES
@@ -24,7 +24,7 @@ from pyspark_dledger.source import parse_members
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Audit, write the summary, print the report; returns the exit code."""
+    """Run the audit, write the summary and print the report; return the exit code."""
     options = _parse(arguments)
     try:
         captured = capture(options.group, options.members)
@@ -33,21 +33,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.summary_file is not None:
             options.summary_file.write_bytes(summary.to_json())
         sys.stdout.write(_output(options.output, captured, audited, summary))
-    except Exception:  # the exit code 1 would not tell this from a verdict
+    except Exception:  # exit code 70 tells a failed audit from a verdict
         traceback.print_exc()
         return ExitCode.FAILED
     return EXIT_CODES[summary.verdict]
 
 
-def _audit(captured: Capture, master: str) -> Audited:
-    """Start Spark only if there is something to read."""
+def _audit(captured: Capture, master: str) -> AuditResult:
+    """Audit the captured members; start Spark only if at least one member answered."""
     if not captured.manifests:
-        return Audited(findings=captured.findings, totals={})
+        return AuditResult(findings=captured.findings, totals={})
     with session(master) as spark:
         return audit(spark, captured)
 
 
-def _output(kind: str, captured: Capture, audited: Audited, summary: AuditSummary) -> str:
+def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSummary) -> str:
     if kind == "json":
         return json_objects.encode(summary).decode() + "\n"
     return report.text(captured, summary, audited.totals)
@@ -55,21 +55,27 @@ def _output(kind: str, captured: Capture, audited: Audited, summary: AuditSummar
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="dledger-audit", description="Read the logs of a DLedger group and judge them."
+        prog="dledger-audit", description="Audit the logs of a DLedger group."
     )
-    parser.add_argument("--group", required=True, help="the group's name")
+    parser.add_argument("--group", required=True, help="name of the group")
     parser.add_argument(
         "--member", action="append", required=True, metavar="ID=URL",
-        help="where a member shows its manifest and segments; once for each of them",
+        help="URL of a member's HTTP port; repeat for each member",
     )  # fmt: skip
     parser.add_argument(
-        "--level", choices=("full",), default="full", help="full: every byte of every entry"
+        "--level",
+        choices=("full",),
+        default="full",
+        help="full (default): check every byte of every entry",
     )
-    parser.add_argument("--summary-file", type=Path, help="where to write the summary, as JSON")
+    parser.add_argument("--summary-file", type=Path, help="file to write the summary to, as JSON")
+    parser.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
     parser.add_argument(
-        "--master", default="local[*]", help="Spark's master (default: %(default)s)"
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="what to print: a report or the summary as JSON (default: %(default)s)",
     )
-    parser.add_argument("--output", choices=("text", "json"), default="text")
     options = parser.parse_args(arguments)
     try:
         options.members = parse_members(",".join(options.member))

@@ -1,9 +1,9 @@
-"""The result in words: a summary for the operator, a page of text for people."""
+"""The result of an audit as a summary for the operator and as a text report."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from dledger_audit.audit import NOTHING, Audited, MemberTotals
+from dledger_audit.audit import NOTHING, AuditResult, MemberTotals
 from dledger_audit.capture import Capture
 from dledger_audit.verdict import in_order, judge
 from dledger_formats.audit import AuditSummary, Finding, Verdict
@@ -12,8 +12,8 @@ FINDINGS_SHOWN_MAX: Final = 100
 _COLUMNS: Final = ("member", "entries", "first", "last", "bytes", "damaged", "without checksum")
 
 
-def summarize(capture: Capture, audited: Audited) -> AuditSummary:
-    """Reduce a result to what the operator is told; `first_findings` holds all of them."""
+def summarize(capture: Capture, audited: AuditResult) -> AuditSummary:
+    """Summarize a result for the operator; `first_findings` holds all findings."""
     findings = in_order(audited.findings)
     verdict = judge(findings)
     return AuditSummary(
@@ -29,7 +29,7 @@ def summarize(capture: Capture, audited: Audited) -> AuditSummary:
 
 
 def text(capture: Capture, summary: AuditSummary, totals: Mapping[str, MemberTotals]) -> str:
-    """Lay out the verdict, a table of members and the findings, worst first."""
+    """Render the verdict, a table of members and the findings, worst first."""
     shown = summary.first_findings[:FINDINGS_SHOWN_MAX]
     left_out = len(summary.first_findings) - len(shown)
     lines = [
@@ -48,12 +48,12 @@ def _message(capture: Capture, findings: list[Finding], verdict: Verdict) -> str
     count = len(capture.manifests)
     members = f"{count} member{'' if count == 1 else 's'} of {capture.group}"
     if verdict is Verdict.SOUND and capture.agreed_index < 0:
-        return f"{members}, in which nothing is committed yet"
+        return f"{members}: nothing is committed yet"
     if verdict is Verdict.SOUND:
-        return f"{members}, the same entries in all up to index {capture.agreed_index:,}"
+        return f"{members}: the same entries up to index {capture.agreed_index:,}"
     first = findings[0]
     more = f" (and {len(findings) - 1} more findings)" if len(findings) > 1 else ""
-    what = first.detail.partition(";")[0]  # the rest is advice
+    what = first.detail.partition(";")[0]  # advice follows the semicolon
     return f"{_place(first)}: {first.check}, {what}{more}"
 
 
@@ -88,7 +88,7 @@ def _row(member: str, total: MemberTotals | None) -> tuple[str, ...]:
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Align the first column left, and numbers right."""
+    """Align the first column left and the numbers right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(

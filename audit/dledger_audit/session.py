@@ -1,4 +1,4 @@
-"""The Spark session: the same for a pod of 2 GiB, a laptop and the tests."""
+"""The Spark session, identical in a pod of 2 GiB, on a laptop and in the tests."""
 
 import importlib.resources
 import os
@@ -22,10 +22,10 @@ SETTINGS: Final = {
     "spark.log.level": "ERROR",
     # Loopback TCP between the JVM and Python costs 40 ms a task.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.adaptive.enabled": "false",  # planning anew costs more than so few rows do
+    "spark.sql.adaptive.enabled": "false",  # replanning costs more than it saves on so few rows
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    # What is shuffled is a row for every 4096 entries.
+    # A shuffle moves one row for every 4096 entries.
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -36,8 +36,8 @@ LOCAL_SETTINGS: Final = {
 }
 
 JAVA_OPTIONS: Final = (
-    # An audit is short. With C1 alone it takes a quarter less CPU up to some ten million entries,
-    # and little more beyond; the serial collector takes less memory.
+    # An audit is short. With C1 alone it takes a quarter less CPU up to about ten million entries,
+    # and little more beyond that. The serial collector takes less memory.
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     f"-Duser.name={USER}",
@@ -48,10 +48,10 @@ _LOGGING: Final = importlib.resources.files("dledger_audit") / "log4j2.propertie
 
 @contextmanager
 def session(master: str) -> Iterator[SparkSession]:
-    """Start Spark, know the source `dledger`, and stop Spark at the end of the block.
+    """Start Spark with the source `dledger` registered, and stop it at the end of the block.
 
-    Once in a process: its JVM stays until the process ends. Changes PYSPARK_PYTHON of this process:
-    workers must run this very interpreter, and Spark takes its name from there alone.
+    Call this once in a process: the JVM stays until the process ends. Sets PYSPARK_PYTHON in the
+    environment, because Spark takes the workers' interpreter from there and it must be this one.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with importlib.resources.as_file(_LOGGING) as logging:
@@ -65,11 +65,11 @@ def session(master: str) -> Iterator[SparkSession]:
 
 
 def _conf(master: str, logging_file: str) -> SparkConf:
-    """Put the settings together; the machine's own are left out, so that all audits are alike."""
+    """Build the configuration, which ignores the machine's Spark defaults: all audits are alike."""
     java_options = [
         *JAVA_OPTIONS,
         f"-Dlog4j2.configurationFile={logging_file}",
-        # Ivy wants a home even when it has nothing to fetch, and a pod's user may have none.
+        # Ivy needs a home folder even if it fetches nothing, and a pod's user may have none.
         f"-Duser.home={tempfile.gettempdir()}",
     ]
     conf = SparkConf(loadDefaults=False)
@@ -82,6 +82,6 @@ def _conf(master: str, logging_file: str) -> SparkConf:
 
 
 def _log_in(jvm: Any) -> None:
-    """Tell Hadoop who we are before it asks the system, which need not know a pod's user id."""
+    """Set Hadoop's user, because the system may not know a pod's user id."""
     users = jvm.org.apache.hadoop.security.UserGroupInformation
     users.setLoginUser(users.createRemoteUser(USER))

@@ -1,4 +1,4 @@
-"""From findings to one word. What a check's name means for the verdict is written here alone."""
+"""The verdict on an audit's findings. Only this module maps checks to verdicts."""
 
 from collections.abc import Collection
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 from dledger_formats.audit import ExitCode, Finding, Verdict
 
 INFO: Final = "info"
-"""Good to know; nothing is wrong."""
+"""Informational; nothing is wrong."""
 WARNING: Final = "warning"
-"""Something was not read, or is wrong and mends itself."""
+"""Something was not read, or is wrong and repairs itself."""
 CRITICAL: Final = "critical"
-"""Acknowledged entries are damaged, missing, or not the same everywhere."""
+"""Acknowledged entries are damaged, missing, or differ between members."""
 
 SEVERITIES: Final = (CRITICAL, WARNING, INFO)
 
@@ -34,7 +34,7 @@ EXIT_CODES: Final = {
 
 
 def judge(findings: Collection[Finding]) -> Verdict:
-    """Return the worst of what the findings say each."""
+    """Return the worst verdict that any finding causes."""
     if any(finding.check in DIVERGENCE for finding in findings):
         return Verdict.DIVERGED
     if any(finding.severity == CRITICAL for finding in findings):
@@ -45,7 +45,7 @@ def judge(findings: Collection[Finding]) -> Verdict:
 
 
 def in_order(findings: Collection[Finding]) -> list[Finding]:
-    """Sort so that what decides the verdict comes first, and the rest by place."""
+    """Sort by severity, with the findings that decide the verdict first, then by place."""
     return sorted(
         findings,
         key=lambda finding: (

@@ -1,6 +1,6 @@
-"""The Spark data source `dledger`: the logs of a DLedger group's members as rows, one an entry.
+"""The Spark data source `dledger`: the logs of a DLedger group's members, with one row per entry.
 
-What belongs here: reading segments over the members' HTTP, and decoding and judging their bytes in
-numpy. What does not: questions that need more than one segment, or more than one member; those are
-the audit's. Only `source` imports Spark, and says how to register it.
+This package reads segments over the members' HTTP, and decodes and checks their bytes with numpy.
+Checks that span several segments or members belong to the audit, `dledger_audit`. Only `source`
+imports Spark; its docstring tells how to register the data source.
 """

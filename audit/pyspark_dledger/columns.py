@@ -1,4 +1,4 @@
-"""The columns of the data source, and how runs of entries become Arrow batches of them."""
+"""The columns of the data source, and the conversion of runs of entries to Arrow batches."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark_dledger.decode import Entries
 from pyspark_dledger.segments import Absent, Run
 
-# Spark's name of the type, and Arrow's.
+# Each type's name in Spark, and its Arrow type.
 _STRING: Final = ("string", pa.string())
 _INT: Final = ("int", pa.int32())
 _LONG: Final = ("long", pa.int64())
@@ -38,25 +38,26 @@ _HEADER_COLUMNS: Final = (
 
 BODY: Final = "body"
 SCHEMA: Final = ", ".join(f"{name} {kind}" for name, (kind, _) in _TYPES.items() if name != BODY)
-"""All but the bodies, which are read only by who names them in a schema of his own."""
+"""All columns but `body`, which is read only if a query names it in its schema."""
 
 
 def arrow_schema(columns: dict[str, str]) -> pa.Schema:
-    """Return Arrow's schema of the columns wanted: name to Spark's type.
+    """Return the Arrow schema of the requested columns, which map names to Spark types.
 
-    ValueError for a column or a type that this source does not have.
+    Raises ValueError for an unknown column or a wrong type.
     """
     for name, kind in columns.items():
         if name not in _TYPES:
-            raise ValueError(f"there is no column {name}; there are {', '.join(_TYPES)}")
+            raise ValueError(f"unknown column {name}; the columns are {', '.join(_TYPES)}")
         if kind.replace("bigint", "long") != _TYPES[name][0]:
-            raise ValueError(f"the column {name} is of type {_TYPES[name][0]}, not {kind}")
+            raise ValueError(f"column {name} has type {_TYPES[name][0]}, not {kind}")
     return pa.schema([(name, _TYPES[name][1]) for name in columns])
 
 
 def batch(run: Run, member: str, segment: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Turn a run into rows. An absent entry has all columns null but those that say where it
-    should be.
+    """Convert a run to rows.
+
+    In the row of an absent entry, only the columns that tell its place and `flags` are not null.
     """
     if isinstance(run, Absent):
         return _absent(run, member, segment, schema)

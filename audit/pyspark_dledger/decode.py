@@ -1,7 +1,7 @@
-"""Judge entries whose place is known: each on its own, and against the one before.
+"""Check located entries, each by itself and against the previous one.
 
-An entry's index is its place: entries lie one behind the other, so the one behind 41 is 42, and
-when its header says otherwise, it is the header that is wrong.
+An entry's index follows from its place: entries are contiguous, so the entry after 41 is 42. If its
+header holds a different index, the header is wrong.
 """
 
 from collections.abc import Iterable
@@ -16,43 +16,43 @@ from pyspark_dledger.locate import Located, headers_at, is_plausible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
-    """What is known of the entry before the first one to judge; None for what is not."""
+class PreviousEntry:
+    """What is known of the entry before the first one to check; None for unknown fields."""
 
     chain_crc: int | None = None
-    """None, too, for one that is not covered: its chain_crc may also have been zeroed."""
+    """None also if it is 0: the entry may have no checksum, or the field may have been zeroed."""
     term: int | None = None
     shift: int | None = None
-    """Bytes by which its place is ahead of the pos in its header."""
+    """Bytes by which its offset exceeds the pos in its header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
-    """Judged entries, one behind the other; every array has one element an entry."""
+    """Checked, contiguous entries; every array has one element per entry."""
 
     index: Longs
     at: Longs
     """Offset in the data files."""
     headers: Records
     crc: Longs
-    """CRC-32 of the body as it is."""
+    """CRC-32 computed from the body."""
     flags: Longs
     """Bits of `layout.Flag`."""
     bodies: Located
     view: Bytes
-    """What `bodies` lie in."""
+    """The bytes to which the offsets of `bodies` refer."""
 
     def __len__(self) -> int:
         return len(self.index)
 
-    def before_next(self, before: Before) -> Before:
-        """Tell what whoever judges the next ones must know; `before` is what these were given."""
+    def last_entry(self, previous: PreviousEntry) -> PreviousEntry:
+        """Return what the check of the next entries needs; `previous` was given for these."""
         good = np.flatnonzero((self.flags & DAMAGED) == 0)
         if not len(good):
-            return Before(term=before.term, shift=before.shift)
+            return PreviousEntry(term=previous.term, shift=previous.shift)
         last = good[-1]
         header_is_good = not int(self.flags[-1]) & BAD_HEADER
-        return Before(
+        return PreviousEntry(
             chain_crc=int(self.headers["chain_crc"][-1]) or None if header_is_good else None,
             term=int(self.headers["term"][last]),
             shift=int(self.at[last] - self.headers["pos"][last]),
@@ -60,12 +60,12 @@ class Entries:
 
 
 def decode(
-    view: Bytes, located: Located, index: int, units: Records, pos: int, before: Before
+    view: Bytes, located: Located, index: int, units: Records, pos: int, previous: PreviousEntry
 ) -> Entries:
-    """Judge the located entries, the first of which is `index`.
+    """Check the located entries, the first of which has the index `index`.
 
-    `units` are the index file's, from `index` on, and may be fewer; `pos` is the view's offset in
-    the data files.
+    `units` are the index file's units from `index` on, possibly fewer than the entries. `pos` is
+    the view's offset in the data files.
     """
     headers = headers_at(view, located.offsets)
     indexes = np.arange(index, index + len(located))
@@ -76,26 +76,26 @@ def decode(
     )
     crc = _body_crcs(view, bodies)
     flags = _flags_by_itself(headers, located, indexes, crc)
-    flags |= Flag.BAD_CHAIN_CRC * _breaks_chain(headers, (flags & BAD_HEADER) != 0, before)
+    flags |= Flag.BAD_CHAIN_CRC * _breaks_chain(headers, (flags & BAD_HEADER) != 0, previous)
     sound = (flags & DAMAGED) == 0
     flags |= Flag.NO_CRC * (sound & _is_uncovered(headers, crc))
     flags |= Flag.INDEX_FILE_DIFFERS * (sound & _differs(units, headers, located, at))
-    flags[sound] |= Flag.TERM_BACK * _goes_back(headers["term"][sound], before)
-    flags[sound] |= Flag.BAD_POS * _is_out_of_line((at - headers["pos"])[sound], before)
+    flags[sound] |= Flag.TERM_BACK * _goes_back(headers["term"][sound], previous)
+    flags[sound] |= Flag.BAD_POS * _is_out_of_line((at - headers["pos"])[sound], previous)
     return Entries(
         index=indexes, at=at, headers=headers, crc=crc, flags=flags, bodies=bodies, view=view
     )
 
 
 def _body_crcs(view: Bytes, bodies: Located) -> Longs:
-    """Compute every body's CRC-32: a Python call each, 0.2 microseconds and what zlib-ng takes."""
+    """Compute the CRC-32 of every body; a Python call adds 0.2 microseconds to zlib-ng's time."""
     raw = view.data
     spans = zip(bodies.offsets.tolist(), (bodies.offsets + bodies.sizes).tolist(), strict=True)
     return np.fromiter((crc32(raw[start:end]) for start, end in spans), np.int64, len(bodies))
 
 
 def _flags_by_itself(headers: Records, located: Located, indexes: Longs, crc: Longs) -> Longs:
-    """Judge what needs no neighbour; a body only when its size is beyond doubt."""
+    """Check each entry without its neighbors, and its body only if the sizes are consistent."""
     magic_is_bad = ~np.isin(headers["magic"], disk.ENTRY_MAGICS)
     size_is_bad = ~magic_is_bad & ~(is_plausible(headers) & (headers["size"] == located.sizes))
     layout_is_good = ~(magic_is_bad | size_is_bad)
@@ -109,16 +109,17 @@ def _flags_by_itself(headers: Records, located: Located, indexes: Longs, crc: Lo
     return flags
 
 
-def _breaks_chain(headers: Records, suspect: Bools, before: Before) -> Bools:
+def _breaks_chain(headers: Records, suspect: Bools, previous: PreviousEntry) -> Bools:
     """Tell which headers do not match their chain_crc (see `dledger_formats.log.disk`).
 
-    An entry behind a damaged header is not judged: what it was continued from is gone. And where a
-    covered entry does not continue from an uncovered one, it is that one whose chain_crc is gone.
+    An entry after a damaged header is not checked, because the chain_crc that it continues from is
+    lost. If an entry does not continue from a predecessor whose chain_crc is 0, the predecessor is
+    the damaged one: its chain_crc was zeroed.
     """
     stored = headers["chain_crc"].astype(np.int64)
-    seeds = np.concatenate(([before.chain_crc or 0], stored[:-1]))
+    seeds = np.concatenate(([previous.chain_crc or 0], stored[:-1]))
     breaks: Bools = (stored != 0) & (_chain_crcs(headers, seeds.tolist()) != stored)
-    breaks[0] &= before.chain_crc is not None
+    breaks[0] &= previous.chain_crc is not None
     breaks &= ~suspect
     for k in np.flatnonzero(breaks).tolist():
         if k and (suspect[k - 1] or breaks[k - 1]):
@@ -129,7 +130,7 @@ def _breaks_chain(headers: Records, suspect: Bools, before: Before) -> Bools:
 
 
 def _chain_crcs(headers: Records, seeds: Iterable[int]) -> Longs:
-    """Compute the chain_crc that each header should hold: 0.2 microseconds an entry."""
+    """Compute the chain_crc that each header should hold, in 0.2 microseconds per entry."""
     zeroed = headers.copy()
     zeroed["chain_crc"] = 0
     raw, step = zeroed.tobytes(), HEADER.itemsize
@@ -142,34 +143,34 @@ def _chain_crcs(headers: Records, seeds: Iterable[int]) -> Longs:
 
 
 def _is_uncovered(headers: Records, crc: Longs) -> Bools:
-    """Tell which entries no checksum covers; an empty body's checksum is 0 and needs none."""
+    """Tell which entries no checksum covers; an empty body's CRC is 0, so it needs none."""
     uncovered: Bools = (headers["chain_crc"] == 0) | ((headers["body_crc"] == 0) & (crc != 0))
     return uncovered
 
 
-def _goes_back(term: Longs, before: Before) -> Bools:
-    """Tell which terms are lower than the one before."""
-    goes_back: Bools = term < _one_before(term, before.term)
+def _goes_back(term: Longs, previous: PreviousEntry) -> Bools:
+    """Tell which terms are lower than the previous one."""
+    goes_back: Bools = term < _predecessors(term, previous.term)
     return goes_back
 
 
-def _is_out_of_line(shift: Longs, before: Before) -> Bools:
-    """Tell which shifts agree with neither neighbour's."""
+def _is_out_of_line(shift: Longs, previous: PreviousEntry) -> Bools:
+    """Tell which shifts agree with neither neighbor's."""
     differs_from_next = np.append(shift[1:] != shift[:-1], True)[: len(shift)]
-    out_of_line: Bools = (shift != _one_before(shift, before.shift)) & differs_from_next
+    out_of_line: Bools = (shift != _predecessors(shift, previous.shift)) & differs_from_next
     return out_of_line
 
 
-def _one_before(values: Longs, first: int | None) -> Longs:
-    """Return for each value the one before it; for the first one `first`, or else itself."""
+def _predecessors(values: Longs, first: int | None) -> Longs:
+    """Return the previous value of each; for the first, `first` or else the value itself."""
     head = values[:1] if first is None else [first]
     return np.concatenate((head, values))[: len(values)]
 
 
 def _differs(units: Records, headers: Records, located: Located, at: Longs) -> Bools:
-    """Tell for which entries the index file has no unit, or another one.
+    """Tell for which entries the index file has no unit, or one that does not match.
 
-    Magic is left out: Java's leader writes 1 there even for a NOOP.
+    The magic is not compared: Java's leader writes 1 there even for a NOOP.
     """
     differs = np.ones(len(headers), np.bool_)
     units = units[: len(headers)]

@@ -1,8 +1,8 @@
-"""A member's files, read in pieces of bounded size. Where the bytes come from is behind `Files`.
+"""A member's files, read in pieces of bounded size. The protocol `Files` hides the transport.
 
-ReadError         a member's bytes could not be had
-├── GoneError     it has no such file
-└── AnswerError   it answered something that makes no sense
+ReadError         a member's bytes could not be read
+├── GoneError     the member has no such file
+└── AnswerError   the member's response is invalid
 """
 
 from typing import Protocol
@@ -15,30 +15,30 @@ from pyspark_dledger.layout import UNIT, Bytes, Records
 
 
 class ReadError(Exception):
-    """A member's bytes could not be had; the message says which, from where and why."""
+    """A member's bytes could not be read; the message tells which bytes, from where, and why."""
 
 
 class GoneError(ReadError):
-    """The member has no such file (any more)."""
+    """The member does not have the file, or no longer has it."""
 
 
 class AnswerError(ReadError):
-    """The member's answer makes no sense; asking again would not help."""
+    """The member's response is invalid; a retry would not help."""
 
 
 class Files(Protocol):
-    """The files of one member, as far as its manifest calls them readable."""
+    """The files of one member, up to the readable bytes that its manifest lists."""
 
     def read(self, folder: str, name: str, start: int, end: int) -> bytes | bytearray:
-        """Return the bytes [start, end), and fewer only when the file ends there.
+        """Return the bytes [start, end), or fewer if the file ends before `end`.
 
-        ReadError when that cannot be told.
+        Raises ReadError if the bytes could not be read.
         """
         ...
 
 
 class Window:
-    """The part of a data file that is in memory."""
+    """The part of a data file that is held in memory."""
 
     def __init__(self, files: Files, file: SegmentFile, window_bytes: int) -> None:
         self._files = files
@@ -47,18 +47,16 @@ class Window:
         self._start = 0
         self._bytes: Bytes = np.empty(0, np.uint8)
         self.is_short = False
-        """The file turned out to end before its readable bytes do."""
+        """Whether the file turned out to be shorter than its readable bytes."""
 
     def view(self, start: int) -> Bytes:
-        """Return bytes of the file from `start` on: none where the file has ended, one at least
-        elsewhere.
-        """
+        """Return the bytes of the file from `start` on: at least one, or none after its end."""
         if not self._start <= start < self._start + len(self._bytes):
             self._load(start)
         return self._bytes[start - self._start :]
 
     def extend(self, start: int) -> bool:
-        """Let `view(start)` return more than it did; False when it returned all that it can."""
+        """Make `view(start)` return more bytes; return False if it cannot return any more."""
         if self._start + len(self._bytes) >= self._end(start) or self.is_short:
             return False
         self._load(start)
@@ -76,7 +74,7 @@ class Window:
 
 
 class IndexUnits:
-    """The units of a member's index files, which hold hints: any of them may be missing."""
+    """The units of a member's index files. Units are only hints: any of them may be missing."""
 
     def __init__(self, files: Files, index_files: tuple[SegmentFile, ...]) -> None:
         self._files = files
@@ -85,9 +83,9 @@ class IndexUnits:
         self._block: Records = np.empty(0, UNIT)
 
     def read(self, first: int, last: int) -> Records:
-        """Return the units from `first` on, `last` at most; fewer when it suits, or none.
+        """Return the units from `first` up to `last`, possibly fewer or none.
 
-        What is fetched is kept for the next call.
+        Fetched units are kept for the next call.
         """
         if not self._first <= first < self._first + len(self._block):
             self._first, self._block = first, self._fetch(first, last)

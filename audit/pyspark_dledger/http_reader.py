@@ -1,11 +1,11 @@
 """Read a member's manifest and files over its read-only HTTP.
 
     GET /manifest                                     200 the JSON of status.Manifest
-    GET /segments/{data,index}/NAME  Range: bytes=A-B 206 those bytes, 416 if the file ends before A
+    GET /segments/{data,index}/NAME  Range: bytes=A-B 206 the bytes, 416 if the file ends before A
 
-One connection is kept and used again. Every wait, every answer's size and the number of attempts
-are bounded; a request is repeated only when the network or the server failed, not when the answer
-makes no sense.
+One connection is kept and reused. Every wait, the size of every response and the number of attempts
+are bounded. A request is retried if the network or the server failed, but not if the response is
+invalid.
 """
 
 import http.client
@@ -30,17 +30,17 @@ _RETRIED_STATUS: Final = (408, 429, 500, 502, 503, 504)
 
 
 def check_url(url: str) -> SplitResult:
-    """Split a member's URL; ValueError if it is not http://HOST[:PORT][/PATH]."""
+    """Split a member's URL; raises ValueError if it is not http://HOST[:PORT][/PATH]."""
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(f"{url!r} is not of the form http://HOST[:PORT][/PATH]")
-    if parts.port == 0:  # the property itself raises ValueError for what is no port
-        raise ValueError(f"{url!r} has the port 0")
+    if parts.port == 0:  # the property raises ValueError for other invalid ports
+        raise ValueError(f"{url!r}: 0 is not a valid port")
     return parts
 
 
 class HttpFiles:
-    """One member's files; satisfies `files.Files`. Not for use by several threads at once."""
+    """One member's files; implements `files.Files`. Not thread-safe."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class HttpFiles:
         attempts_max: int = ATTEMPTS_MAX,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Connect to nothing yet; ValueError as from `check_url`."""
+        """Prepare the connection without opening it; raises ValueError like `check_url`."""
         parts = check_url(url)
         assert parts.hostname is not None
         self._url = url
@@ -73,20 +73,20 @@ class HttpFiles:
         self._connection.close()
 
     def manifest(self) -> Manifest:
-        """Ask what may be read; ReadError when the member cannot be asked."""
+        """Return the member's manifest; raises ReadError if it cannot be read."""
         raw = self._get("/manifest", None, MANIFEST_BYTES_MAX)
         try:
             return Manifest.from_json(bytes(raw))
         except FormatError as error:
-            raise AnswerError(f"{self._url}/manifest is no manifest: {error}") from error
+            raise AnswerError(f"{self._url}/manifest is not a manifest: {error}") from error
 
     def read(self, folder: str, name: str, start: int, end: int) -> bytearray:
-        """Return the bytes [start, end) of a file, and fewer only when the file ends there."""
+        """Return the bytes [start, end) of a file, or fewer if the file ends before `end`."""
         assert 0 <= start < end
         return self._get(f"/segments/{folder}/{name}", start, end - start)
 
     def _get(self, path: str, start: int | None, bytes_max: int) -> bytearray:
-        """Ask until there is an answer, `attempts_max` times at most, pausing longer each time."""
+        """Send a request, with up to `attempts_max` attempts and growing pauses between them."""
         for attempt in range(1, self._attempts_max + 1):
             try:
                 return self._ask(path, start, bytes_max)
@@ -95,13 +95,13 @@ class HttpFiles:
                 if attempt == self._attempts_max:
                     raise ReadError(
                         f"{self._url}{path}: {error or type(error).__name__}"
-                        f" (asked {attempt} times)"
+                        f" (after {attempt} attempts)"
                     ) from error
                 self._sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _ask(self, path: str, start: int | None, bytes_max: int) -> bytearray:
-        """Ask once; OSError and HTTPException are for asking again."""
+        """Send a request once; raises OSError or HTTPException if it should be retried."""
         headers = {} if start is None else {"Range": f"bytes={start}-{start + bytes_max - 1}"}
         self._connection.request("GET", self._path + path, headers=headers)
         response = self._connection.getresponse()
@@ -110,27 +110,27 @@ class HttpFiles:
             if start is not None:
                 _check_range(response, start, where)
             return _body(response, bytes_max, where)
-        self._connection.close()  # what else it says stays unread
+        self._connection.close()  # the body stays unread
         if response.status == 416 and start is not None:
             return bytearray()
         if response.status in _RETRIED_STATUS:
             raise http.client.HTTPException(f"HTTP {response.status} {response.reason}")
         if response.status == 404:
-            raise GoneError(f"{where}: there is no such file")
+            raise GoneError(f"{where}: no such file")
         raise AnswerError(f"{where}: HTTP {response.status} {response.reason}")
 
 
 def _check_range(response: http.client.HTTPResponse, start: int, where: str) -> None:
     said = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     if said is None or int(said[1]) != start:
-        raise AnswerError(f"{where}: the answer is not the range from {start} on")
+        raise AnswerError(f"{where}: the response does not start at byte {start}")
 
 
 def _body(response: http.client.HTTPResponse, bytes_max: int, where: str) -> bytearray:
-    """Read a body of announced length into one buffer."""
+    """Read a body of known length into one buffer."""
     length = response.length
     if length is None or length > bytes_max:
-        raise AnswerError(f"{where}: {length} bytes were announced; allowed are {bytes_max}")
+        raise AnswerError(f"{where}: Content-Length is {length}, at most {bytes_max} is allowed")
     body, filled = bytearray(length), 0
     with memoryview(body) as view:
         while filled < length:

@@ -1,4 +1,4 @@
-"""The records of `dledger_formats.log.disk` as numpy types, and the bits that judge a row."""
+"""The records of `dledger_formats.log.disk` as numpy types, and the flags of a row."""
 
 import enum
 from typing import Final, TypeAlias
@@ -15,7 +15,7 @@ Records: TypeAlias = npt.NDArray[np.void]
 
 
 def _dtype(names: tuple[str, ...], struct_format: str) -> np.dtype[np.void]:
-    """Pair a struct's codes with its fields' names; numpy and struct share these codes."""
+    """Build a dtype from a struct format, whose codes numpy shares, and the fields' names."""
     order, codes = struct_format[0], struct_format[1:]
     return np.dtype([(name, order + code) for name, code in zip(names, codes, strict=True)])
 
@@ -30,42 +30,42 @@ assert UNIT.itemsize == disk.INDEX_UNIT_SIZE
 
 
 class Flag(enum.IntFlag):
-    """What is wrong with the entry that a row stands for; the column `flags` holds these bits.
+    """Faults of the entry that a row stands for; the column `flags` holds these bits.
 
-    A name, in small letters, is also the check's name in an audit's findings.
+    In an audit's findings, the flag's name in lower case is the name of the check.
     """
 
     BAD_MAGIC = enum.auto()
-    """The magic is none of an entry."""
+    """The magic number is not that of an entry."""
     BAD_SIZE = enum.auto()
-    """size and body_size contradict each other, or the place of the next entry."""
+    """size and body_size contradict each other or the place of the next entry."""
     BAD_POS = enum.auto()
-    """pos is shifted otherwise than in both neighbours.
+    """pos has a different shift than in both neighbors.
 
-    A shift of a whole run is sound: an entry keeps the position that it had on the leader.
+    A shift of a whole run of entries is sound: an entry keeps its position on the leader.
     """
     BAD_BODY_CRC = enum.auto()
     NO_CRC = enum.auto()
-    """No checksum covers it, as in all that Java wrote."""
+    """No checksum covers the entry; Java writes none."""
     INDEX_FILE_DIFFERS = enum.auto()
-    """The index file has no unit for it, or one that says something else."""
+    """The index file has no unit for the entry, or one that does not match."""
     LOST_ENTRY = enum.auto()
-    """There is no entry where it should be."""
+    """No entry was found where one should be."""
     BAD_INDEX = enum.auto()
-    """It says another index than its place."""
+    """The index in the header does not match the entry's place."""
     TERM_BACK = enum.auto()
-    """Its term is lower than that of the entry before."""
+    """The term is lower than the previous entry's."""
     BAD_CHAIN_CRC = enum.auto()
     """The header does not match its checksum."""
     SHORT_FILE = enum.auto()
-    """The file ends before it, although the manifest says otherwise."""
+    """The file ends before the entry, contrary to the manifest."""
     UNREADABLE = enum.auto()
-    """The member did not serve its bytes."""
+    """The member did not serve the entry's bytes."""
 
 
 ABSENT: Final = Flag.LOST_ENTRY | Flag.SHORT_FILE | Flag.UNREADABLE
-"""The row stands for an entry that was not found: all its other columns are null."""
+"""Flags of rows for entries that were not found; their other columns are null."""
 
 BAD_HEADER: Final = Flag.BAD_MAGIC | Flag.BAD_SIZE | Flag.BAD_INDEX | Flag.BAD_CHAIN_CRC
 DAMAGED: Final = ABSENT | BAD_HEADER | Flag.BAD_BODY_CRC
-"""What the row says of the entry is not what was once written."""
+"""Flags of rows that differ from what was written."""

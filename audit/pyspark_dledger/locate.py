@@ -1,9 +1,10 @@
-"""Find where the entries of a data segment lie, without trusting any one byte of it.
+"""Locate the entries of a data segment, without trusting any single byte of it.
 
-The index file says where, and is believed where the data bears it out; elsewhere one header leads
-to the next; and where neither helps, the next header that names its own place is searched for.
+The index file gives the entries' places, and is trusted where the data confirms it. Elsewhere each
+header leads to the next one. Where neither works, the next header whose pos matches its own place
+is searched for.
 
-A *view* is an array of the segment's bytes from some place on.
+A *view* is an array of the segment's bytes from some offset on.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ assert _POS_OFFSET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """Entries one behind the other: byte offsets in a view, and the bytes that each occupies."""
+    """Contiguous entries: byte offsets in a view, and the number of bytes of each entry."""
 
     offsets: Longs
     sizes: Longs
@@ -33,25 +34,25 @@ class Located:
 
     @property
     def end(self) -> int:
-        """Offset behind the last one; there must be one."""
+        """Offset after the last entry; there must be at least one entry."""
         return int(self.offsets[-1] + self.sizes[-1])
 
     def head(self, count: int) -> Self:
-        """Return the first `count` of them."""
+        """Return the first `count` entries."""
         return type(self)(offsets=self.offsets[:count], sizes=self.sizes[:count])
 
 
 def headers_at(view: Bytes, offsets: Longs) -> Records:
-    """Gather the headers at these offsets, with one copy an entry."""
+    """Gather the headers at these offsets, with one copy per entry."""
     if not len(offsets):
         return np.empty(0, HEADER)
     count = len(view) - HEADER.itemsize + 1
     rows = np.ndarray((count,), f"V{HEADER.itemsize}", view.data, strides=(1,))
-    return rows[offsets].view(HEADER)  # np.take would first copy the overlapping rows, all of them
+    return rows[offsets].view(HEADER)  # np.take would first copy all overlapping rows
 
 
 def is_plausible(headers: Records) -> Bools:
-    """Tell which headers could be those of entries, by themselves."""
+    """Tell which headers, taken by themselves, could belong to entries."""
     size = headers["size"].astype(np.int64)
     plausible: Bools = (
         np.isin(headers["magic"], disk.ENTRY_MAGICS)
@@ -63,20 +64,20 @@ def is_plausible(headers: Records) -> Bools:
 
 
 def locate(view: Bytes, index: int, last_index: int, units: Records, pos: int) -> Located:
-    """Find entries from `index`, which begins at the view's first byte, up to `last_index` at most.
+    """Locate entries from `index`, which starts at the view's first byte, up to `last_index`.
 
-    `units` are the index file's, from `index` on; `pos` is the view's offset in the data files.
-    None are found when the view holds no whole entry, or none that can be believed.
+    `units` are the index file's units from `index` on; `pos` is the view's offset in the data
+    files. The result is empty if the view starts with no complete, plausible entry.
     """
     found = _locate_by_units(view, index, last_index, units, pos)
     return (found if len(found) else _walk(view)).head(last_index - index + 1)
 
 
 def _locate_by_units(view: Bytes, index: int, last_index: int, units: Records, pos: int) -> Located:
-    """Believe units that follow on from one another, until a plausible header contradicts one.
+    """Trust contiguous units until a plausible header contradicts one.
 
-    Where the header makes no sense but the unit does, the header is damaged and the unit holds:
-    provided that a plausible header comes behind, or that the units lead up to `last_index`.
+    If the unit makes sense and the header does not, the header is damaged and the unit is trusted,
+    provided that a plausible header follows or the units reach `last_index`.
     """
     offsets = units["pos"].astype(np.int64) - pos
     sizes = units["size"].astype(np.int64)
@@ -97,14 +98,14 @@ def _locate_by_units(view: Bytes, index: int, last_index: int, units: Records, p
 
 
 def _leading(holds: Bools) -> int:
-    """Count the elements before the first that does not hold."""
+    """Count the leading elements that are true."""
     return len(holds) if holds.all() else int(np.argmin(holds))
 
 
 def _walk(view: Bytes) -> Located:
-    """Go from header to header while they are plausible, WALK_ENTRIES_MAX at most.
+    """Follow headers while they are plausible, for at most WALK_ENTRIES_MAX entries.
 
-    The bound brings the caller back to the index file soon after a single bad unit.
+    The limit returns the caller to the index file soon after a single bad unit.
     """
     raw, edges = view.data, [0]
     while len(edges) <= WALK_ENTRIES_MAX and edges[-1] + disk.ENTRY_HEADER_SIZE <= len(raw):
@@ -130,10 +131,10 @@ def blank_size(view: Bytes) -> int:
 
 
 def find_header(view: Bytes, pos: int, indexes: range) -> tuple[int, int] | None:
-    """Search for the next plausible header: (its offset, its index).
+    """Search for the next plausible header; return its offset in the view and its index.
 
-    It must name its own place, where `pos` is what a header at the view's first byte would say, and
-    one of `indexes`.
+    The header's pos must match its own place, where `pos` is the pos that a header at the view's
+    first byte would hold, and its index must be in `indexes`.
     """
     end = len(view) - HEADER.itemsize + 1
     for low in range(0, end, SEARCH_BYTES):

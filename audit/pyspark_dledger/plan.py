@@ -1,4 +1,4 @@
-"""From a member's manifest to the segments that must be read, and which part of each."""
+"""Plan which segments of a member to read, and which part of each, from its manifest."""
 
 import itertools
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from pyspark_dledger.segments import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRange:
-    """Both ends are included."""
+    """A range of indexes that includes both ends."""
 
     first: int = 0
     last: int = (1 << 63) - 1
 
 
 def segments(manifest: Manifest, wanted: IndexRange) -> Iterator[Segment]:
-    """Yield the segments that hold wanted, committed entries, in order."""
+    """Yield the segments that hold wanted and committed entries, in order."""
     files = in_order(manifest.data)
     last_wanted = min(wanted.last, manifest.status.committed_index)
     for previous, file, following in zip([None, *files], files, [*files[1:], None], strict=False):
@@ -39,7 +39,7 @@ def segments(manifest: Manifest, wanted: IndexRange) -> Iterator[Segment]:
 
 
 def check_names(manifest: Manifest) -> None:
-    """Raise AnswerError for a file whose name does not tell its place."""
+    """Raise AnswerError for a file whose name is not an offset."""
     for file in (*manifest.data, *manifest.index):
         try:
             disk.start_offset(file.name)
@@ -48,7 +48,7 @@ def check_names(manifest: Manifest) -> None:
 
 
 def in_order(files: list[SegmentFile]) -> list[SegmentFile]:
-    """Sort by place, without the files that hold nothing."""
+    """Sort files by offset, without empty ones."""
     held = [file for file in files if file.first_index >= 0]
     return sorted(held, key=lambda file: disk.start_offset(file.name))
 
@@ -67,7 +67,7 @@ def _last_expected(
 
 
 def _index_files(manifest: Manifest, first: int, last: int | None) -> tuple[SegmentFile, ...]:
-    """Choose the index files of a segment's entries, and of the two before them."""
+    """Select the index files that cover a segment's entries and the two entries before them."""
     low = max(0, first - 2) * disk.INDEX_UNIT_SIZE
     files = itertools.dropwhile(
         lambda file: disk.start_offset(file.name) + file.size_bytes <= low, in_order(manifest.index)

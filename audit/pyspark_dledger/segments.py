@@ -1,7 +1,7 @@
-"""Scan one data segment from its first entry to its last: bytes in, judged entries out.
+"""Scan one data segment from its first entry to its last: bytes in, checked entries out.
 
-Every index that the segment should hold comes out once, in order: in `Entries`, or in an `Absent`
-run when it could not be found or read.
+Every index that the segment should hold is yielded once, in order: in `Entries`, or in an `Absent`
+run if it could not be found or read.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import numpy as np
 
 from dledger_formats.http.status import SegmentFile
 from dledger_formats.log import disk
-from pyspark_dledger.decode import Before, Entries, decode
+from pyspark_dledger.decode import Entries, PreviousEntry, decode
 from pyspark_dledger.files import Files, IndexUnits, ReadError, Window
 from pyspark_dledger.layout import Bytes, Flag
 from pyspark_dledger.locate import blank_size, find_header, locate
@@ -21,47 +21,48 @@ from pyspark_dledger.locate import blank_size, find_header, locate
 WINDOW_BYTES: Final = 32 << 20
 BLOCK_ENTRIES_MAX: Final = 1 << 16
 
-assert WINDOW_BYTES > disk.ENTRY_SIZE_MAX  # so that a fresh window holds a whole entry
+assert WINDOW_BYTES > disk.ENTRY_SIZE_MAX  # a fresh window holds a whole entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """What a manifest says of one data segment, and which part of it is wanted."""
+    """A data segment as a manifest describes it, and which part of it to read."""
 
     file: SegmentFile
     previous: SegmentFile | None
-    """The data file that ends where this one begins."""
+    """The data file that ends where this one starts."""
     index_files: tuple[SegmentFile, ...]
     first_wanted: int
     last_wanted: int
-    """At most the member's committed index: what lies behind may be overwritten as we read."""
+    """At most the member's committed index; later entries may be overwritten during the scan."""
     last_expected: int | None
-    """Index of its last entry; None when nobody knows, because the next file is missing."""
+    """Index of its last entry; None if unknown, because the next file is missing."""
 
     @property
     def pos(self) -> int:
-        """Offset of its first byte in the data files."""
+        """Offset of the segment's first byte in the data files."""
         return disk.start_offset(self.file.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """Entries that should be there; `flag` says why they are not."""
+    """Entries that should be present; `flag` tells why they are absent."""
 
     first_index: int
     last_index: int
     flag: Flag
     reason: str = ""
-    """For people, where the flag does not say it all."""
+    """Human-readable details; empty if the flag says everything."""
 
 
 Run: TypeAlias = Entries | Absent
 
 
 def scan(segment: Segment, files: Files, window_bytes: int = WINDOW_BYTES) -> Iterator[Run]:
-    """Yield every wanted index once, in order; nothing for those behind a clean end.
+    """Yield every wanted index once, in order, but none after a clean end of the segment.
 
-    A run has BLOCK_ENTRIES_MAX entries at most. A ReadError makes the rest of the segment absent.
+    A run has at most BLOCK_ENTRIES_MAX entries. After a ReadError, the rest of the segment is
+    absent.
     """
     scanner = _Scanner(segment, files, window_bytes)
     try:
@@ -72,7 +73,7 @@ def scan(segment: Segment, files: Files, window_bytes: int = WINDOW_BYTES) -> It
 
 
 def _in_blocks(run: Run) -> Iterator[Run]:
-    """Cut up what is absent; entries come in blocks already."""
+    """Divide absent runs into blocks; runs of entries already are blocks."""
     if isinstance(run, Entries):
         yield run
         return
@@ -82,10 +83,10 @@ def _in_blocks(run: Run) -> Iterator[Run]:
 
 
 class _Scanner:
-    """How far the scan of a segment has come.
+    """The state of a segment's scan.
 
-    Invariant: all before `_index` was yielded, and that entry should begin `_at` bytes into the
-    file.
+    Invariant: all entries before `_index` were yielded, and entry `_index` should start `_at` bytes
+    into the file.
     """
 
     def __init__(self, segment: Segment, files: Files, window_bytes: int) -> None:
@@ -98,10 +99,10 @@ class _Scanner:
         if segment.last_expected is not None:
             self._last_index = min(segment.last_wanted, segment.last_expected)
         self._at = 0
-        self._before = Before()
+        self._previous_entry = PreviousEntry()
 
     def runs(self) -> Iterator[Run]:
-        """Yield runs until the segment ends, cleanly or not."""
+        """Yield runs up to the end of the segment, clean or not."""
         self._begin()
         while self._index <= self._last_index and self._at < self._segment.file.readable_bytes:
             view = self._data.view(self._at)
@@ -114,7 +115,7 @@ class _Scanner:
                 yield self._skip_damage()
 
     def give_up(self, flag: Flag, reason: str = "") -> Absent:
-        """Declare the rest absent: up to the segment's end, or one entry when that is unknown."""
+        """Declare the rest of the segment absent, or a single entry if the end is unknown."""
         first_index, last_index = self._index, self._last_index_possible()
         if self._segment.last_expected is None:
             last_index = first_index
@@ -122,13 +123,13 @@ class _Scanner:
         return Absent(first_index=first_index, last_index=last_index, flag=flag, reason=reason)
 
     def _last_index_possible(self) -> int:
-        """Bound by the bytes that are left what a manifest may make us believe to be lost."""
+        """Limit the lost entries that a manifest can claim by the bytes that are left."""
         bytes_left = self._segment.file.readable_bytes - self._at
         count_max = max(1, bytes_left // disk.ENTRY_HEADER_SIZE)
         return max(self._index, min(self._last_index, self._index + count_max - 1))
 
     def _begin(self) -> None:
-        """Go to the first wanted entry if the index file leads there, or else to the first one."""
+        """Go to the first wanted entry if the index file has it, or else to the first entry."""
         wanted = self._segment.first_wanted
         offset = self._offset_of(wanted) if wanted > self._index else None
         if offset is not None:
@@ -137,28 +138,28 @@ class _Scanner:
             blank = blank_size(self._data.view(0))  # Java 0.4 leaves one after a prefix reset
             self._at = blank if blank < self._segment.file.size_bytes else 0
         with contextlib.suppress(ReadError):  # the file before this one may be gone
-            self._before = self._look_back()
+            self._previous_entry = self._look_back()
 
     def _decode(self, view: Bytes) -> Entries | None:
-        """Judge the entries that the view begins with, and move behind them."""
+        """Check the entries at the start of the view, and advance past them."""
         last_index = min(self._last_index, self._index + BLOCK_ENTRIES_MAX - 1)
         pos = self._segment.pos + self._at
         units = self._units.read(self._index, last_index)
         located = locate(view, self._index, last_index, units, pos)
         if not len(located):
             return None
-        entries = decode(view, located, self._index, units, pos, self._before)
+        entries = decode(view, located, self._index, units, pos, self._previous_entry)
         self._index += len(entries)
         self._at += located.end
-        self._before = entries.before_next(self._before)
+        self._previous_entry = entries.last_entry(self._previous_entry)
         return entries
 
     def _skip_damage(self) -> Absent:
-        """Go on at the next entry that names its own place, if there is one.
+        """Continue at the next entry whose header matches its own place, if there is one.
 
-        It must also name a later index; behind lost bytes, that is the one to count on from.
+        Its index must also be a later one. The scan counts on from that index.
         """
-        lost_index, shift = self._index, self._before.shift or 0
+        lost_index, shift = self._index, self._previous_entry.shift or 0
         later = range(lost_index + 1, self._last_index_possible() + 1)
         start = self._at + 1
         while True:
@@ -166,7 +167,7 @@ class _Scanner:
             found = find_header(view, self._segment.pos + start - shift, later)
             if found is not None:
                 self._at, self._index = start + found[0], found[1]
-                self._before = Before(term=self._before.term, shift=shift)
+                self._previous_entry = PreviousEntry(term=self._previous_entry.term, shift=shift)
                 return Absent(
                     first_index=lost_index, last_index=self._index - 1, flag=Flag.LOST_ENTRY
                 )
@@ -175,7 +176,7 @@ class _Scanner:
                 return self.give_up(Flag.SHORT_FILE if self._data.is_short else Flag.LOST_ENTRY)
 
     def _offset_of(self, index: int) -> int | None:
-        """Ask the index file for an entry's offset in this file; None if the data disagrees."""
+        """Look up an entry's offset in this file in the index file; None if the data disagrees."""
         units = self._units.read(index, index)
         if not len(units):
             return None
@@ -184,14 +185,14 @@ class _Scanner:
             return None
         return int(units["pos"][0]) - self._segment.pos
 
-    def _look_back(self) -> Before:
-        """Read the two entries before the first one, for what its chain_crc continues.
+    def _look_back(self) -> PreviousEntry:
+        """Read the headers of the two entries before the first one, whose chain_crc continues them.
 
-        The earlier one is there to judge the later one by: the checksum of an entry behind a
-        damaged header says nothing.
+        The earlier header is needed to verify the later one: the chain_crc of an entry after a
+        damaged header proves nothing.
         """
         if self._index == 0:
-            return Before(chain_crc=0)
+            return PreviousEntry(chain_crc=0)
         units = self._units.read(max(0, self._index - 2), self._index - 1)
         headers = [
             self._header_of(unit, self._segment.file)
@@ -200,12 +201,12 @@ class _Scanner:
         ]
         last = headers[-1] if headers else None
         if last is None or last.index != self._index - 1:
-            return Before()
+            return PreviousEntry()
         earlier = headers[0] if len(headers) == 2 else None
         if earlier and last.chain_crc not in (0, disk.chain_crc_of(last, earlier.chain_crc)):
-            return Before()
+            return PreviousEntry()
         shift = int(units["pos"][-1]) - last.pos
-        return Before(chain_crc=last.chain_crc or None, term=last.term, shift=shift)
+        return PreviousEntry(chain_crc=last.chain_crc or None, term=last.term, shift=shift)
 
     def _header_of(self, unit: np.void, file: SegmentFile | None) -> disk.EntryHeader | None:
         """Read the header that a unit points to, if it points into this file."""

@@ -1,20 +1,20 @@
-"""The part that Spark knows: options, pushed filters, one task a segment.
+"""The interface to Spark: options, pushed filters, and one task per segment.
 
     spark.dataSource.register(DLedgerSource)
     spark.read.format("dledger").load("n0=http://orders-n0:40912,n1=http://orders-n1:40912")
 
 Options
 
-    members     ID=URL,... ; what `load` is given means the same
-    manifests   JSON, {ID: manifest}: read what these say, not what the members say when asked;
-                so that several queries see the logs at one instant
+    members     ID=URL,... ; the same as the argument of `load`
+    manifests   JSON, {ID: manifest}: use these manifests instead of asking the members, so that
+                several queries see the same state of the logs
 
-A row is an entry, or an index where an entry should be and is not: see `layout.Flag`. Rows end at
-each member's committed index.
+A row stands for an entry, or for an index at which an entry is absent; see `layout.Flag`. The rows
+of a member end at its committed index.
 
-Spark tells a Python source nothing of the columns that a query needs; name them with
-`.schema("index long, flags int")` and only they are decoded. Comparisons of `index` and `member`
-with constants spare the segments that cannot match.
+Spark does not tell a Python source which columns a query needs. Name them with
+`.schema("index long, flags int")`, and only these are decoded. Comparisons of `index` and `member`
+with constants skip segments that cannot match.
 """
 
 import json
@@ -57,7 +57,7 @@ class SegmentPartition(InputPartition):
 
 
 class DLedgerSource(DataSource):
-    """The source `dledger`; see the module."""
+    """The data source `dledger`, described in the module's docstring."""
 
     @classmethod
     def name(cls) -> str:
@@ -71,7 +71,7 @@ class DLedgerSource(DataSource):
 
 
 class DLedgerReader(DataSourceReader):
-    """Plans and reads one query. It is pickled between the two."""
+    """Plans and reads one query; Spark pickles it in between."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         wanted = {field.name: field.dataType.simpleString() for field in schema}
@@ -82,7 +82,7 @@ class DLedgerReader(DataSourceReader):
         self._members: frozenset[str] | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Remember what spares whole segments, and leave every filter to Spark as well."""
+        """Record filters that exclude whole segments; Spark still applies every filter."""
         for item in filters:
             column = getattr(item, "attribute", None)
             value = getattr(item, "value", None)
@@ -94,7 +94,7 @@ class DLedgerReader(DataSourceReader):
             yield item
 
     def partitions(self) -> list[InputPartition]:
-        """Plan one task a segment; asks the members whose manifest was not given."""
+        """Plan one task per segment; request manifests that were not given as an option."""
         return [
             SegmentPartition(member, url, segment)
             for member, url in self._urls.items()
@@ -103,9 +103,9 @@ class DLedgerReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a batch for every run of the segment's entries."""
+        """Yield one batch for every run of the segment."""
         if not isinstance(partition, SegmentPartition):
-            return  # Spark sends a partition of its own when we planned none
+            return  # Spark passes its own partition if none was planned
         with HttpFiles(partition.url) as files:
             for run in scan(partition.segment, files):
                 if isinstance(run, Absent) and run.reason:
@@ -120,20 +120,20 @@ class DLedgerReader(DataSourceReader):
 
 
 def parse_members(text: str) -> dict[str, str]:
-    """Read `ID=URL,...`; ValueError for anything else."""
+    """Parse `ID=URL,...`; raises ValueError for anything else."""
     members: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         member, equals, url = part.partition("=")
         if not (member and equals and url) or member in members:
-            raise ValueError(f"{part!r}: ID=URL is expected, each ID once")
+            raise ValueError(f"{part!r}: expected ID=URL, with each ID once")
         members[member] = url
     if not members:
-        raise ValueError("no members are given: load('n0=http://HOST:PORT,n1=...')")
+        raise ValueError("no members given; use load('n0=http://HOST:PORT,n1=...')")
     return members
 
 
 def _members_option(options: Mapping[str, str]) -> str:
-    """Find the members where Spark puts them: `load` gives `path`, or `paths` as a JSON list."""
+    """Return the members' option: `load` sets `path`, or `paths` to a JSON list."""
     if "paths" in options:
         return ",".join(json.loads(options["paths"]))
     return options.get("members") or options.get("path", "")

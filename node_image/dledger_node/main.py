@@ -103,7 +103,7 @@ async def serve_member(
         port = split_address(settings.address)[1]
         try:
             listener = await loop.create_server(
-                lambda: Connection(server), settings.listen_host, port, backlog=1024
+                lambda: Connection(server.clients), settings.listen_host, port, backlog=1024
             )
         except OSError as error:
             raise ListenError(f"{settings.listen_host}:{port}: {error}") from error
@@ -167,7 +167,7 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
         incarnation=chance.getrandbits(63),
         randint=timeouts.randint,
         memberships=LogMemberships(
-            Membership(config.voters), store.memberships.entries, cut=store.memberships.base
+            Membership(config.voters), store.memberships.entries, base=store.memberships.base
         ),
     )
     return DLedgerServer(

@@ -1,7 +1,7 @@
-"""The operator: makes DLedger groups out of `DLedgerGroup` objects and keeps their Services on the
-leader.
+"""The operator: runs a DLedger group for each `DLedgerGroup` object and keeps the group's Services
+pointed at the leader.
 
-What belongs here: everything that speaks to the Kubernetes API, and the pure functions that decide
-what to say to it. What a member of a group does by itself (elections, replication, storage) belongs
-to the node, which needs no operator to fail over.
+All code that talks to the Kubernetes API belongs here, and the pure functions that decide what to
+write to it. Elections, replication and storage belong to the node, which fails over without an
+operator.
 """

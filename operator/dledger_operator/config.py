@@ -1,5 +1,5 @@
-"""The operator's own settings: flags win over `DLEDGER_OPERATOR_*` variables, unknown ones are
-refused.
+"""The operator's own settings. Flags override `DLEDGER_OPERATOR_*` environment variables, and an
+unknown flag or variable is an error.
 """
 
 import argparse
@@ -17,12 +17,12 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class SettingsError(ValueError):
-    """A setting is missing, unknown or out of range; the message names it and what is allowed."""
+    """A setting is missing, unknown or invalid; the message names it and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
-    """What an installation chooses; `_HELP` tells what each means."""
+    """The settings of one installation; `_HELP` describes each field."""
 
     node_image: str
     audit_image: str
@@ -34,19 +34,19 @@ class OperatorSettings:
     log_level: str = "info"
 
     def image_defaults(self, reference: str) -> ImageDefaults:
-        """One of the two images, with the policy that goes with it."""
+        """Combine one of the two images with the pull policy."""
         return ImageDefaults(reference=reference, pull_policy=self.image_pull_policy)
 
 
 _HELP: Final = {
-    "node_image": "image of members whose spec names none (required)",
-    "audit_image": "image of audit Jobs (required)",
-    "image_pull_policy": "when nodes pull these two images",
-    "watch_namespaces": "comma-separated namespaces to watch; empty for all",
-    "metrics_port": "port of /metrics",
-    "health_port": "port of /healthz",
-    "log_format": "text for people, json for collectors",
-    "log_level": "what is logged",
+    "node_image": "image for members whose spec names no image (required)",
+    "audit_image": "image for audit Jobs (required)",
+    "image_pull_policy": "pull policy of both images: IfNotPresent (default), Always, Never",
+    "watch_namespaces": "comma-separated namespaces to watch; empty watches all namespaces",
+    "metrics_port": "port that serves /metrics (default: 8080)",
+    "health_port": "port that serves /healthz (default: 8081)",
+    "log_format": "log format: text (default; human-readable) or json (for log collectors)",
+    "log_level": "minimum level to log: debug, info (default), warning, error",
 }
 _CHOICES: Final = {
     "image_pull_policy": IMAGE_PULL_POLICIES,
@@ -56,12 +56,13 @@ _CHOICES: Final = {
 
 
 def read(arguments: Sequence[str], environment: Mapping[str, str]) -> OperatorSettings:
-    """Read flags and variables; SettingsError names the first one that is wrong."""
+    """Read flags and environment variables. Raises SettingsError for the first invalid one."""
     _refuse_unknown(environment)
     parser = argparse.ArgumentParser(
         prog="dledger-operator",
-        description="Runs DLedger groups on Kubernetes.",
-        epilog=f"Each flag has a variable: --node-image is {PREFIX}NODE_IMAGE.",
+        description="Run DLedger groups on Kubernetes.",
+        epilog=f"Each flag has an environment variable, such as {PREFIX}NODE_IMAGE for "
+        "--node-image. A flag overrides its variable.",
     )
     for item in dataclasses.fields(OperatorSettings):
         parser.add_argument(
@@ -88,7 +89,7 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
         if rest != name and rest not in known:
             near = difflib.get_close_matches(rest, known, n=1)
             listed = ", ".join(PREFIX + each for each in near or known)
-            hint = f"did you mean {listed}?" if near else f"known are {listed}"
+            hint = f"did you mean {listed}?" if near else f"known settings: {listed}"
             raise SettingsError(f"unknown setting {name}; {hint}")
 
 
@@ -97,7 +98,7 @@ def _parse(name: str, text: str) -> object:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if name.endswith("_port"):
         if not text.isdigit() or not 0 < int(text) < 65536:
-            raise SettingsError(f"{_variable(name)} is {text!r}; a port is expected")
+            raise SettingsError(f"{_variable(name)} is {text!r}; it must be a port (1 to 65535)")
         return int(text)
     if name in _CHOICES and text not in _CHOICES[name]:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""The console script `dledger-operator`: settings, connections, metrics, and kopf in-process."""
+"""The console script `dledger-operator`: reads settings, opens connections and runs kopf."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 import dledger_operator.handlers  # noqa: F401 - registers the handlers with kopf
 from dledger_formats import log_lines
 from dledger_operator import config, names
-from dledger_operator.behaviours.context import Tools
-from dledger_operator.behaviours.report.event_recorder import NewsDesk
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import Workers
 from dledger_operator.clients.errors import KubeError
 from dledger_operator.clients.kubernetes import KubeApi
-from dledger_operator.clients.member_pages import NodePages
-from dledger_operator.clients.member_requests import MemberRequests
+from dledger_operator.clients.member_http import MemberHttpClient
+from dledger_operator.clients.member_remoting import MemberRemotingClient
 from dledger_operator.config import OperatorSettings
 from dledger_operator.metrics import OperatorMetrics
 
@@ -34,11 +34,11 @@ RECONCILES_AT_ONCE_MAX: Final = 8
 USAGE_ERROR: Final = 2
 START_ERROR: Final = 1
 CHATTY: Final = ("httpx2", "httpcore2", "aiohttp.access", "kopf.objects", "kopf.activities.probe")
-"""Loggers that tell of every request, which drowns what the operator does."""
+"""Loggers that write a line per request and would drown the operator's own messages."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code."""
+    """Run until SIGTERM or SIGINT; return the exit code."""
     try:
         settings = config.read(sys.argv[1:] if arguments is None else arguments, os.environ)
     except config.SettingsError as error:
@@ -54,14 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def run(settings: OperatorSettings) -> None:
-    """Run the operator; KubeError when it cannot begin."""
-    async with open_tools(settings) as tools, serve_metrics(tools.metrics, settings.metrics_port):
+    """Run the operator. Raises KubeError if it cannot start."""
+    async with (
+        open_context(settings) as context,
+        serve_metrics(context.metrics, settings.metrics_port),
+    ):
         for namespace in settings.watch_namespaces or (None,):
-            await tools.api.check_served(namespace)
+            await context.api.check_served(namespace)
         await kopf.operator(
             registry=kopf.get_default_registry(),
             settings=kopf_settings(),
-            memo=kopf.Memo(workers=Workers(tools)),
+            memo=kopf.Memo(workers=Workers(context)),
             standalone=True,
             clusterwide=not settings.watch_namespaces,
             namespaces=settings.watch_namespaces,
@@ -70,7 +73,7 @@ async def run(settings: OperatorSettings) -> None:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Make kopf watch only what is ours, ask for no more rights than that, and write nothing."""
+    """Restrict kopf to objects with our labels and to read access; kopf itself writes nothing."""
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
     settings.posting.enabled = False
@@ -92,16 +95,16 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 
 @asynccontextmanager
-async def open_tools(settings: OperatorSettings) -> AsyncIterator[Tools]:
-    """Open what every behaviour works with, and close it in the end."""
-    api, pages = KubeApi.open(), NodePages.open()
+async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
+    """Open the clients that all control loops share, and close them on exit."""
+    api, member_http = KubeApi.open(), MemberHttpClient.open()
     try:
-        yield Tools(
+        yield Context(
             api=api,
-            pages=pages,
-            requests=MemberRequests(),
+            member_http=member_http,
+            member_remoting=MemberRemotingClient(),
             metrics=OperatorMetrics(),
-            news=NewsDesk(api, now=utc_now),
+            events=EventRecorder(api, now=utc_now),
             node_image=settings.image_defaults(settings.node_image),
             audit_image=settings.image_defaults(settings.audit_image),
             clock=time.monotonic,
@@ -110,13 +113,13 @@ async def open_tools(settings: OperatorSettings) -> AsyncIterator[Tools]:
             reconcile_slots=asyncio.Semaphore(RECONCILES_AT_ONCE_MAX),
         )
     finally:
-        await pages.close()
+        await member_http.close()
         await api.close()
 
 
 @asynccontextmanager
 async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[None]:
-    """Serve `/metrics` for as long as the context lasts."""
+    """Serve `/metrics` until the context exits."""
 
     async def show(_: web.Request) -> web.Response:
         body = generate_latest(metrics.registry)
@@ -134,7 +137,7 @@ async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[No
 
 
 def utc_now() -> datetime:
-    """The time of day."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 

@@ -1,7 +1,7 @@
 """The operator's metrics.
 
-Those of groups are made from the last known facts when Prometheus asks, so that the series of a
-deleted group vanish with it.
+Group metrics are built from the last observed state at scrape time, so the series of a deleted
+group disappear with the group.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from dledger_operator import names
-from dledger_operator.facts import GroupFacts, MemberFacts
+from dledger_operator.observed_state import ObservedGroup, ObservedMember
 
 FAILOVER_BUCKETS_S: Final = (
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
@@ -26,9 +26,9 @@ _MEMBER: Final = (*_GROUP, "member")
 
 @dataclass(slots=True)
 class _GroupSeries:
-    """What is shown of one group."""
+    """The exported state of one group."""
 
-    facts: GroupFacts | None = None
+    observed: ObservedGroup | None = None
     image: str = ""
     flush_disk_type: str = ""
     leader_changes: Counter[str] = field(default_factory=Counter)
@@ -36,67 +36,67 @@ class _GroupSeries:
 
 
 class OperatorMetrics(Collector):
-    """Everything that the operator counts and knows."""
+    """All metrics of the operator, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._groups: dict[tuple[str, str], _GroupSeries] = {}
         self.failover_s = Histogram(
             "dledger_failover_seconds",
-            "Duration of a leader change, by phase; total is all of them together.",
+            "Duration of a leader change by phase; phase=total is the sum of all phases.",
             ["phase"],
             buckets=FAILOVER_BUCKETS_S,
             registry=self.registry,
         )
         self.reconcile_s = Histogram(
             "dledger_reconcile_seconds",
-            "Duration of applying a group's children, by outcome.",
+            "Time to apply all child objects of a group, by outcome.",
             ["outcome"],
             registry=self.registry,
         )
         self.failures = PrometheusCounter(
             "dledger_operator_failures",
-            "Turns of a behaviour that failed and were taken again later.",
+            "Failed runs of a control loop, by loop; each one is retried.",
             ["behaviour"],
             registry=self.registry,
         )
         self.audits = PrometheusCounter(
             "dledger_audits",
-            "Audits that ended, by verdict; Failed for those without one.",
+            "Finished audits by verdict; verdict=Failed counts audits that ended without one.",
             ["verdict"],
             registry=self.registry,
         )
         self.registry.register(self)
 
-    def show(self, facts: GroupFacts, *, image: str, flush_disk_type: str) -> None:
-        """Show a group as it is now."""
-        series = self._series(facts.namespace, facts.name)
-        series.facts, series.image, series.flush_disk_type = facts, image, flush_disk_type
+    def update_group(self, observed: ObservedGroup, *, image: str, flush_disk_type: str) -> None:
+        """Replace the exported state of a group."""
+        series = self._series(observed.namespace, observed.name)
+        series.observed, series.image, series.flush_disk_type = observed, image, flush_disk_type
 
-    def forget(self, namespace: str, group: str) -> None:
-        """Let a deleted group's series vanish."""
+    def remove_group(self, namespace: str, group: str) -> None:
+        """Drop all series of a deleted group."""
         self._groups.pop((namespace, group), None)
 
     def count_leader_change(self, namespace: str, group: str, reason: str) -> None:
-        """Count a new leader."""
+        """Count one leader change."""
         self._series(namespace, group).leader_changes[reason] += 1
 
     def count_double_masters(self, namespace: str, group: str, count: int) -> None:
-        """Count what must never be; a count of 0 makes the series exist."""
+        """Count double masters, which must never occur; a count of 0 creates the series."""
         self._series(namespace, group).double_masters += count
 
     def collect(self) -> Iterable[Metric]:
-        """Make the families of all groups."""
-        known = [(series, series.facts) for series in self._groups.values() if series.facts]
+        """Yield the metric families of all groups."""
+        known = [(series, series.observed) for series in self._groups.values() if series.observed]
         yield _info(known)
-        yield from _leadership([facts for _, facts in known])
-        yield from _members([facts for _, facts in known])
+        yield from _leadership([observed for _, observed in known])
+        yield from _members([observed for _, observed in known])
         changes = CounterMetricFamily(
-            "dledger_leader_changes", "Changes of the leader.", labels=[*_GROUP, "reason"]
+            "dledger_leader_changes", "Leader changes by reason.", labels=[*_GROUP, "reason"]
         )
         doubles = CounterMetricFamily(
             "dledger_double_master_observed",
-            "Times that two pods carried the master's label at once. It must stay 0.",
+            "Times that two pods had the master role label at once. Must stay 0.",
             labels=_GROUP,
         )
         for key, series in self._groups.items():
@@ -109,59 +109,63 @@ class OperatorMetrics(Collector):
         return self._groups.setdefault((namespace, group), _GroupSeries())
 
 
-def _info(known: Sequence[tuple[_GroupSeries, GroupFacts]]) -> Metric:
+def _info(known: Sequence[tuple[_GroupSeries, ObservedGroup]]) -> Metric:
     info = GaugeMetricFamily(
         "dledger_group_info",
-        "What a group is; always 1.",
+        "Properties of a group as labels; the value is always 1.",
         labels=[*_GROUP, "replicas", "image", "flush_disk_type"],
     )
-    for series, facts in known:
-        labels = [str(facts.replicas), series.image, series.flush_disk_type]
-        info.add_metric([facts.namespace, facts.name, *labels], 1)
+    for series, observed in known:
+        labels = [str(observed.replicas), series.image, series.flush_disk_type]
+        info.add_metric([observed.namespace, observed.name, *labels], 1)
     return info
 
 
-def _leadership(groups: Sequence[GroupFacts]) -> Iterable[Metric]:
+def _leadership(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
     leader = GaugeMetricFamily(
-        "dledger_group_leader", "1 for the leader.", labels=[*_GROUP, "pod", "term"]
+        "dledger_group_leader", "1 for the leader's pod.", labels=[*_GROUP, "pod", "term"]
     )
-    term = GaugeMetricFamily("dledger_group_term", "The leader's term.", labels=_GROUP)
+    term = GaugeMetricFamily("dledger_group_term", "Term of the current leader.", labels=_GROUP)
     slack = GaugeMetricFamily(
         "dledger_group_quorum_slack",
-        "Ready members beyond a majority; below 0 the group stands still.",
+        "Ready voters beyond a majority; below 0 the group cannot commit.",
         labels=_GROUP,
     )
-    for facts in groups:
-        key = [facts.namespace, facts.name]
-        slack.add_metric(key, facts.quorum_slack)
-        if facts.leader and facts.leading:
-            leader.add_metric([*key, facts.leading.pod, str(facts.leader.term)], 1)
-            term.add_metric(key, facts.leader.term)
+    for observed in groups:
+        key = [observed.namespace, observed.name]
+        slack.add_metric(key, observed.quorum_slack)
+        if observed.leader and observed.leading:
+            leader.add_metric([*key, observed.leading.pod, str(observed.leader.term)], 1)
+            term.add_metric(key, observed.leader.term)
     return leader, term, slack
 
 
-def _members(groups: Sequence[GroupFacts]) -> Iterable[Metric]:
+def _members(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
     role = GaugeMetricFamily(
-        "dledger_member_role", "1 for the role that the labels give.", labels=[*_MEMBER, "role"]
+        "dledger_member_role",
+        "1 for the role in the member's role label, 0 for the other roles.",
+        labels=[*_MEMBER, "role"],
     )
     committed = GaugeMetricFamily(
-        "dledger_member_committed_index", "What a member knows to be committed.", labels=_MEMBER
+        "dledger_member_committed_index", "Committed index known to the member.", labels=_MEMBER
     )
     lag = GaugeMetricFamily(
-        "dledger_member_lag_entries", "Entries that a member has yet to store.", labels=_MEMBER
+        "dledger_member_lag_entries",
+        "Entries of the leader's log that the member has not stored yet.",
+        labels=_MEMBER,
     )
-    for facts in groups:
-        for member in facts.members:
-            key = [facts.namespace, facts.name, member.member_id]
+    for observed in groups:
+        for member in observed.members:
+            key = [observed.namespace, observed.name, member.member_id]
             _add_role(role, key, member)
             if member.status:
                 committed.add_metric(key, member.status.committed_index)
-            entries = facts.lag_entries(member)
+            entries = observed.lag_entries(member)
             if entries is not None:
                 lag.add_metric(key, entries)
     return role, committed, lag
 
 
-def _add_role(role: GaugeMetricFamily, key: Sequence[str], member: MemberFacts) -> None:
-    for word in (names.ROLE_MASTER, names.ROLE_SLAVE, names.ROLE_NONE):
-        role.add_metric([*key, word], float(word == member.role))
+def _add_role(role: GaugeMetricFamily, key: Sequence[str], member: ObservedMember) -> None:
+    for value in (names.ROLE_MASTER, names.ROLE_SLAVE, names.ROLE_NONE):
+        role.add_metric([*key, value], float(value == member.role))

@@ -1,4 +1,4 @@
-"""Every name that the operator and its users share: API, labels, annotations, ports, children."""
+"""Names that users see: API kinds, labels, annotations, ports, and the names of child objects."""
 
 import hashlib
 import re
@@ -42,7 +42,7 @@ NODE_CONTAINER: Final = "node"
 AUDIT_CONTAINER: Final = "audit"
 DATA_VOLUME: Final = "data"
 DATA_FOLDER: Final = "/data"
-# A folder of its own on the volume, whose root belongs to the file system (lost+found).
+# A subfolder, because the file system keeps its own lost+found in the root of the volume.
 STORE_FOLDER: Final = "/data/store"
 TERMINATION_LOG: Final = "/dev/termination-log"
 
@@ -53,90 +53,87 @@ REPLICAS_MAX: Final = max(REPLICAS_ALLOWED)
 
 
 def member_id(ordinal: int) -> str:
-    """The member with this ordinal, as Raft and DLedger's tools call it."""
+    """Return the member id for a pod ordinal, such as `n0`."""
     return f"n{ordinal}"
 
 
 def ordinal(member_id: str) -> int:
-    """The other way round; -1 for an id that is no pod's."""
+    """Return the pod ordinal of a member id; -1 if the id has another form."""
     digits = member_id.removeprefix("n")
     return int(digits) if re.fullmatch("0|[1-9][0-9]{0,7}", digits) else -1
 
 
 def pod(group: str, ordinal: int) -> str:
-    """The pod of a member; a StatefulSet names it so."""
+    """Return the name that the StatefulSet gives to a member's pod."""
     return f"{group}-{ordinal}"
 
 
 def stateful_set(group: str) -> str:
-    """The StatefulSet of the members."""
+    """Return the name of the members' StatefulSet."""
     return group
 
 
 def volume_claim(pod_name: str) -> str:
-    """The volume claim of a member's pod; a StatefulSet names it so."""
+    """Return the name that the StatefulSet gives to a pod's volume claim."""
     return f"{DATA_VOLUME}-{pod_name}"
 
 
 def nodes_service(group: str) -> str:
-    """The headless Service that gives every member a name."""
+    """Return the name of the headless Service, which gives each member a DNS name."""
     return f"{group}-nodes"
 
 
 def master_service(group: str) -> str:
-    """The Service that selects the leader."""
+    """Return the name of the Service that selects the leader."""
     return f"{group}-master"
 
 
 def slave_service(group: str) -> str:
-    """The Service that selects the followers."""
+    """Return the name of the Service that selects the followers."""
     return f"{group}-slave"
 
 
 def settings_config_map(group: str) -> str:
-    """The ConfigMap with the members' settings."""
+    """Return the name of the ConfigMap that holds the members' settings."""
     return f"{group}-settings"
 
 
 def service_account(group: str) -> str:
-    """The members' ServiceAccount, which may do nothing."""
+    """Return the name of the members' ServiceAccount, which has no permissions."""
     return f"{group}-node"
 
 
 def pod_disruption_budget(group: str) -> str:
-    """The budget over all voters."""
+    """Return the name of the PodDisruptionBudget over all members."""
     return group
 
 
 def audit_job(audit: str) -> str:
-    """The Job of an audit."""
+    """Return the name of an audit's Job."""
     return f"{audit}-audit"
 
 
 def host(namespace: str, group: str, ordinal: int) -> str:
-    """A member's name in the cluster's DNS.
-
-    It is not fully qualified, because the cluster's own domain is not known here.
-    """
+    """Return a member's DNS name, without the cluster domain, which the operator does not know."""
     return f"{pod(group, ordinal)}.{nodes_service(group)}.{namespace}.svc"
 
 
 def remoting_address(namespace: str, group: str, ordinal: int) -> str:
-    """Where peers and clients find a member."""
+    """Return the host:port at which peers and clients reach a member."""
     return f"{host(namespace, group, ordinal)}:{REMOTING_PORT}"
 
 
 def http_url(namespace: str, group: str, ordinal: int) -> str:
-    """Where auditors find a member's pages."""
+    """Return the base URL of a member's HTTP API, which audits read."""
     return f"http://{host(namespace, group, ordinal)}:{HTTP_PORT}"
 
 
 def timestamp(moment: datetime) -> str:
-    """A moment, in UTC, as the API writes it: whole seconds."""
+    """Format a time as the Kubernetes API does: UTC, whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def event(involved: str, *what: str) -> str:
-    """The same name for the same event, so that a repetition is counted instead of listed."""
+    """Return a name derived from the Event's content, so that a repetition updates its count."""
     digest = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
     return f"{involved}.{digest}"

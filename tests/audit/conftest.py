@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """Start the audit's own session, once for all tests of this process."""
-    from dledger_audit.session import session  # the tests of the decoder need not wait for Spark
+    """Start the audit's own session, once per test process."""
+    from dledger_audit.session import session  # decoder tests do not need Spark
 
     with session("local[2]") as started:
         yield started

@@ -1,4 +1,4 @@
-"""Whole audits: logs with known faults are served over HTTP, and Spark must name each of them."""
+"""Whole audits: logs with known faults are served over HTTP, and Spark must report each fault."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -37,7 +37,7 @@ def summary_of(
     says: Mapping[str, Manifest] | None = None,
     interrupts: Mapping[str, Interrupt] | None = None,
 ) -> AuditSummary:
-    """Serve the logs, audit them, and stop serving; `says` replaces manifests."""
+    """Serve the logs and audit them; `says` replaces manifests."""
     manifests = {member: manifest(log, member, peers=logs) for member, log in logs.items()}
     manifests |= says or {}
     with ExitStack() as stack:
@@ -55,10 +55,10 @@ def findings(summary: AuditSummary) -> set[Found]:
     return {(f.check, f.member, f.first_index, f.last_index) for f in summary.first_findings}
 
 
-def test_sound_members_are_sound_whatever_their_layout_and_however_far_they_are(
+def test_sound_members_are_reported_sound_despite_different_layouts_and_ends(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Segments of other sizes, shifted positions, and other entries behind what is committed."""
+    """Segment sizes, positions, and entries after the committed index may differ."""
     tail = with_other_body(ENTRIES, COUNT - 1)
     logs = {
         "n0": write_log(tmp_path / "n0", ENTRIES, LARGE),
@@ -82,10 +82,10 @@ def test_sound_members_are_sound_whatever_their_layout_and_however_far_they_are(
     assert summary.members == ["n0", "n1", "n2"]
 
 
-def test_every_kind_of_damage_on_a_member_is_named_with_its_place(
+def test_every_kind_of_damage_is_reported_with_its_place(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """One kind a segment of n1; the stale term is in its history, with checksums that are right."""
+    """Each segment of n1 has one kind of damage; the stale term has correct checksums."""
     stale = 6553
     n1 = write_log(tmp_path / "n1", with_term(ENTRIES, stale, 2), SMALL)
     logs = {"n0": write_log(tmp_path / "n0", ENTRIES, LARGE), "n1": n1}
@@ -115,7 +115,7 @@ def test_every_kind_of_damage_on_a_member_is_named_with_its_place(
     damage.flip_body(n1, place("bad_body_crc")[0])
     damage.zero(n1, *place("bad_magic", 10, 20))
     damage.truncate(n1, place("short_file", 30, -1)[0])
-    next(segments)  # where a file ends that is cut short, the one behind it tells
+    next(segments)  # the file after a truncated one tells where that one should end
     first, last = place("missing_segment", 0, -1)
     says = {"n1": without_segment(manifest(n1, "n1", peers=logs), n1.place(first).segment)}
     damage.flip_unit(logs["n2"], 8999)
@@ -125,13 +125,13 @@ def test_every_kind_of_damage_on_a_member_is_named_with_its_place(
     summary = summary_of(spark, logs, says)
 
     assert findings(summary) == expected
-    assert summary.verdict is Verdict.DIVERGED  # because of the stale term alone
+    assert summary.verdict is Verdict.DIVERGED  # only because of the stale term
     missing = next(f for f in summary.first_findings if f.check == "missing_segment")
     assert missing.segment == n1.place(first).segment
     assert missing.detail.startswith(f"{last - first + 1:,} entries")
 
 
-def test_damage_that_checksums_name_is_not_taken_for_another_history(
+def test_damage_that_checksums_detect_is_not_reported_as_divergence(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     logs = {f"n{k}": write_log(tmp_path / f"n{k}", ENTRIES, LARGE) for k in range(3)}
@@ -147,10 +147,10 @@ def test_damage_that_checksums_name_is_not_taken_for_another_history(
     }
 
 
-def test_another_history_is_named_entry_by_entry_up_to_the_edges(
+def test_divergence_is_reported_entry_by_entry_up_to_the_edges(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The first common entry and the last agreed one lie in the midst of chunks."""
+    """The first common entry and the last agreed entry lie in the middle of chunks."""
     begin, agreed = 100, 8600
     changed = with_other_body(with_other_body(ENTRIES, begin), agreed)
     later = replace(LARGE, first_index=begin)
@@ -171,7 +171,7 @@ def test_another_history_is_named_entry_by_entry_up_to_the_edges(
     assert summary.first_findings[0].detail.startswith("2 entries")
 
 
-def test_two_members_that_differ_blame_nobody(spark: SparkSession, tmp_path: Path) -> None:
+def test_no_member_is_blamed_if_two_members_differ(spark: SparkSession, tmp_path: Path) -> None:
     logs = {
         "n0": write_log(tmp_path / "n0", ENTRIES, LARGE),
         "n1": write_log(tmp_path / "n1", with_other_body(ENTRIES, 5000), LARGE),
@@ -184,10 +184,10 @@ def test_two_members_that_differ_blame_nobody(spark: SparkSession, tmp_path: Pat
     assert "n0, n1" in summary.first_findings[0].detail
 
 
-def test_members_that_cannot_be_read_leave_the_others_judged(
+def test_the_other_members_are_audited_if_some_cannot_be_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """n2 is silent; n1 shows its manifest and refuses one segment."""
+    """n2 refuses every request; n1 serves its manifest and refuses one segment."""
     logs = {f"n{k}": write_log(tmp_path / f"n{k}", ENTRIES, LARGE) for k in range(3)}
     refused = logs["n1"].places_in(logs["n1"].segments[0])
     interrupts: dict[str, Interrupt] = {
@@ -205,10 +205,10 @@ def test_members_that_cannot_be_read_leave_the_others_judged(
     }
 
 
-def test_entries_that_a_majority_has_lost_are_reported_as_such(
+def test_entries_that_a_majority_has_lost_are_reported_as_too_few_copies(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """n1 and n2 have lost the same bodies; n2 is short of what it calls committed, too."""
+    """n1 and n2 have lost the same body; n2 also lacks entries that it reports as committed."""
     logs = {
         "n0": write_log(tmp_path / "n0", ENTRIES, LARGE),
         "n1": write_log(tmp_path / "n1", ENTRIES, LARGE),
@@ -233,12 +233,12 @@ def test_entries_that_a_majority_has_lost_are_reported_as_such(
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        ({"n0": ENTRIES[:1]}, "1 member of g, the same entries in all up to index 0"),
-        ({"n0": [], "n1": []}, "2 members of g, in which nothing is committed yet"),
+        ({"n0": ENTRIES[:1]}, "1 member of g: the same entries up to index 0"),
+        ({"n0": [], "n1": []}, "2 members of g: nothing is committed yet"),
     ],
     ids=["a-group-of-one-with-a-noop", "empty-logs"],
 )
-def test_groups_with_next_to_nothing_are_sound(
+def test_groups_with_almost_no_entries_are_sound(
     spark: SparkSession, tmp_path: Path, entries: Mapping[str, list[Entry]], said: str
 ) -> None:
     logs = {member: write_log(tmp_path / member, log, LARGE) for member, log in entries.items()}

@@ -1,4 +1,4 @@
-"""What members say, and which of it an audit believes."""
+"""Capturing the members' manifests, and rejecting those that an audit must not trust."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,14 +41,14 @@ def checks(found: Capture) -> list[tuple[str, str]]:
     return [(finding.check, finding.member) for finding in found.findings]
 
 
-def test_members_agree_up_to_the_lowest_committed_index(log: Log) -> None:
+def test_the_agreed_index_is_the_lowest_committed_index(log: Log) -> None:
     found = captured(n0=manifest(log, "n0"), n1=manifest(log, "n1", committed_index=41))
 
     assert found.agreed_index == 41
     assert checks(found) == []
 
 
-def test_a_member_that_cannot_be_asked_is_named_and_the_others_are_kept(log: Log) -> None:
+def test_an_unreachable_member_is_reported_and_the_others_are_kept(log: Log) -> None:
     found = captured(n0=manifest(log, "n0"), n1=ReadError("http://n1: refused"))
 
     assert checks(found) == [("member_unreachable", "n1")]
@@ -58,28 +58,30 @@ def test_a_member_that_cannot_be_asked_is_named_and_the_others_are_kept(log: Log
 
 
 @pytest.mark.parametrize(("group", "self_id"), [("g", "other"), ("other", "n1")])
-def test_nobody_is_judged_under_anothers_name(log: Log, group: str, self_id: str) -> None:
+def test_a_manifest_of_another_member_or_group_is_rejected(
+    log: Log, group: str, self_id: str
+) -> None:
     found = captured(n0=manifest(log, "n0"), n1=manifest(log, self_id, group=group))
 
     assert checks(found) == [("member_unreachable", "n1")]
     assert "other" in found.findings[0].detail
 
 
-def test_a_group_is_as_large_as_its_members_know(log: Log) -> None:
+def test_members_that_only_a_manifest_lists_count_as_unreachable_voters(log: Log) -> None:
     found = captured(n0=manifest(log, "n0", peers=["n1", "n2"]))
 
     assert found.voters_count == 3
     assert checks(found) == [("member_unreachable", "n1"), ("member_unreachable", "n2")]
 
 
-def test_a_member_that_has_committed_nothing_is_named_if_others_have(log: Log) -> None:
+def test_a_member_without_committed_entries_is_reported_if_others_have_some(log: Log) -> None:
     fresh = manifest(log, "n1", committed_index=-1)
 
     assert checks(captured(n0=manifest(log, "n0"), n1=fresh)) == [("nothing_committed", "n1")]
     assert checks(captured(n1=fresh)) == []
 
 
-def test_a_member_that_begins_later_than_others_is_named(log: Log) -> None:
+def test_a_member_that_begins_later_than_others_is_reported(log: Log) -> None:
     later = manifest(log, "n1")
     later = replace(later, status=replace(later.status, ledger_begin_index=20))
     found = captured(n0=manifest(log, "n0"), n1=later)
@@ -89,7 +91,7 @@ def test_a_member_that_begins_later_than_others_is_named(log: Log) -> None:
     assert (found.findings[0].first_index, found.findings[0].last_index) == (0, 19)
 
 
-def test_without_any_member_nothing_is_agreed() -> None:
+def test_there_is_no_agreed_index_if_no_member_answers() -> None:
     found = captured(n0=ReadError("gone"), n1=ReadError("gone"))
 
     assert found.agreed_index == -1

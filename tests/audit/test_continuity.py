@@ -1,4 +1,4 @@
-"""Segments put one behind the other: every way in which they do not fit."""
+"""Continuity between segments: every way in which they can fail to connect."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ CHUNK = pa.schema(
     }.items()
 )
 
-# Member: what it says (begin, committed), then its segments (number, first, last, terms).
+# For each member: begin index, committed index, and segments (number, first, last, two terms).
 SAYS = {
     "whole": (0, 299, [(0, 0, 99, 1, 1), (1, 100, 199, 1, 2), (2, 200, 299, 2, 2)]),
     "gap": (0, 299, [(0, 0, 99, 1, 1), (2, 200, 299, 2, 2)]),
@@ -48,7 +48,7 @@ EXPECTED = {
 }
 
 
-def test_every_seam_that_does_not_fit_is_found_and_no_other(spark: SparkSession) -> None:
+def test_exactly_the_broken_connections_between_segments_are_found(spark: SparkSession) -> None:
     chunks: list[dict[str, Any]] = [
         {
             "member": member,

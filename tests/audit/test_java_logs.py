@@ -1,4 +1,4 @@
-"""Stores that Java DLedger wrote: read entry for entry, and audited."""
+"""Reading and auditing stores that Java DLedger wrote."""
 
 import json
 import tarfile
@@ -27,7 +27,7 @@ NODES = ("n0", "n1", "n2")
 
 
 def unpacked(archive: str, folder: Path) -> Path:
-    """Unpack a store, and return the folder in which every node has its own."""
+    """Unpack the stores of a group; return the folder that holds the nodes' folders."""
     with tarfile.open(GOLDEN / archive) as tar:
         tar.extractall(folder, filter="data")
     return next(folder.iterdir())
@@ -35,7 +35,7 @@ def unpacked(archive: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("store", STORES, ids=lambda store: str(store["archive"]))
 @pytest.mark.parametrize("node", NODES)
-def test_every_entry_that_java_wrote_is_read_as_it_is(
+def test_every_entry_that_java_wrote_is_read_unchanged(
     store: dict[str, Any], node: str, tmp_path: Path
 ) -> None:
     log = read_log(unpacked(store["archive"], tmp_path) / f"dledger-{node}")
@@ -52,7 +52,7 @@ def test_every_entry_that_java_wrote_is_read_as_it_is(
 
 
 @pytest.mark.spark
-def test_three_members_written_by_java_are_sound_but_not_covered_by_checksums(
+def test_three_java_members_are_sound_but_not_covered_by_checksums(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     root = unpacked(STORES[0]["archive"], tmp_path)

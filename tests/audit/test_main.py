@@ -1,4 +1,4 @@
-"""The program `dledger-audit`: its command line, its exit codes, and what it leaves behind."""
+"""The program `dledger-audit`: its command line, exit codes and output files."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ from dledger_logs.write import write_log
         ["--group", "g", "--member", "n0=http://h:1", "--level", "half"],
     ],
 )
-def test_a_wrong_command_line_is_refused(
+def test_a_wrong_command_line_exits_with_the_usage_code(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
@@ -37,7 +37,7 @@ def test_a_wrong_command_line_is_refused(
     assert "usage: dledger-audit" in capsys.readouterr().err
 
 
-def test_a_group_of_which_nobody_answers_is_incomplete_without_starting_spark(
+def test_a_group_without_any_answer_is_incomplete_and_does_not_start_spark(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = write_log(tmp_path / "log", history(3), small_shape())
@@ -50,7 +50,7 @@ def test_a_group_of_which_nobody_answers_is_incomplete_without_starting_spark(
     assert "member_unreachable  n0" in capsys.readouterr().out
 
 
-def test_a_summary_that_cannot_be_written_is_a_failure_and_no_verdict(
+def test_a_summary_file_that_cannot_be_written_fails_the_audit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = write_log(tmp_path / "log", history(3), small_shape())
@@ -63,8 +63,8 @@ def test_a_summary_that_cannot_be_written_is_a_failure_and_no_verdict(
 
 
 @pytest.mark.spark
-def test_a_damaged_member_ends_the_program_with_its_verdict(tmp_path: Path) -> None:
-    """A process of its own: it starts and stops Spark as a pod does."""
+def test_a_damaged_member_sets_the_exit_code_and_the_summary(tmp_path: Path) -> None:
+    """The audit runs in a separate process, which starts and stops Spark as a pod does."""
     members = []
     with ExitStack() as stack:
         for member in ("n0", "n1", "n2"):

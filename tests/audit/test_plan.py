@@ -1,4 +1,4 @@
-"""From manifests to what must be read."""
+"""Planning which segments to read, from a manifest."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_every_segment_is_planned_with_the_entries_that_it_holds(log: Log) -> No
     ]
 
 
-def test_segments_outside_of_the_wanted_range_are_left_out(log: Log) -> None:
+def test_segments_outside_the_wanted_range_are_skipped(log: Log) -> None:
     middle = log.places_in(log.segments[2])
     wanted = IndexRange(first=middle[1].index, last=middle[-1].index)
 
@@ -35,7 +35,7 @@ def test_segments_outside_of_the_wanted_range_are_left_out(log: Log) -> None:
     assert [segment.file.name for segment in planned] == [log.segments[2]]
 
 
-def test_nothing_behind_the_committed_index_is_planned(log: Log) -> None:
+def test_nothing_after_the_committed_index_is_planned(log: Log) -> None:
     first = log.places_in(log.segments[1])[0].index
 
     planned = list(segments(manifest(log, "n0", committed_index=first), IndexRange()))
@@ -45,7 +45,7 @@ def test_nothing_behind_the_committed_index_is_planned(log: Log) -> None:
     assert not list(segments(manifest(log, "n0", committed_index=-1), IndexRange()))
 
 
-def test_nobody_knows_where_a_segment_ends_whose_successor_is_missing(log: Log) -> None:
+def test_the_last_index_of_a_segment_is_unknown_if_the_next_one_is_missing(log: Log) -> None:
     said = without_segment(manifest(log, "n0"), log.segments[1])
 
     planned = list(segments(said, IndexRange()))
@@ -61,7 +61,7 @@ def test_files_may_be_listed_in_any_order(log: Log) -> None:
     assert list(segments(reversed_files, IndexRange())) == list(segments(said, IndexRange()))
 
 
-def test_a_segment_is_planned_with_the_index_files_of_its_entries_and_of_two_before(
+def test_a_segment_has_the_index_files_of_its_entries_and_of_the_two_before(
     log: Log,
 ) -> None:
     for segment in segments(manifest(log, "n0"), IndexRange()):
@@ -72,7 +72,7 @@ def test_a_segment_is_planned_with_the_index_files_of_its_entries_and_of_two_bef
         assert {file.name for file in segment.index_files} == names
 
 
-def test_a_file_whose_name_tells_no_place_is_refused(log: Log) -> None:
+def test_a_file_whose_name_is_not_an_offset_is_rejected(log: Log) -> None:
     said = manifest(log, "n0")
     strange = replace(said.data[0], name="../../etc/passwd")
 

@@ -1,9 +1,9 @@
-"""From findings to a verdict, a summary and a page of text."""
+"""Deriving the verdict, the summary and the text report from findings."""
 
 import pytest
 
 from dledger_audit import report
-from dledger_audit.audit import Audited, MemberTotals
+from dledger_audit.audit import AuditResult, MemberTotals
 from dledger_audit.capture import Capture
 from dledger_audit.explain import EXPLANATIONS, explain
 from dledger_audit.verdict import CRITICAL, DIVERGENCE, EXIT_CODES, INFO, WARNING, judge
@@ -47,15 +47,17 @@ TOTALS = MemberTotals(
         ([finding("no_majority", member="")], Verdict.DIVERGED),
     ],
 )
-def test_the_verdict_is_the_worst_that_was_found(findings: list[Finding], verdict: Verdict) -> None:
+def test_the_verdict_is_the_worst_that_any_finding_causes(
+    findings: list[Finding], verdict: Verdict
+) -> None:
     assert judge(findings) is verdict
 
 
-def test_every_verdict_has_an_exit_code_of_its_own() -> None:
+def test_every_verdict_has_a_distinct_exit_code() -> None:
     assert len(set(EXIT_CODES.values())) == len(Verdict)
 
 
-def test_every_check_of_the_decoder_is_explained() -> None:
+def test_every_check_of_the_decoder_has_an_explanation() -> None:
     assert {flag.name.lower() for flag in Flag if flag.name} <= EXPLANATIONS.keys()
     assert EXPLANATIONS.keys() >= DIVERGENCE
 
@@ -67,12 +69,12 @@ def test_an_explanation_counts_entries() -> None:
 
 def summary_of(*findings: Finding) -> tuple[AuditSummary, str]:
     captured = Capture(group="g", urls={"n0": "", "n1": ""}, manifests={}, findings=())
-    audited = Audited(findings=findings, totals={"n0": TOTALS})
+    audited = AuditResult(findings=findings, totals={"n0": TOTALS})
     summary = report.summarize(captured, audited)
     return summary, report.text(captured, summary, audited.totals)
 
 
-def test_what_decides_the_verdict_comes_first() -> None:
+def test_the_findings_that_decide_the_verdict_come_first() -> None:
     summary, text = summary_of(UNREACHABLE, DAMAGE, DIVERGED)
 
     assert summary.first_findings == [DIVERGED, DAMAGE, UNREACHABLE]

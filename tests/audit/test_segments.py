@@ -1,4 +1,4 @@
-"""Every way to damage a log, and that the decoder puts the right name to the right entry."""
+"""Every way to damage a log: the decoder must flag the right entries with the right fault."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ some = settings(max_examples=20)
 
 @contextmanager
 def a_log(entries: list[Entry] = ENTRIES, shape: Shape | None = None) -> Iterator[Log]:
-    """Write a log for one example."""
+    """Write a temporary log for one example."""
     with TemporaryDirectory() as folder:
         yield write_log(Path(folder) / "log", entries, shape or small_shape())
 
@@ -44,7 +44,7 @@ def a_log(entries: list[Entry] = ENTRIES, shape: Shape | None = None) -> Iterato
     st.sampled_from([512, 4096]),
 )
 @some
-def test_a_sound_log_of_any_shape_comes_back_whole_with_nothing_flagged(
+def test_a_sound_log_of_any_shape_is_read_completely_without_flags(
     sizes: list[int], window_bytes: int, segment_bytes: int
 ) -> None:
     entries = [Entry(term=1, body=bytes([size % 251]) * size) for size in sizes]
@@ -73,7 +73,7 @@ WHAT_A_FLIP_SHOWS = {
 @example(index=0, bit=0)
 @example(index=LAST, bit=31)
 @some
-def test_a_flipped_bit_of_a_header_is_found_and_named(field: str, index: int, bit: int) -> None:
+def test_a_flipped_bit_in_a_header_is_detected(field: str, index: int, bit: int) -> None:
     with a_log() as log:
         damage.flip_header(log, index, field, bit)
         found = flagged(scan_log(log))
@@ -87,7 +87,7 @@ def test_a_flipped_bit_of_a_header_is_found_and_named(field: str, index: int, bi
 
 @given(indexes, st.data())
 @some
-def test_a_flipped_bit_of_a_body_is_found_and_named(index: int, data: st.DataObject) -> None:
+def test_a_flipped_bit_in_a_body_is_detected(index: int, data: st.DataObject) -> None:
     if not ENTRIES[index].body:
         index += 1
     byte = data.draw(st.integers(0, len(ENTRIES[index].body) - 1))
@@ -99,7 +99,7 @@ def test_a_flipped_bit_of_a_body_is_found_and_named(index: int, data: st.DataObj
 
 @given(indexes, st.integers(1, 60), st.integers(0, 70), st.booleans(), windows)
 @some
-def test_zeroed_bytes_show_in_the_entries_that_they_touch_and_in_no_other(
+def test_zeroed_bytes_are_detected_in_exactly_the_entries_that_they_touch(
     first: int, count: int, skip: int, with_index_files: bool, window_bytes: int
 ) -> None:
     with a_log() as log:
@@ -114,7 +114,7 @@ def test_zeroed_bytes_show_in_the_entries_that_they_touch_and_in_no_other(
     assert sorted(found) == list(range(COUNT))
     damaged = {index for index, flags in found.items() if flags & DAMAGED}
     assert damaged <= touched
-    # A NOOP of which only zeros are left looks like one that nothing covers.
+    # A NOOP whose header checksum was zeroed looks like one without checksums.
     assert touched <= damaged | {index for index, flags in found.items() if flags & Flag.NO_CRC}
 
 
@@ -123,7 +123,7 @@ def test_zeroed_bytes_show_in_the_entries_that_they_touch_and_in_no_other(
     windows,
 )
 @some
-def test_no_garbage_in_any_file_makes_the_decoder_fail_or_lose_count(
+def test_garbage_in_files_never_makes_the_decoder_fail_or_miscount(
     garbage: list[tuple[float, float, bytes]], window_bytes: int
 ) -> None:
     with a_log() as log:
@@ -139,23 +139,23 @@ def test_no_garbage_in_any_file_makes_the_decoder_fail_or_lose_count(
 
 @given(indexes, st.integers(0, 31), st.integers(0, 7))
 @some
-def test_a_bad_index_unit_is_a_warning_and_hides_no_entry(index: int, byte: int, bit: int) -> None:
+def test_a_bad_index_unit_is_flagged_and_hides_no_entry(index: int, byte: int, bit: int) -> None:
     with a_log() as log:
         damage.flip_unit(log, index, byte, 1 << bit)
         found = flagged(scan_log(log))
 
-    is_magic = byte < 4  # Java's leader writes another one there than in the data
+    is_magic = byte < 4  # not compared: Java's leader writes a different magic there
     assert found == ({} if is_magic else {index: Flag.INDEX_FILE_DIFFERS})
 
 
-def test_without_index_files_every_entry_is_still_found() -> None:
+def test_every_entry_is_found_without_index_files() -> None:
     with a_log() as log:
         damage.remove_index(log)
 
         assert flags_of(scan_log(log)) == dict.fromkeys(range(COUNT), Flag.INDEX_FILE_DIFFERS)
 
 
-def test_the_index_files_of_another_log_mislead_nobody() -> None:
+def test_index_files_of_another_log_do_not_mislead_the_decoder() -> None:
     with a_log() as log, a_log(history(COUNT, seed=2)) as other:
         for path in (log.root / "index").iterdir():
             path.write_bytes((other.root / "index" / path.name).read_bytes())
@@ -165,7 +165,7 @@ def test_the_index_files_of_another_log_mislead_nobody() -> None:
     assert sorted(found) == list(range(COUNT))
 
 
-def test_swapped_entries_are_both_found() -> None:
+def test_swapped_entries_are_both_flagged() -> None:
     with a_log([Entry(term=1, body=b"%04d" % number) for number in range(COUNT)]) as log:
         damage.swap(log, 41, 44)
         found = flagged(scan_log(log))
@@ -174,7 +174,7 @@ def test_swapped_entries_are_both_found() -> None:
     assert all(flags & Flag.BAD_INDEX for flags in found.values())
 
 
-def test_a_file_that_ends_early_costs_the_entries_behind_its_end() -> None:
+def test_a_truncated_file_lacks_the_entries_after_its_end() -> None:
     with a_log() as log:
         places = log.places_in(log.segments[1])
         damage.truncate(log, places[10].index)
@@ -184,7 +184,7 @@ def test_a_file_that_ends_early_costs_the_entries_behind_its_end() -> None:
         )
 
 
-def test_a_file_that_is_gone_costs_its_entries_alone() -> None:
+def test_a_missing_file_makes_only_its_own_entries_unreadable() -> None:
     with a_log() as log:
         places = log.places_in(log.segments[1])
         log.data_path(log.segments[1]).unlink()
@@ -194,7 +194,7 @@ def test_a_file_that_is_gone_costs_its_entries_alone() -> None:
         )
 
 
-def test_a_file_that_the_manifest_does_not_list_leaves_a_gap() -> None:
+def test_a_file_that_the_manifest_omits_leaves_a_gap() -> None:
     with a_log() as log:
         lost = {place.index for place in log.places_in(log.segments[1])}
         found = flags_of(scan_log(log, said=without_segment(manifest(log, "n0"), log.segments[1])))
@@ -203,17 +203,17 @@ def test_a_file_that_the_manifest_does_not_list_leaves_a_gap() -> None:
     assert not any(found.values())
 
 
-def test_a_lower_term_behind_a_higher_one_is_found_where_checksums_are_right() -> None:
+def test_a_decreasing_term_is_flagged_even_with_correct_checksums() -> None:
     with a_log(with_term(ENTRIES, 250, 2)) as log:
         assert flagged(scan_log(log)) == {250: Flag.TERM_BACK}
 
 
-def test_another_history_with_right_checksums_is_sound_by_itself() -> None:
+def test_a_different_history_with_correct_checksums_is_sound_by_itself() -> None:
     with a_log(with_other_body(ENTRIES, 77)) as log:
         assert not flagged(scan_log(log))
 
 
-def test_what_is_behind_the_committed_index_is_not_looked_at() -> None:
+def test_entries_after_the_committed_index_are_not_read() -> None:
     with a_log() as log:
         damage.flip_body(log, 251)
         found = flags_of(scan_log(log, said=manifest(log, "n0", committed_index=250)))
@@ -222,7 +222,7 @@ def test_what_is_behind_the_committed_index_is_not_looked_at() -> None:
     assert not any(found.values())
 
 
-def test_a_log_shorter_than_its_member_says_ends_without_a_guess() -> None:
+def test_a_log_shorter_than_its_committed_index_yields_only_its_entries() -> None:
     with a_log() as log:
         said = manifest(log, "n0")
         longer = replace(said, status=replace(said.status, committed_index=LAST + 50))
@@ -230,7 +230,7 @@ def test_a_log_shorter_than_its_member_says_ends_without_a_guess() -> None:
         assert list(flags_of(scan_log(log, said=longer))) == list(range(COUNT))
 
 
-def test_a_member_cannot_make_up_more_lost_entries_than_its_bytes_can_hold() -> None:
+def test_a_manifest_cannot_claim_more_lost_entries_than_the_bytes_can_hold() -> None:
     with a_log() as log:
         said = manifest(log, "n0")
         endless = replace(said, status=replace(said.status, committed_index=1 << 60))
@@ -245,7 +245,7 @@ def test_a_member_cannot_make_up_more_lost_entries_than_its_bytes_can_hold() -> 
 
 @given(indexes, st.integers(0, 80))
 @some
-def test_a_wanted_range_is_all_that_is_decoded_once_the_index_files_lead_there(
+def test_only_the_wanted_range_is_decoded_if_the_index_files_have_it(
     first: int, count: int
 ) -> None:
     with a_log() as log:
@@ -255,7 +255,7 @@ def test_a_wanted_range_is_all_that_is_decoded_once_the_index_files_lead_there(
     assert found == dict.fromkeys(range(first, last + 1), Flag(0))
 
 
-def test_a_wanted_range_is_found_without_index_files_too() -> None:
+def test_a_wanted_range_is_found_without_index_files() -> None:
     with a_log() as log:
         damage.remove_index(log)
         found = flags_of(scan_log(log, wanted=IndexRange(first=200, last=210)))
@@ -263,13 +263,13 @@ def test_a_wanted_range_is_found_without_index_files_too() -> None:
     assert set(range(200, 211)) <= set(found)
 
 
-def test_java_covers_nothing_by_checksums_and_shifted_positions_are_sound() -> None:
+def test_entries_without_checksums_and_shifted_positions_are_only_flagged_no_crc() -> None:
     shape = replace(small_shape(), has_checksums=False, shift=4096)
     with a_log(ENTRIES, shape) as log:
         assert flags_of(scan_log(log)) == dict.fromkeys(range(COUNT), Flag.NO_CRC)
 
 
-def test_behind_damage_the_next_entry_is_found_by_its_shifted_position() -> None:
+def test_the_next_entry_after_damage_is_found_by_its_shifted_position() -> None:
     shape = replace(small_shape(), has_checksums=False, shift=4096)
     with a_log(ENTRIES, shape) as log:
         damage.remove_index(log)
@@ -279,7 +279,7 @@ def test_behind_damage_the_next_entry_is_found_by_its_shifted_position() -> None
     assert {index for index, flags in found.items() if flags & DAMAGED} == set(range(20, 25))
 
 
-def test_one_position_out_of_line_is_found_where_no_checksum_covers_it() -> None:
+def test_a_wrong_position_is_flagged_without_checksums() -> None:
     with a_log(ENTRIES, replace(small_shape(), has_checksums=False)) as log:
         damage.flip_header(log, 33, "pos", 6)
         found = flags_of(scan_log(log))
@@ -287,13 +287,13 @@ def test_one_position_out_of_line_is_found_where_no_checksum_covers_it() -> None
     assert {index for index, flags in found.items() if flags & Flag.BAD_POS} == {33}
 
 
-def test_a_log_that_begins_late_is_not_judged_by_what_was_removed() -> None:
+def test_a_log_whose_prefix_was_removed_is_sound() -> None:
     shape = replace(small_shape(), first_index=1000, first_pos=40960)
     with a_log(ENTRIES, shape) as log:
         assert flags_of(scan_log(log)) == dict.fromkeys(range(1000, 1000 + COUNT), Flag(0))
 
 
-def test_a_segment_may_begin_with_a_blank_as_java_leaves_one() -> None:
+def test_a_segment_may_begin_with_a_blank_that_java_left() -> None:
     shape = replace(small_shape(), has_checksums=False)
     with a_log(ENTRIES, shape) as log:
         cut = log.places_in(log.segments[0])[5]
@@ -318,7 +318,7 @@ def test_an_empty_log_has_no_rows() -> None:
         assert scan_log(log) == []
 
 
-def test_files_that_hold_nothing_are_passed_over() -> None:
+def test_empty_files_are_skipped() -> None:
     with a_log() as log:
         said = manifest(log, "n0")
         empty = SegmentFile(name="9" * 20, size_bytes=4096, readable_bytes=0, first_index=-1)

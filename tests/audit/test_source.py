@@ -1,4 +1,4 @@
-"""The data source as anybody may use it, without an audit around it."""
+"""The data source `dledger` by itself, without an audit."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ LOST = (30, 34)
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
-    """Write a log that has no trace, not even in the index files, of some entries."""
+    """Write a log that lost some entries without a trace, not even in the index files."""
     log = write_log(tmp_path_factory.mktemp("member") / "log", ENTRIES, small_shape())
     damage.remove_index(log)
     damage.zero(log, *LOST)
@@ -38,9 +38,7 @@ def members(log: Log) -> Iterator[str]:
         yield f"n0={n0},n1={n1}"
 
 
-def test_a_row_is_an_entry_or_where_one_should_be(
-    spark: SparkSession, members: str, log: Log
-) -> None:
+def test_a_row_is_an_entry_or_an_absent_one(spark: SparkSession, members: str, log: Log) -> None:
     frame = spark.read.format("dledger").load(members)
 
     rows = frame.where("member = 'n1'").orderBy("index").collect()
@@ -56,7 +54,7 @@ def test_a_row_is_an_entry_or_where_one_should_be(
     assert all(row["crc"] == row["body_crc"] for row in there)
 
 
-def test_bodies_are_read_by_who_names_them_and_segments_that_cannot_match_are_spared(
+def test_bodies_are_read_on_request_and_filters_skip_segments(
     spark: SparkSession, members: str, log: Log
 ) -> None:
     last = log.places_in(log.segments[-1])
@@ -75,7 +73,7 @@ def test_bodies_are_read_by_who_names_them_and_segments_that_cannot_match_are_sp
 
 
 @pytest.mark.parametrize("schema", ["index long, key string", "index string"])
-def test_a_column_that_the_source_does_not_have_is_refused(
+def test_an_unknown_column_or_type_is_rejected(
     spark: SparkSession, members: str, schema: str
 ) -> None:
     with pytest.raises(AnalysisException, match="column"):

@@ -1,6 +1,4 @@
-"""One cluster with the operator for all end-to-end tests, and a namespace of its own for each
-group.
-"""
+"""Fixtures: one cluster with the operator for all tests, and a namespace for each group."""
 
 import contextlib
 import os
@@ -23,9 +21,9 @@ RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 @pytest.fixture(scope="session")
 def deployed() -> Iterator[Deployment]:
-    """The cluster with the operator; KEEP_CLUSTER=1 leaves it running for a look."""
-    mine = os.environ.get("CLUSTER") != "current"
-    reason = host.why_not() if mine else None
+    """The cluster with the operator; KEEP_CLUSTER=1 leaves it running for inspection."""
+    is_local = os.environ.get("CLUSTER") != "current"
+    reason = host.why_not() if is_local else None
     if reason:
         advice = "set CLUSTER=current to use the cluster that kubectl points to"
         message = f"END-TO-END TESTS ARE SKIPPED: no local cluster here: {reason}; {advice}"
@@ -39,25 +37,25 @@ def deployed() -> Iterator[Deployment]:
 
 @pytest.fixture
 def make_group(deployed: Deployment, request: pytest.FixtureRequest) -> Iterator[Make]:
-    """Make groups, each in its own namespace under Pod Security "restricted"."""
+    """A function that creates a group in a new namespace with restricted pod security."""
     with _groups_for(request.node, deployed) as make:
         yield make
 
 
 @pytest.fixture
 def group(make_group: Make) -> Group:
-    """A group of three whose members are all ready, with a client's pod beside it."""
-    return _when_whole(make_group())
+    """A group of three ready members, with a client pod."""
+    return _when_ready(make_group())
 
 
 @pytest.fixture(scope="module")
 def calm_group(deployed: Deployment, request: pytest.FixtureRequest) -> Iterator[Group]:
-    """The same for all tests of a module that only look, or are refused."""
+    """A group shared by the tests of a module that do not change it."""
     with _groups_for(request.node, deployed) as make:
-        yield _when_whole(make())
+        yield _when_ready(make())
 
 
-def _when_whole(made: Group) -> Group:
+def _when_ready(made: Group) -> Group:
     made.start_client()
     made.wait_until_ready()
     made.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
@@ -81,22 +79,22 @@ def _groups_for(node: pytest.Item | pytest.Module, deployed: Deployment) -> Iter
     yield make
     for namespace in namespaces:
         if getattr(node, "failed", False):
-            _show(deployed, namespace)
+            _print_state(deployed, namespace)
         deployed.kubernetes.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Remember on the test and its module that it failed: what is shown when their groups go."""
-    report: pytest.TestReport = yield  # type: ignore[assignment]  # what the wrapped hooks give back
+    """Mark a failed test and its module, so that `_groups_for` prints their groups."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]  # the wrapped hooks return it
     if report.failed:
         for node in (item, item.getparent(pytest.Module)):
             node.failed = True  # type: ignore[union-attr]  # read by _groups_for
     return report  # type: ignore[return-value]
 
 
-def _show(deployed: Deployment, namespace: str) -> None:
-    """Print what a person would look at first."""
+def _print_state(deployed: Deployment, namespace: str) -> None:
+    """Print the objects, Events and logs that help to find the cause of a failure."""
     inside = f"--namespace={namespace}"
     system = f"--namespace={deployment.OPERATOR_NAMESPACE}"
     for command in (

@@ -1,4 +1,4 @@
-"""An audit as a user asks for it: sound logs are called sound, and a flipped byte is named."""
+"""Audits of a group: sound logs, and a log with a flipped bit."""
 
 import json
 
@@ -11,7 +11,7 @@ from dledger_e2e.load import Load
 pytestmark = pytest.mark.cluster
 
 
-def test_sound_logs_are_called_sound_and_a_flipped_byte_is_found_and_named(group: Group) -> None:
+def test_an_audit_reports_sound_logs_and_locates_a_flipped_bit(group: Group) -> None:
     with Load(group, per_second=5_000, body_bytes=2_000) as load:
         load.wait_for_more(10_000, timeout_s=120)  # more than one segment of 16 MiB
 
@@ -26,7 +26,7 @@ def test_sound_logs_are_called_sound_and_a_flipped_byte_is_found_and_named(group
     assert "Sound" in row
 
     pod = next(name for name in group.pods() if name != group.leader_pod())
-    flip_a_byte(group, pod)
+    flip_a_bit(group, pod)
     damaged = audit(group, "damaged")
 
     assert damaged["verdict"] == "Damaged"
@@ -37,8 +37,8 @@ def test_sound_logs_are_called_sound_and_a_flipped_byte_is_found_and_named(group
     group.wait_for_condition("Ready", "True")
 
 
-def flip_a_byte(group: Group, pod: str) -> None:
-    """Flip one bit in the body of entry 1000, in the first and sealed segment of one member."""
+def flip_a_bit(group: Group, pod: str) -> None:
+    """Flip a bit in the body of entry 1000, in a member's first segment, which is sealed."""
     folder = f"/data/store/dledger-n{pod.rpartition('-')[2]}"
     program = "; ".join(
         [

@@ -1,4 +1,4 @@
-"""A group as a user sees it: made, shown, refused, in trouble, deleted."""
+"""A group from its creation to its deletion, with invalid changes and problems in between."""
 
 import uuid
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def uids(group: Group) -> set[str]:
     return {pod["metadata"]["uid"] for pod in group.pods().values()}
 
 
-def test_a_group_is_shown_with_its_leader_term_and_members(calm_group: Group) -> None:
+def test_kubectl_get_shows_the_leader_term_and_members_of_a_group(calm_group: Group) -> None:
     leader = calm_group.leader_pod()
 
     status = calm_group.status()
@@ -33,7 +33,7 @@ def test_a_group_is_shown_with_its_leader_term_and_members(calm_group: Group) ->
     assert status["toleratedFailures"] == 1
 
 
-def test_the_slave_service_sends_to_the_two_others(calm_group: Group) -> None:
+def test_the_slave_service_has_both_followers_as_endpoints(calm_group: Group) -> None:
     leader = calm_group.leader_pod()
     selector = f"--selector=kubernetes.io/service-name={calm_group.name}-slave"
 
@@ -45,7 +45,7 @@ def test_the_slave_service_sends_to_the_two_others(calm_group: Group) -> None:
         )
 
     others = sorted(set(calm_group.pods()) - {leader})
-    wait_for(lambda: slaves() == others, "the slave Service sends to both followers")
+    wait_for(lambda: slaves() == others, "both followers are endpoints of the slave Service")
 
 
 def test_the_operators_metrics_name_the_leader(calm_group: Group) -> None:
@@ -62,6 +62,7 @@ def test_the_operators_metrics_name_the_leader(calm_group: Group) -> None:
     assert len(leaders) == 1
     assert f'pod="{leader}"' in leaders[0]
     doubles = [line for line in metrics if line.startswith("dledger_double_master_observed_total{")]
+    assert doubles
     assert all(line.endswith(" 0.0") for line in doubles)
 
 
@@ -74,7 +75,7 @@ def test_the_operators_metrics_name_the_leader(calm_group: Group) -> None:
     ],
     ids=["an even number of members", "another storage class", "another segment size"],
 )
-def test_a_bad_change_is_refused_with_its_rule_and_nothing_is_touched(
+def test_an_invalid_change_is_refused_and_no_pod_is_replaced(
     calm_group: Group, patch: str, words: str
 ) -> None:
     before = uids(calm_group)
@@ -85,7 +86,7 @@ def test_a_bad_change_is_refused_with_its_rule_and_nothing_is_touched(
     assert uids(calm_group) == before
 
 
-def test_an_image_that_cannot_be_pulled_is_named_in_a_condition(
+def test_the_condition_degraded_names_an_image_that_cannot_be_pulled(
     make_group: Callable[..., Group],
 ) -> None:
     group = make_group(image={"repository": "localhost/no-such-image", "tag": "1"})
@@ -98,20 +99,23 @@ def test_an_image_that_cannot_be_pulled_is_named_in_a_condition(
     assert group.condition("Ready")["status"] != "True"
 
 
-def test_a_bad_image_for_a_running_group_touches_nothing_that_runs(group: Group) -> None:
+def test_a_new_image_that_does_not_exist_replaces_no_running_pod(group: Group) -> None:
     before = uids(group)
 
     group.kubectl(
         "patch", "dlg", group.name, "--type=merge",
         '--patch={"spec":{"image":{"repository":"localhost/no-such-image","tag":"1"}}}',
     )  # fmt: skip
-    wait_for(lambda: group.status().get("observedGeneration") == 2, "the change is seen")
+    wait_for(
+        lambda: group.status().get("observedGeneration") == 2,
+        "the operator has observed the change",
+    )
 
     assert uids(group) == before
     group.wait_for_condition("Ready", "True")
 
 
-def test_a_storage_class_that_does_not_exist_is_named_in_a_condition(
+def test_the_condition_degraded_names_a_storage_class_that_does_not_exist(
     make_group: Callable[..., Group],
 ) -> None:
     group = make_group(storage={"size": "1Gi", "storageClassName": "no-such-class"})
@@ -121,18 +125,18 @@ def test_a_storage_class_that_does_not_exist_is_named_in_a_condition(
     assert degraded["status"] == "True"
 
 
-def test_a_full_volume_is_named_and_nothing_acknowledged_is_lost(
+def test_a_full_volume_is_reported_and_no_acknowledged_append_is_lost(
     deployed: Deployment, make_group: Callable[..., Group]
 ) -> None:
     local = deployed.local
     if local is None:
-        pytest.skip("volumes of a hard size can be made only on the local cluster")
+        pytest.skip("volumes with a hard size limit exist only on the local cluster")
     storage_class = f"limited-{uuid.uuid4().hex[:8]}"
     for node in (1, 2, 3):
         local.add_disk(node, "72Mi", name=f"{storage_class}-{node}", storage_class=storage_class)
     group = make_group(storage={"size": "48Mi", "storageClassName": storage_class})
     group.start_client()
-    group.wait_until_ready()  # the client gives up what it does not reach within a second, below
+    group.wait_until_ready()  # the load below gives an append only one second
     group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
     before = uids(group)
 
@@ -150,9 +154,9 @@ def test_a_full_volume_is_named_and_nothing_acknowledged_is_lost(
     assert_nothing_was_lost(group, load)
 
 
-def test_a_deleted_group_is_gone_with_its_pods_and_its_volumes_stay(group: Group) -> None:
+def test_deleting_a_group_deletes_its_pods_and_keeps_its_volume_claims(group: Group) -> None:
     group.kubectl("delete", "dlg", group.name, "--timeout=60s")
 
-    wait_for(lambda: not group.pods(), "the pods are gone", timeout_s=90)
+    wait_for(lambda: not group.pods(), "all pods are deleted", timeout_s=90)
     volumes: list[Any] = group.get("pvc")["items"]
-    assert len(volumes) == 3, "retain.whenDeleted is Retain unless asked otherwise"
+    assert len(volumes) == 3, "retain.whenDeleted defaults to Retain"

@@ -1,4 +1,4 @@
-"""A group that grows and shrinks under load, as `kubectl scale` asks for it."""
+"""Scaling a group under load with `kubectl scale`."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_a_group_grows_to_five_and_shrinks_to_three_without_a_loss(group: Group)
         wait_until_scaled(group, 3)
         load.wait_for_more(500)
 
-    assert len(group.get("pvc")["items"]) == 5, "retain.whenScaled is Retain unless asked otherwise"
+    assert len(group.get("pvc")["items"]) == 5, "retain.whenScaled defaults to Retain"
     assert_nothing_was_lost(group, load)
     sound = audit(group, "after-scaling")
     assert (sound["phase"], sound["verdict"]) == ("Finished", "Sound")
@@ -39,10 +39,10 @@ def scale(group: Group, replicas: int) -> None:
 
 
 def wait_until_scaled(group: Group, replicas: int) -> None:
-    """Wait until so many vote by the leader's own word, and the status says so."""
+    """Wait until the group's status and its leader report this number of voters."""
     expected = [f"n{ordinal}" for ordinal in range(replicas)]
 
-    def told() -> bool:
+    def reported() -> bool:
         status = group.status()
         progressing = group.condition("Progressing")
         return (
@@ -51,14 +51,14 @@ def wait_until_scaled(group: Group, replicas: int) -> None:
             and len(group.pods()) == replicas
         )
 
-    wait_for(told, f"{group.name} has {replicas} members", SCALED_S)
+    wait_for(reported, f"{group.name} has {replicas} members", SCALED_S)
     leader = group.node_status(group.leader_pod())
     assert leader is not None
     assert (leader.voters, leader.learners) == (expected, [])
 
 
 def lead_with(group: Group, member: str) -> None:
-    """Hand the leadership over, and wait until the labels have followed."""
+    """Transfer the leadership, and wait until the labels have followed."""
     group.kubectl(*group.client_command("transfer", member))
     pod = f"{group.name}-{member.removeprefix('n')}"
     wait_for(lambda: group.leader_pod() == pod, f"{member} leads")

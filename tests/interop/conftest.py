@@ -1,19 +1,17 @@
-"""Fixtures: Java DLedger in every version that matters, and a Python group to meet it."""
+"""Fixtures: the tested versions of Java DLedger, and a group of Python members."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dledger_group.group import NodeGroup
 from tools import java_dledger
+from tools.groups.node_group import NodeGroup
 from tools.java_dledger import JavaMissingError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together, on one core, what shares a group of Java members: a module's tests of one
-    version.
-    """
+    """Run a module's tests of one Java version in one worker, since they share a Java group."""
     for item in items:
         if isinstance(item, pytest.Function) and item.path.is_relative_to(Path(__file__).parent):
             version = getattr(item, "callspec", None) and item.callspec.params.get("java")
@@ -22,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def class_path_of(version: str) -> str:
-    """The class path of a version; skips the test where it is not built."""
+    """Return the class path of a version; skips the test if it is not built."""
     try:
         return java_dledger.find(version)
     except JavaMissingError as error:
@@ -31,30 +29,30 @@ def class_path_of(version: str) -> str:
 
 @pytest.fixture(scope="module", params=java_dledger.VERSIONS)
 def java(request: pytest.FixtureRequest) -> str:
-    """Class path of one version after the other."""
+    """Class path of each version in turn."""
     return class_path_of(request.param)
 
 
 @pytest.fixture(scope="module", params=["0.3.1.2", "0.4.0"])
 def java_store(request: pytest.FixtureRequest) -> str:
-    """Class path of one version for each of the two ways in which Java keeps its store."""
+    """Class path of one version for each of Java's two store formats."""
     return class_path_of(request.param)
 
 
 @pytest.fixture(scope="session")
 def class_path_0_3_1_2() -> str:
-    """Class path of the version that RocketMQ ships longest."""
+    """Class path of the version that RocketMQ has shipped longest."""
     return class_path_of("0.3.1.2")
 
 
 @pytest.fixture(scope="session")
 def class_path_0_4_0() -> str:
-    """Class path of the oldest version that knows the empty entries of new leaders."""
+    """Class path of the oldest version that supports the no-ops of new leaders."""
     return class_path_of("0.4.0")
 
 
 @pytest.fixture(scope="module")
 def python_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeGroup]:
-    """Three Python members that all tests of a module share, and none may stop."""
+    """Three Python members, shared by the tests of a module, which must not stop them."""
     with NodeGroup(tmp_path_factory.mktemp("python")) as running:
         yield running

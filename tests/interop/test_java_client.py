@@ -1,4 +1,4 @@
-"""DLedger's own Java client, of every version, against a group of Python members."""
+"""Java DLedger's own client, in every version, with a group of Python members."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 
 from dledger_client.sync import BlockingClient
 from dledger_formats.protocol.requests import DLedgerResponseCode
-from dledger_group.group import NodeGroup
 from dledger_java.client import JavaClient
+from tools.groups.node_group import NodeGroup
 
 pytestmark = pytest.mark.interop
 
@@ -29,7 +29,7 @@ def read_back(group: NodeGroup, indexes: list[int]) -> list[bytes]:
         return [client.get(index).body for index in indexes]
 
 
-def test_what_the_java_client_appends_is_read_back_at_its_index(
+def test_appends_of_the_java_client_are_read_back_at_their_indexes(
     client: JavaClient, python_group: NodeGroup
 ) -> None:
     python_group.master()
@@ -40,7 +40,7 @@ def test_what_the_java_client_appends_is_read_back_at_its_index(
     assert read_back(python_group, [answer.index for answer in answers]) == BODIES
 
 
-def test_the_java_client_reads_where_the_entry_lies(
+def test_the_java_client_reads_an_entrys_position(
     client: JavaClient, python_group: NodeGroup
 ) -> None:
     appended = client.append(b"where?")
@@ -55,7 +55,7 @@ def test_the_java_client_reads_where_the_entry_lies(
 def test_a_java_client_that_never_appended_reads_bytes(
     java: str, python_group: NodeGroup, tmp_path: Path
 ) -> None:
-    """Only an append tells in which form a client wants its bytes."""
+    """Only an append reveals the form in which a client expects bytes."""
     body = bytes(range(256))
     with BlockingClient(python_group.servers, "g") as python:
         index = python.append(body).index
@@ -64,7 +64,7 @@ def test_a_java_client_that_never_appended_reads_bytes(
         assert reader.get(index).body == body
 
 
-def test_the_java_client_is_told_that_there_is_no_such_entry(client: JavaClient) -> None:
+def test_the_java_client_gets_an_error_for_a_missing_entry(client: JavaClient) -> None:
     assert client.get(1_000_000).code is DLedgerResponseCode.INDEX_OUT_OF_RANGE
 
 
@@ -92,7 +92,7 @@ def test_the_java_client_follows_a_new_leader(java: str, tmp_path: Path) -> None
         assert read_back(group, list(stored)) == list(stored.values())
 
 
-def test_the_java_client_has_the_leadership_handed_over(
+def test_the_java_client_transfers_the_leadership(
     java: str, python_group: NodeGroup, tmp_path: Path
 ) -> None:
     master = python_group.master()

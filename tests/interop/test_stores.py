@@ -1,4 +1,4 @@
-"""One store, two programs: what Java wrote opens here, and what was written here, Java serves."""
+"""Store compatibility: this node opens Java's stores, and Java serves this node's stores."""
 
 from pathlib import Path
 
@@ -8,21 +8,21 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_formats.log import disk
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import WAIT_S, wait_for
-from dledger_java.group import DATA_BYTES, INDEX_BYTES, JavaGroup
 from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
+from tools.groups.java_group import DATA_BYTES, INDEX_BYTES, JavaGroup
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import WAIT_S, wait_for
 
 pytestmark = pytest.mark.interop
 
 SIZES = {"segment_size_bytes": 8192, "index_segment_size_bytes": 3200}
-# What a group of Java's has unless it is told otherwise: all that is appended here fits in it.
+# The defaults of JavaGroup; everything that these tests append fits into one segment.
 ONE_SEGMENT = {"segment_size_bytes": DATA_BYTES, "index_segment_size_bytes": INDEX_BYTES}
 JAVA_SIZES = {"mappedFileSizeForEntryData": 8192, "mappedFileSizeForEntryIndex": 3200}
 TIMING = Timing(deadline_s=90.0, request_timeout_s=10.0)
-# A body of no bytes, and lengths that leave blanks of many sizes at the ends of segments.
+# The first body is empty; the lengths leave blanks of many sizes at the ends of segments.
 BODIES = [bytes([number % 256]) * (number * 37 % 1900) for number in range(150)]
 
 
@@ -31,19 +31,19 @@ def client_of(group: JavaGroup | NodeGroup, timing: Timing = TIMING) -> DLedgerC
 
 
 async def append_all(group: JavaGroup | NodeGroup, bodies: list[bytes]) -> dict[int, bytes]:
-    """Append one after the other, since Java mixes what is in flight; the bodies by index."""
+    """Append sequentially, since Java reorders appends in flight; return the bodies by index."""
     async with client_of(group) as client:
         return {(await client.append(body)).index: body for body in bodies}
 
 
 async def served(group: JavaGroup) -> dict[int, tuple[int, int, bytes]]:
-    """Position, term and body of all that a group serves, by index."""
+    """Return position, term and body of every entry that a group serves, by index."""
     async with client_of(group) as client:
         return {e.index: (e.pos, e.term, e.body) async for e in client.get_range(0)}
 
 
 def held(store: LogStore) -> dict[int, tuple[int, int, bytes]]:
-    """The same of a store that is open here, with all checksums verified."""
+    """Return the same for an open store, with all checksums verified."""
     entries = [store.entry(index) for index in range(store.begin_index, store.end_index + 1)]
     return {header.index: (header.pos, header.term, body) for header, body in entries}
 
@@ -60,17 +60,15 @@ def data_of(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted((folder / disk.DATA_FOLDER).iterdir()))
 
 
-# Java's stores, here.
+# Java's stores in this node.
 
 
-async def test_the_stores_of_a_java_group_open_here_after_a_truncation(
-    java_store: str, tmp_path: Path
-) -> None:
-    """The leader that is killed holds a tail that nobody else has; what it had there stays in its
-    file behind the new end, since Java cuts without wiping.
+async def test_this_node_opens_stores_that_java_truncated(java_store: str, tmp_path: Path) -> None:
+    """A killed leader has a tail that no other member has. The tail's bytes stay in its file after
+    the new end, since Java truncates without zeroing.
 
-    One segment holds all of it: Java removes whole files behind a cut, and how far back it cuts
-    depends on when its leaders were elected (0.4.0 goes back to the first entry of a whole term).
+    One segment holds everything: Java removes whole files after a truncation point, which depends
+    on the time of its elections (0.4.0 goes back to the first entry of a whole term).
     """
     with JavaGroup(tmp_path, java_store, heartBeatTimeIntervalMs=1000) as group:
         stored = await append_all(group, BODIES)
@@ -89,7 +87,9 @@ async def test_the_stores_of_a_java_group_open_here_after_a_truncation(
             group.stop(member)
 
     assert successor != leader
-    assert b"tail" in data_of(tmp_path / f"dledger-{leader}"), "the remains that this is about"
+    assert b"tail" in data_of(tmp_path / f"dledger-{leader}"), (
+        "the truncated bytes must still be in the file"
+    )
     for member in group.peers:
         store = open_store(tmp_path / f"dledger-{member}", ONE_SEGMENT)
         assert bodies_in(held(store)) == stored
@@ -97,10 +97,10 @@ async def test_the_stores_of_a_java_group_open_here_after_a_truncation(
 
 
 async def leave_a_tail_on(group: JavaGroup, leader: str) -> None:
-    """Kill the leader with entries that no follower has."""
+    """Kill the leader while it has entries that no follower has."""
     followers = [member for member in group.running() if member != leader]
     async with client_of(group, Timing(deadline_s=1.0)) as client:
-        await client.get(0)  # connects, so that the leader has no time to step down
+        await client.get(0)  # connect now: later the leader would step down first
         for member in followers:
             group.kill(member)
         async for outcome in client.append_all([b"tail" * 100] * 5):
@@ -129,7 +129,7 @@ async def test_python_members_take_over_the_stores_of_a_java_group(
     assert {e.index: e.body for e in entries if e.magic == disk.NORMAL} == stored
 
 
-async def test_term_and_vote_of_java_are_read_here(java_store: str, tmp_path: Path) -> None:
+async def test_this_node_reads_javas_term_and_vote(java_store: str, tmp_path: Path) -> None:
     with JavaGroup(tmp_path, java_store, members=1, **JAVA_SIZES) as group:
         await append_all(group, [b"one"])
         group.stop("n0")
@@ -140,11 +140,11 @@ async def test_term_and_vote_of_java_are_read_here(java_store: str, tmp_path: Pa
     store.close()
 
 
-# Our stores, in Java.
+# This node's stores in Java.
 
 
 def write_store(folder: Path) -> dict[int, tuple[int, int, bytes]]:
-    """A store of several segments and terms whose tail was truncated and written anew."""
+    """Write a store of several segments and terms whose tail was truncated and rewritten."""
     store = open_store(folder)
     store.append_bodies(BODIES, term=1)
     store.append_bodies([b"lost" * 50] * 20, term=2)
@@ -156,9 +156,7 @@ def write_store(folder: Path) -> dict[int, tuple[int, int, bytes]]:
     return entries
 
 
-async def test_a_store_that_was_written_here_is_served_by_java_and_comes_back(
-    java_store: str, tmp_path: Path
-) -> None:
+async def test_java_serves_and_extends_this_nodes_store(java_store: str, tmp_path: Path) -> None:
     folder = tmp_path / "dledger-n0"
     written = write_store(folder)
 
@@ -178,9 +176,9 @@ async def test_a_store_that_was_written_here_is_served_by_java_and_comes_back(
 
 
 async def write_as_a_member(folder: Path) -> dict[int, bytes]:
-    """A store as a member leaves it, with the empty entry of each of its terms; its entries.
+    """Write a store as a member does, with a no-op for each term; return the entries.
 
-    The second of these is index 149, and lies in the last segment.
+    The second no-op has index 149 and is in the last segment.
     """
     with NodeGroup(folder, members=1, **SIZES) as group:
         await append_all(group, BODIES[:148])
@@ -196,18 +194,19 @@ async def write_as_a_member(folder: Path) -> dict[int, bytes]:
     return bodies_in(entries)
 
 
-async def test_java_0_4_serves_what_a_member_left(class_path_0_4_0: str, tmp_path: Path) -> None:
+async def test_java_0_4_serves_a_members_store(class_path_0_4_0: str, tmp_path: Path) -> None:
     left = await write_as_a_member(tmp_path)
 
     with JavaGroup(tmp_path, class_path_0_4_0, members=1, **JAVA_SIZES) as group:
         assert bodies_in(await served(group)) == left
 
 
-async def test_java_0_3_cuts_off_what_follows_the_empty_entry_of_a_term(
+async def test_java_0_3_truncates_the_log_at_the_no_op_of_a_term(
     class_path_0_3_1_2: str, tmp_path: Path
 ) -> None:
-    """It takes that entry for the end of the log, where it looks: in the last three data files.
-    Nothing warns of it, so the documentation does; this shows that it is still true.
+    """Java 0.3 takes a no-op in the last three data files for the end of the log.
+
+    It does so without a warning. The documentation warns instead; this test confirms it.
     """
     left = await write_as_a_member(tmp_path)
 

@@ -7,10 +7,10 @@ import pytest
 
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 from dledger_kube.objects import NOW, audit_body
+from dledger_operator.api_objects import JobPodView, JobView, Problem
 from dledger_operator.behaviours.audit import Outcome, build_status, judge
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.spec_reader import InvalidSpecError
-from dledger_operator.views import JobPodView, JobView, Trouble
 
 FINDING = Finding(
     check="bad_body_crc", severity="critical", member="n1", segment="0" * 20,
@@ -27,7 +27,7 @@ ENDED_JOB = dataclasses.replace(JOB, ended=True)
 def pod(**fields: Any) -> JobPodView:
     values: dict[str, Any] = {
         "name": "a-audit-x", "running": False, "exit_code": None, "termination_message": "",
-        "finished_at": None, "trouble": None,
+        "finished_at": None, "problem": None,
     }  # fmt: skip
     return JobPodView(**values | fields)
 
@@ -37,7 +37,7 @@ def judged(job: JobView, *pods: JobPodView) -> tuple[str, str]:
     return outcome.phase, outcome.reason
 
 
-def test_an_audit_that_left_a_summary_is_finished_whatever_it_found() -> None:
+def test_an_audit_with_a_summary_is_finished_whatever_its_verdict() -> None:
     ended = pod(exit_code=4, termination_message=SUMMARY.to_json().decode(), finished_at=NOW)
 
     outcome = judge(ENDED_JOB, [ended], name="a-audit")
@@ -51,17 +51,17 @@ def test_an_audit_that_left_a_summary_is_finished_whatever_it_found() -> None:
     ("job", "pods", "expected"),
     [
         pytest.param(JOB, [], ("Pending", "JobCreated"), id="no pod yet"),
-        pytest.param(JOB, [pod()], ("Pending", "JobCreated"), id="a pod that starts"),
+        pytest.param(JOB, [pod()], ("Pending", "JobCreated"), id="a starting pod"),
         pytest.param(JOB, [pod(running=True)], ("Running", "Running"), id="running"),
         pytest.param(
             JOB,
-            [pod(trouble=Trouble(reason="ErrImagePull", message="no such image"))],
+            [pod(problem=Problem(reason="ErrImagePull", message="no such image"))],
             ("Pending", "ErrImagePull"),
-            id="an image that is not there",
+            id="an image that does not exist",
         ),
         pytest.param(
             ENDED_JOB,
-            [pod(exit_code=137, trouble=Trouble(reason="OOMKilled", message="exit code 137"))],
+            [pod(exit_code=137, problem=Problem(reason="OOMKilled", message="exit code 137"))],
             ("Failed", "OOMKilled"),
             id="killed",
         ),
@@ -73,16 +73,16 @@ def test_an_audit_that_left_a_summary_is_finished_whatever_it_found() -> None:
         ),
         pytest.param(
             dataclasses.replace(
-                ENDED_JOB, failure=Trouble(reason="DeadlineExceeded", message="too long")
+                ENDED_JOB, failure=Problem(reason="DeadlineExceeded", message="too long")
             ),
             [],
             ("Failed", "DeadlineExceeded"),
-            id="stopped by its deadline",
+            id="past its deadline",
         ),
-        pytest.param(ENDED_JOB, [], ("Failed", "ResultLost"), id="the pod is gone"),
+        pytest.param(ENDED_JOB, [], ("Failed", "ResultLost"), id="a deleted pod"),
     ],
 )
-def test_how_far_an_audit_is(
+def test_the_phase_of_an_audit_follows_from_its_job_and_pods(
     job: JobView, pods: list[JobPodView], expected: tuple[str, str]
 ) -> None:
     assert judged(job, *pods) == expected
@@ -92,7 +92,7 @@ def status(outcome: Outcome, previous: dict[str, Any] | None = None) -> dict[str
     return build_status(outcome, generation=1, previous=previous or {}, now=NOW)
 
 
-def test_the_status_of_a_finished_audit_tells_its_result() -> None:
+def test_the_status_of_a_finished_audit_contains_its_result() -> None:
     built = status(
         Outcome(
             phase="Finished", reason="Damaged", message=SUMMARY.message, job="a-audit",
@@ -128,7 +128,7 @@ def test_the_status_of_a_finished_audit_tells_its_result() -> None:
     }  # fmt: skip
 
 
-def test_an_audit_that_waits_says_for_what() -> None:
+def test_the_condition_of_a_waiting_audit_gives_the_reason() -> None:
     built = status(Outcome(phase="Pending", reason="GroupNotFound", message="it does not exist"))
 
     assert built["conditions"][0]["reason"] == "GroupNotFound"
@@ -143,7 +143,7 @@ def test_the_largest_summary_still_fits_a_status() -> None:
     assert 1 <= len(status(outcome)["firstFindings"]) <= 10
 
 
-def test_a_request_has_defaults() -> None:
+def test_a_spec_has_defaults() -> None:
     request = AuditRequest.from_body(audit_body())
 
     assert (request.group_name, request.level) == ("flights", "Full")
@@ -159,11 +159,11 @@ def test_a_request_has_defaults() -> None:
         ({"ttlAfterFinished": "soon"}, "spec.ttlAfterFinished"),
     ],
 )
-def test_a_mistake_in_a_request_is_named(spec: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_key_of_a_spec_is_named(spec: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidSpecError, match=complaint):
         AuditRequest.from_body(audit_body(spec))
 
 
-def test_a_name_that_leaves_no_room_for_the_job_is_refused() -> None:
+def test_a_name_too_long_for_its_job_is_refused() -> None:
     with pytest.raises(InvalidSpecError, match="longer than 52"):
         AuditRequest.from_body(audit_body(name="a" * 53))

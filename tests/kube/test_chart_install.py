@@ -1,4 +1,4 @@
-"""The Helm chart on a real API server: installed, upgraded, removed; what its operator may do."""
+"""The Helm chart on a real API server: install, upgrade, uninstall, operator permissions."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ pytest_plugins = ["api_server.fixtures"]
 
 @pytest.fixture(scope="module")
 def everywhere(api_server: ApiServer) -> Iterator[Release]:
-    """A release that looks after all namespaces."""
+    """A release whose operator watches all namespaces."""
     with installed(api_server, "--set=crds.create=false") as release:
         yield release
 
 
 @pytest.fixture(scope="module")
 def in_one_namespace(api_server: ApiServer) -> Iterator[Release]:
-    """A release that looks after the namespace default alone, with all of its own objects."""
+    """A release whose operator watches only the namespace default, with all optional objects."""
     values = [
         "crds.create=false",
         "watchNamespaces={default}",
@@ -37,14 +37,14 @@ def in_one_namespace(api_server: ApiServer) -> Iterator[Release]:
 
 @pytest.fixture
 def server_without_crds(empty_api_server: ApiServer) -> Iterator[ApiServer]:
-    """A server on which a release may install the CRDs; they are removed after the test."""
+    """A server without the CRDs; CRDs that a release installs are deleted after the test."""
     yield empty_api_server
     crds = ("dledgergroups.dledger.io", "dledgeraudits.dledger.io")
     empty_api_server.kubectl("delete", "crd", "--ignore-not-found", "--wait", *crds)
 
 
 def may(release: Release, verb: str, resource: str, *, where: str = "default") -> bool:
-    """Ask the server whether the operator may do this."""
+    """Ask the server whether the operator has this permission."""
     group_and_resource, _, subresource = resource.partition("/")
     kind, _, api_group = group_and_resource.partition(".")
     attributes = {
@@ -72,7 +72,9 @@ def test_a_namespace_of_restricted_pods_admits_the_operator(everywhere: Release)
     assert everywhere.server.request("POST", pods, everywhere.pod)["kind"] == "Pod"
 
 
-def test_a_namespace_of_restricted_pods_refuses_one_that_may_be_root(everywhere: Release) -> None:
+def test_a_namespace_of_restricted_pods_rejects_a_pod_that_may_run_as_root(
+    everywhere: Release,
+) -> None:
     pods = f"/api/v1/namespaces/{everywhere.namespace}/pods?{DRY_RUN}"
     pod = everywhere.pod
     pod["spec"]["securityContext"]["runAsNonRoot"] = False
@@ -94,7 +96,7 @@ def test_a_namespace_of_restricted_pods_refuses_one_that_may_be_root(everywhere:
         ("create", "events"),
     ],
 )
-def test_the_operator_may_do_its_work_everywhere(
+def test_the_operator_has_its_permissions_in_all_namespaces(
     everywhere: Release, verb: str, resource: str
 ) -> None:
     assert may(everywhere, verb, resource)
@@ -114,18 +116,22 @@ def test_the_operator_may_do_its_work_everywhere(
         ("create", "clusterroles.rbac.authorization.k8s.io"),
     ],
 )
-def test_the_operator_may_do_nothing_else(everywhere: Release, verb: str, resource: str) -> None:
+def test_the_operator_has_no_other_permissions(
+    everywhere: Release, verb: str, resource: str
+) -> None:
     assert not may(everywhere, verb, resource)
 
 
-def test_an_operator_of_one_namespace_may_do_nothing_in_another(in_one_namespace: Release) -> None:
+def test_an_operator_of_one_namespace_has_no_permissions_in_another(
+    in_one_namespace: Release,
+) -> None:
     assert may(in_one_namespace, "patch", "pods", where="default")
     assert not may(in_one_namespace, "patch", "pods", where="kube-system")
     assert not may(in_one_namespace, "list", "pods", where="")
 
 
-def test_every_resource_and_verb_of_the_roles_exists(everywhere: Release) -> None:
-    """A misspelt resource in a role is no error anywhere; the permission is just missing."""
+def test_every_resource_and_verb_of_the_roles_is_served(everywhere: Release) -> None:
+    """Kubernetes accepts a role with a misspelled resource, which then grants nothing."""
     server = everywhere.server
     roles = server.request(
         "GET",
@@ -178,12 +184,12 @@ def test_an_installed_chart_serves_its_kinds(server_without_crds: ApiServer) -> 
         assert check(server_without_crds, group())["spec"]["replicas"] == 3
 
 
-def test_an_upgrade_brings_new_fields_and_keeps_the_groups(
+def test_an_upgrade_adds_new_fields_and_keeps_the_groups(
     server_without_crds: ApiServer, tmp_path: Path
 ) -> None:
     server = server_without_crds
     old = tmp_path / "dledger-operator"
-    # Following the link, so that the copy has CRDs of its own.
+    # copytree follows the symbolic link, so the copy has CRDs of its own.
     shutil.copytree(CHART, old)
     crd_file = old / "files" / "crds" / "dledgergroups.yaml"
     crd = yaml.safe_load(crd_file.read_text())
@@ -203,7 +209,7 @@ def test_an_upgrade_brings_new_fields_and_keeps_the_groups(
             assert "paused" not in made["spec"]
 
 
-def test_groups_outlive_the_release_and_the_next_one_takes_them_over(
+def test_groups_survive_an_uninstall_and_are_adopted_by_the_next_release(
     server_without_crds: ApiServer,
 ) -> None:
     server = server_without_crds
@@ -216,7 +222,7 @@ def test_groups_outlive_the_release_and_the_next_one_takes_them_over(
             assert server.request("GET", path(made))["metadata"]["uid"] == made["metadata"]["uid"]
 
 
-def test_crds_of_others_are_not_taken_over_by_accident(api_server: ApiServer) -> None:
+def test_crds_that_the_release_does_not_own_are_not_overwritten(api_server: ApiServer) -> None:
     with (
         pytest.raises(CommandError, match="cannot be imported into the current release"),
         installed(api_server),

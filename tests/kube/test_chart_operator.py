@@ -1,7 +1,7 @@
-"""The real operator with no other permissions than the chart gives it, on a real API server.
+"""The real operator with only the permissions of the chart, on a real API server.
 
-Nothing runs pods here, so what is shown is that everything is made, admitted and written; the rest
-is for the end-to-end tests.
+No pods run here: these tests show that objects are created, admitted and updated. The end-to-end
+tests cover the rest.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ CHILDREN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """A running operator and the one namespace that it may look after."""
+    """A running operator and the one namespace that it watches."""
 
     server: ApiServer
     namespace: str
@@ -44,7 +44,7 @@ class Operator:
 
 @contextlib.contextmanager
 def operating(release: Release, namespace: str, folder: Path) -> Iterator[Operator]:
-    """Run the operator as the release would, but outside a pod, until the block ends."""
+    """Run the operator with the release's settings, but outside a pod, until the block ends."""
     kubeconfig, log = folder / "kubeconfig", folder / "operator.log"
     release.write_kubeconfig(kubeconfig)
     health_port = free_port()
@@ -109,9 +109,9 @@ def exists(operator: Operator, where: str) -> bool:
 
 
 def child(operator: Operator, api: str, name: str) -> Object:
-    """Wait until the operator has made something, and return it."""
+    """Wait until the operator has created an object, and return it."""
     where = f"/{api}/namespaces/{operator.namespace}/{name}"
-    wait_until(f"there is {name}", lambda: exists(operator, where))
+    wait_until(f"{name} exists", lambda: exists(operator, where))
     found: Object = operator.server.request("GET", where)
     return found
 
@@ -124,27 +124,27 @@ def admitted(operator: Operator, pod: Object) -> bool:
 @pytest.mark.parametrize(
     ("api", "name"), [(api, name) for api, names in CHILDREN.items() for name in names]
 )
-def test_a_group_gets_its_children(operator: Operator, group: Object, api: str, name: str) -> None:
+def test_the_children_of_a_group_are_created(
+    operator: Operator, group: Object, api: str, name: str
+) -> None:
     made = child(operator, api, name.format(group["metadata"]["name"]))
 
     assert made["metadata"]["ownerReferences"][0]["uid"] == group["metadata"]["uid"]
 
 
-def test_members_are_admitted_where_pods_must_be_restricted(
-    operator: Operator, group: Object
-) -> None:
+def test_a_namespace_of_restricted_pods_admits_members(operator: Operator, group: Object) -> None:
     stateful_set = child(operator, "apis/apps/v1", f"statefulsets/{group['metadata']['name']}")
     account = stateful_set["spec"]["template"]["spec"]["serviceAccountName"]
     child(operator, "api/v1", f"serviceaccounts/{account}")
     pod = pod_of(stateful_set)
-    # The StatefulSet's controller adds the volume of the claim.
+    # The StatefulSet controller adds the volume of the claim.
     claim = {"persistentVolumeClaim": {"claimName": "data"}}
     pod["spec"].setdefault("volumes", []).append({"name": "data", **claim})
 
     assert admitted(operator, pod)
 
 
-def test_the_status_says_that_there_is_no_leader_yet(operator: Operator, group: Object) -> None:
+def test_a_group_without_a_leader_is_not_ready(operator: Operator, group: Object) -> None:
     def conditions() -> dict[str, str]:
         status = operator.server.request("GET", path(group)).get("status", {})
         return {item["type"]: item["status"] for item in status.get("conditions", [])}
@@ -154,9 +154,11 @@ def test_the_status_says_that_there_is_no_leader_yet(operator: Operator, group: 
     assert conditions()["Ready"] == "False"
 
 
-def test_an_audit_gets_a_job_that_is_admitted(operator: Operator, group: Object) -> None:
+def test_a_namespace_of_restricted_pods_admits_the_job_of_an_audit(
+    operator: Operator, group: Object
+) -> None:
     spec = {"groupRef": {"name": group["metadata"]["name"]}}
-    # Jobs of the audits run as the namespace's default account, which a controller makes.
+    # Audit Jobs run as the namespace's default ServiceAccount, which a controller creates.
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     accounts = f"/api/v1/namespaces/{operator.namespace}/serviceaccounts"
     if not exists(operator, f"{accounts}/default"):
@@ -169,7 +171,7 @@ def test_an_audit_gets_a_job_that_is_admitted(operator: Operator, group: Object)
         assert admitted(operator, pod_of(job))
 
 
-def test_it_stops_when_asked_to_and_was_never_forbidden_anything(
+def test_the_operator_stops_on_sigterm_and_was_never_forbidden_a_request(
     api_server: ApiServer, tmp_path: Path
 ) -> None:
     namespace = make_namespace(api_server)

@@ -1,4 +1,4 @@
-"""What the Helm chart renders, and what it refuses to render; no server is needed."""
+"""Rendering the Helm chart, without an API server."""
 
 import functools
 import shutil
@@ -49,7 +49,7 @@ EVERYTHING = {
 
 @pytest.fixture(scope="module")
 def render(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Render:
-    """Render the chart, or another one, with values given as a tree; the same ones only once."""
+    """Render a chart with a tree of values; equal requests are rendered once."""
     file = tmp_path_factory.mktemp("values") / "values.yaml"
 
     @functools.cache
@@ -91,7 +91,7 @@ def environment(manifests: list[Object]) -> dict[str, str]:
 
 
 def operator_rules(manifests: list[Object]) -> Iterator[Object]:
-    """The rules that the operator's own bindings give it."""
+    """Yield the RBAC rules that the operator's own bindings grant."""
     bindings = [item for item in manifests if item["kind"].endswith("RoleBinding")]
     bound = {item["roleRef"]["name"] for item in bindings}
     for manifest in manifests:
@@ -100,7 +100,7 @@ def operator_rules(manifests: list[Object]) -> Iterator[Object]:
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
-def test_the_linter_has_no_complaint(helm: Helm, tmp_path: Path, values: Object) -> None:
+def test_the_chart_passes_the_linter(helm: Helm, tmp_path: Path, values: Object) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(values))
 
@@ -120,7 +120,7 @@ def test_the_defaults_give_one_operator_for_all_namespaces(render: Render) -> No
     }
 
 
-def test_with_everything_on_nothing_is_missing(render: Render) -> None:
+def test_all_objects_are_rendered_with_everything_enabled(render: Render) -> None:
     assert names(render(EVERYTHING)) == {
         "CustomResourceDefinition/dledgergroups.dledger.io",
         "CustomResourceDefinition/dledgeraudits.dledger.io",
@@ -135,7 +135,7 @@ def test_with_everything_on_nothing_is_missing(render: Render) -> None:
     }
 
 
-def test_with_everything_off_only_the_operator_is_left(render: Render) -> None:
+def test_only_the_deployment_is_rendered_with_everything_disabled(render: Render) -> None:
     off = {
         "crds": {"create": False},
         "rbac": {"create": False},
@@ -157,7 +157,7 @@ def test_each_watched_namespace_gets_a_role_of_its_own(render: Render) -> None:
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["every namespace", "two namespaces"])
-def test_the_operator_may_do_little(render: Render, values: Object) -> None:
+def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: Object) -> None:
     rules = list(operator_rules(render(values)))
     verbs = {verb for rule in rules for verb in rule["verbs"]}
     resources = {resource for rule in rules for resource in rule["resources"]}
@@ -183,18 +183,18 @@ def test_an_image_is_registry_repository_and_tag_or_digest(
     assert container(render(values))["image"] == image
 
 
-def test_the_operator_is_told_the_images_of_members_and_audits(render: Render) -> None:
-    told = environment(
+def test_the_operator_receives_the_images_of_members_and_audits(render: Render) -> None:
+    received = environment(
         render(
             {"imageRegistry": "r.example", "auditImage": {"tag": "2"}, "nodeImage": {"tag": "3"}}
         )
     )
 
-    assert told["DLEDGER_OPERATOR_NODE_IMAGE"] == "r.example/dledger-node:3"
-    assert told["DLEDGER_OPERATOR_AUDIT_IMAGE"] == "r.example/dledger-audit:2"
+    assert received["DLEDGER_OPERATOR_NODE_IMAGE"] == "r.example/dledger-node:3"
+    assert received["DLEDGER_OPERATOR_AUDIT_IMAGE"] == "r.example/dledger-audit:2"
 
 
-def test_the_operator_leaves_a_lost_node_within_seconds(render: Render) -> None:
+def test_the_operator_is_evicted_from_a_lost_node_within_seconds(render: Render) -> None:
     tolerations = pod(render())["spec"]["tolerations"]
 
     assert {toleration["key"]: toleration["tolerationSeconds"] for toleration in tolerations} == {
@@ -203,7 +203,7 @@ def test_the_operator_leaves_a_lost_node_within_seconds(render: Render) -> None:
     }
 
 
-def test_the_operator_takes_the_settings_that_it_is_given(render: Render) -> None:
+def test_the_operator_accepts_the_settings_of_the_chart(render: Render) -> None:
     assert config.read([], environment(render(EVERYTHING))) == OperatorSettings(
         node_image="registry.example:5000/dledger-node:0.1.0",
         audit_image="registry.example:5000/dledger-audit:0.1.0",
@@ -223,9 +223,7 @@ def test_the_pod_names_the_ports_that_the_operator_listens_on(render: Render) ->
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
-def test_the_selectors_find_the_pod_and_name_nothing_that_changes(
-    render: Render, values: Object
-) -> None:
+def test_the_selectors_match_the_pod_and_contain_no_version(render: Render, values: Object) -> None:
     manifests = render(values)
     labels = pod(manifests)["metadata"]["labels"].items()
     selectors = [
@@ -238,7 +236,7 @@ def test_the_selectors_find_the_pod_and_name_nothing_that_changes(
     assert not any("app.kubernetes.io/version" in selector for selector in selectors)
 
 
-def test_a_label_of_the_user_does_not_hide_the_pod_from_its_selector(render: Render) -> None:
+def test_a_user_label_does_not_override_a_selector_label(render: Render) -> None:
     labels = {"app.kubernetes.io/instance": "other", "team": "a"}
     manifests = render({"podLabels": labels})
 
@@ -260,7 +258,7 @@ def test_metrics_and_probes_use_ports_that_the_pod_names(render: Render) -> None
     } == ports
 
 
-def test_the_crds_are_those_of_the_repository_and_outlive_the_release(render: Render) -> None:
+def test_the_crds_match_the_repository_and_are_kept_on_uninstall(render: Render) -> None:
     rendered = {crd["metadata"]["name"]: crd for crd in of_kind(render(), CRD)}
     own = {crd["metadata"]["name"]: crd for crd in crd_reference.load(crd_reference.CRDS)}
 
@@ -273,9 +271,7 @@ def test_the_crds_are_those_of_the_repository_and_outlive_the_release(render: Re
     )
 
 
-def test_a_copy_that_lost_its_crds_says_so_and_installs_nothing(
-    render: Render, tmp_path: Path
-) -> None:
+def test_a_chart_without_its_crds_fails_with_a_reason(render: Render, tmp_path: Path) -> None:
     copy = tmp_path / "dledger-operator"
     shutil.copytree(CHART, copy, symlinks=True)
     (copy / "files" / "crds").unlink()
@@ -284,14 +280,14 @@ def test_a_copy_that_lost_its_crds_says_so_and_installs_nothing(
         render(chart=copy)
 
 
-def test_the_crds_go_with_the_release_when_asked_to(render: Render) -> None:
+def test_the_crds_are_deleted_on_uninstall_if_configured(render: Render) -> None:
     crds = of_kind(render({"crds": {"keep": False}}), CRD)
 
     assert crds
     assert not any("annotations" in crd["metadata"] for crd in crds)
 
 
-def test_a_packaged_chart_renders_as_the_folder_does(
+def test_a_packaged_chart_renders_like_its_folder(
     helm: Helm, render: Render, tmp_path: Path
 ) -> None:
     helm("package", str(CHART), f"--destination={tmp_path}")

@@ -1,4 +1,4 @@
-"""What the Helm chart says of itself: its values, their schema, its version."""
+"""The metadata of the Helm chart: its values, their schema and its version."""
 
 import re
 import tomllib
@@ -40,14 +40,14 @@ UNACCEPTABLE = [
 
 
 @pytest.mark.parametrize("setting", UNACCEPTABLE)
-def test_a_value_that_is_unknown_or_cannot_work_is_refused(helm: Helm, setting: str) -> None:
+def test_an_unknown_or_invalid_value_is_refused(helm: Helm, setting: str) -> None:
     key = re.split(r"[.=\[]", setting)[0]
 
     with pytest.raises(CommandError, match=rf"specifications of the schema(?s:.*)\b{key}\b"):
         helm("template", "dl", str(CHART), "--set", setting, f"--kube-version={OLDEST_KUBERNETES}")
 
 
-def test_a_kubernetes_too_old_for_the_schemas_is_refused(helm: Helm) -> None:
+def test_a_kubernetes_version_too_old_for_the_schemas_is_refused(helm: Helm) -> None:
     with pytest.raises(CommandError, match=r"incompatible with Kubernetes v1\.28\.15"):
         helm("template", "dl", str(CHART), "--kube-version=1.28.15")
 
@@ -59,11 +59,11 @@ def test_the_chart_has_the_version_of_the_project() -> None:
     assert chart["version"] == chart["appVersion"] == project["version"]
 
 
-def test_artifact_hub_is_told_of_every_crd() -> None:
+def test_the_annotations_for_artifact_hub_list_every_crd() -> None:
     annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
-    told = yaml.safe_load(annotations["artifacthub.io/crds"])
+    listed = yaml.safe_load(annotations["artifacthub.io/crds"])
 
-    assert {(crd["name"], crd["kind"], crd["version"]) for crd in told} == {
+    assert {(crd["name"], crd["kind"], crd["version"]) for crd in listed} == {
         (
             crd["metadata"]["name"],
             crd["spec"]["names"]["kind"],
@@ -73,7 +73,7 @@ def test_artifact_hub_is_told_of_every_crd() -> None:
     }
 
 
-def test_every_value_that_the_schema_knows_stands_in_the_values_with_a_comment() -> None:
+def test_every_value_of_the_schema_is_documented_in_the_values_file() -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     text = (CHART / "values.yaml").read_text()
     lines = text.splitlines()
@@ -87,7 +87,7 @@ def test_every_value_that_the_schema_knows_stands_in_the_values_with_a_comment()
 def leaves(
     schema: dict[str, Any], definitions: dict[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:
-    """Paths of the values that the schema lists."""
+    """Yield the paths of all values in the schema."""
     for name, child in schema["properties"].items():
         inner = definitions[child["$ref"].rpartition("/")[2]] if "$ref" in child else child
         if "properties" in inner and name != "resources":
@@ -99,7 +99,7 @@ def leaves(
 def keys(
     node: yaml.Node | None, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Paths of all keys of a YAML text, each with its line, from 0."""
+    """Yield the paths of all keys of a YAML document, each with its line number from 0."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             inner = (*path, key.value)

@@ -1,4 +1,4 @@
-"""A DLedgerAudit as a real API server takes, keeps and shows it."""
+"""The CRD of DLedgerAudit on a real API server: validation, storage and printed columns."""
 
 import re
 
@@ -51,27 +51,27 @@ STATUS = {
 }
 
 REFUSED: dict[str, tuple[Object, str]] = {
-    "a time in which nobody can read the result": (
+    "a time too short to read the result": (
         {"ttlAfterFinished": "59s"},
         "at least 1m, so that the operator can read the result, and at most 720h, but is 59s",
     ),
-    "a time without end": ({"ttlAfterFinished": "721h"}, "but is 721h"),
+    "a time too long": ({"ttlAfterFinished": "721h"}, "but is 721h"),
     "a request above its limit": (
         {"resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": 1}}},
         "a request must not exceed the limit for the same resource",
     ),
-    "a level that is not there": ({"level": "Index"}, 'supported values: "Full"'),
+    "an unknown level": ({"level": "Index"}, 'supported values: "Full"'),
     "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
     "an unknown field": ({"group": "flights"}, 'unknown field "spec.group"'),
 }
 
 
-def test_whatever_is_left_out_gets_its_default(api_server: ApiServer) -> None:
+def test_missing_fields_get_their_defaults(api_server: ApiServer) -> None:
     assert check(api_server, audit())["spec"] == DEFAULTS
 
 
 @pytest.mark.parametrize(("spec", "answer"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_work_is_refused_with_the_reason(
+def test_an_invalid_spec_is_refused_with_the_reason(
     api_server: ApiServer, spec: Object, answer: str
 ) -> None:
     with pytest.raises(RefusedError, match=re.escape(answer)):
@@ -85,7 +85,7 @@ def test_what_cannot_work_is_refused_with_the_reason(
         ("1-audit", "the name becomes part of the Job's name"),
     ],
 )
-def test_a_name_that_fits_no_job_is_refused(api_server: ApiServer, name: str, answer: str) -> None:
+def test_an_invalid_job_name_is_refused(api_server: ApiServer, name: str, answer: str) -> None:
     with pytest.raises(RefusedError, match=answer):
         check(api_server, audit(name))
 
@@ -93,7 +93,7 @@ def test_a_name_that_fits_no_job_is_refused(api_server: ApiServer, name: str, an
 @pytest.mark.parametrize(
     "change", [{"groupRef": {"name": "trains"}}, {"ttlAfterFinished": "1h"}, {"resources": None}]
 )
-def test_the_spec_of_an_audit_cannot_change(api_server: ApiServer, change: Object) -> None:
+def test_the_spec_of_an_audit_is_immutable(api_server: ApiServer, change: Object) -> None:
     sent = audit(resources={"requests": {"cpu": "2"}})
 
     with (
@@ -118,7 +118,7 @@ def with_status(server: ApiServer, made: Object) -> Object:
     return kept
 
 
-def test_a_whole_status_is_kept_as_it_was_written(api_server: ApiServer) -> None:
+def test_a_complete_status_is_stored_as_it_was_written(api_server: ApiServer) -> None:
     with stored(api_server, audit()) as made:
         assert with_status(api_server, made)["status"] == STATUS
 

@@ -1,4 +1,4 @@
-"""What the schemas of the custom resources promise to readers; no server is needed."""
+"""The form of the CRD schemas: descriptions, defaults, limits; without an API server."""
 
 import difflib
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def test_every_field_has_a_description_that_is_a_sentence(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CRDS)
-def test_every_default_is_told_in_the_description(kind: str) -> None:
+def test_every_default_is_named_in_the_description(kind: str) -> None:
     untold = [
         path
         for path, field in leaves(kind)
@@ -56,7 +56,7 @@ def test_every_default_is_told_in_the_description(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CRDS)
-def test_every_list_says_how_it_is_merged_and_how_long_it_may_be(kind: str) -> None:
+def test_every_list_has_a_merge_strategy_and_a_maximum_length(kind: str) -> None:
     lists = [(path, field) for path, field in fields(kind).items() if field.get("type") == "array"]
 
     assert lists
@@ -68,11 +68,11 @@ def test_every_list_says_how_it_is_merged_and_how_long_it_may_be(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", CRDS)
-def test_no_part_of_a_schema_lets_unknown_fields_through(kind: str) -> None:
+def test_no_part_of_a_schema_accepts_unknown_fields(kind: str) -> None:
     assert "preserve-unknown-fields" not in repr(CRDS[kind])
 
 
-def test_defaults_of_a_group_are_those_of_the_node() -> None:
+def test_the_defaults_of_a_group_match_the_nodes() -> None:
     group = fields("DLedgerGroup")
 
     assert group["spec.log.flushDiskType"]["default"] == NODE.flush_disk_type
@@ -81,7 +81,7 @@ def test_defaults_of_a_group_are_those_of_the_node() -> None:
     assert group["spec.election.timeout"]["default"] == f"{NODE.election_timeout_ms // 1000}s"
 
 
-def test_the_words_of_the_schemas_are_those_of_the_formats() -> None:
+def test_the_enums_of_the_schemas_match_the_formats() -> None:
     flush_disk_types = fields("DLedgerGroup")["spec.log.flushDiskType"]["enum"]
     verdicts = fields("DLedgerAudit")["status.verdict"]["enum"]
 

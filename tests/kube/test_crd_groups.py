@@ -1,4 +1,4 @@
-"""A DLedgerGroup as a real API server keeps and shows it: defaults, status, columns, scale."""
+"""The CRD of DLedgerGroup on a real API server: defaults, status, columns and scale."""
 
 from pathlib import Path
 
@@ -82,18 +82,18 @@ STATUS = {
 }
 
 
-def test_whatever_is_left_out_gets_its_default(api_server: ApiServer) -> None:
+def test_missing_fields_get_their_defaults(api_server: ApiServer) -> None:
     assert check(api_server, group(storage={"size": "3Gi"}))["spec"] == DEFAULTS
 
 
-def test_half_of_a_pair_gets_the_other_half_by_default(api_server: ApiServer) -> None:
+def test_a_partly_given_object_gets_defaults_for_the_rest(api_server: ApiServer) -> None:
     spec = check(api_server, group(election={"timeout": "2s"}, roles={"master": "primary"}))["spec"]
 
     assert spec["election"] == {"heartbeatInterval": "250ms", "timeout": "2s"}
     assert spec["roles"] == {"label": "dledger.io/role", "master": "primary", "slave": "slave"}
 
 
-def test_resources_that_are_given_are_not_mixed_with_the_default(api_server: ApiServer) -> None:
+def test_given_resources_replace_the_default_entirely(api_server: ApiServer) -> None:
     resources = {"requests": {"memory": "1Gi"}}
 
     assert check(api_server, group(resources=resources))["spec"]["resources"] == resources
@@ -117,7 +117,7 @@ def with_status(server: ApiServer, made: Object) -> Object:
     return stored_now
 
 
-def test_a_whole_status_is_kept_as_it_was_written(api_server: ApiServer) -> None:
+def test_a_complete_status_is_stored_as_it_was_written(api_server: ApiServer) -> None:
     with stored(api_server, group()) as made:
         assert with_status(api_server, made)["status"] == STATUS
 
@@ -148,7 +148,7 @@ def test_the_scale_subresource_shows_members_and_selector(api_server: ApiServer)
     assert scale["status"] == {"replicas": 3, "selector": "dledger.io/group=flights"}
 
 
-def test_kubectl_scale_changes_what_the_spec_asks_for(api_server: ApiServer) -> None:
+def test_kubectl_scale_changes_spec_replicas(api_server: ApiServer) -> None:
     with stored(api_server, group()) as made:
         api_server.kubectl("scale", "dlg", made["metadata"]["name"], "--replicas=5")
         after = api_server.request("GET", path(made))
@@ -164,7 +164,7 @@ def test_kubectl_scale_to_an_even_number_is_refused_with_the_reason(api_server: 
         api_server.kubectl("scale", "dlg", made["metadata"]["name"], "--replicas=4")
 
 
-def test_kubectl_explain_shows_what_a_field_means(api_server: ApiServer) -> None:
+def test_kubectl_explain_shows_the_description_of_a_field(api_server: ApiServer) -> None:
     def shown() -> str:
         return " ".join(api_server.kubectl("explain", "dlg.spec.log.flushDiskType").split())
 
@@ -174,7 +174,7 @@ def test_kubectl_explain_shows_what_a_field_means(api_server: ApiServer) -> None
         except CommandError:
             return False
 
-    # The server publishes the descriptions of a new CRD a moment after it serves its objects.
+    # The server publishes the descriptions of a new CRD shortly after it serves its objects.
     wait_until("the descriptions are published", is_published)
 
     assert "SyncFlush: the entry is on the disks of a majority." in shown()

@@ -1,4 +1,4 @@
-"""The schemas and the operator, which reads what they let through, mean the same."""
+"""The CRD schemas and the operator agree on defaults, names and limits."""
 
 from typing import Any
 
@@ -28,12 +28,12 @@ GROUPS: list[dict[str, Any]] = [
 
 
 def without_defaults(sent: Object, checked: Object) -> Object:
-    """What an operator would see if the schema had no defaults."""
+    """An object as the operator would read it if the schema had no defaults."""
     return {**checked, "spec": sent["spec"]}
 
 
 @pytest.mark.parametrize("spec", GROUPS, ids=str)
-def test_the_operator_has_the_defaults_of_the_schema_for_groups(
+def test_the_operators_defaults_for_groups_match_the_schema(
     api_server: ApiServer, spec: dict[str, Any]
 ) -> None:
     sent = group(**spec)
@@ -47,7 +47,7 @@ def test_the_operator_has_the_defaults_of_the_schema_for_groups(
 @pytest.mark.parametrize(
     "spec", [{}, {"ttlAfterFinished": "90m"}, {"resources": {"requests": {"cpu": 2}}}], ids=str
 )
-def test_the_operator_has_the_defaults_of_the_schema_for_audits(
+def test_the_operators_defaults_for_audits_match_the_schema(
     api_server: ApiServer, spec: dict[str, Any]
 ) -> None:
     sent = audit(**spec)
@@ -58,7 +58,7 @@ def test_the_operator_has_the_defaults_of_the_schema_for_audits(
     )
 
 
-def test_the_names_of_the_kinds_are_those_that_the_operator_asks_for() -> None:
+def test_the_names_of_the_kinds_match_the_operators() -> None:
     version = f"{names.API_GROUP}/{names.API_VERSION}"
     served = {
         kind: (
@@ -74,7 +74,7 @@ def test_the_names_of_the_kinds_are_those_that_the_operator_asks_for() -> None:
     }
 
 
-def test_the_longest_child_of_the_longest_name_fits_a_label() -> None:
+def test_the_longest_child_name_fits_a_label() -> None:
     longest_group = "g" * names.GROUP_NAME_LENGTH_MAX
     children = [
         names.nodes_service(longest_group),
@@ -82,7 +82,7 @@ def test_the_longest_child_of_the_longest_name_fits_a_label() -> None:
         names.slave_service(longest_group),
         names.settings_config_map(longest_group),
         names.service_account(longest_group),
-        # The revision hash that a StatefulSet's controller labels pods with.
+        # The revision hash in the label that the StatefulSet controller adds to pods.
         f"{names.stateful_set(longest_group)}-0123456789",
         names.audit_job("a" * names.AUDIT_NAME_LENGTH_MAX),
     ]

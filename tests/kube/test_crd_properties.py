@@ -1,4 +1,4 @@
-"""Where the schema of DLedgerGroup draws its lines, compared with the node and with Kubernetes."""
+"""The limits in the schema of DLedgerGroup match those of the node and of Kubernetes."""
 
 import re
 
@@ -15,7 +15,7 @@ pytest_plugins = ["api_server.fixtures"]
 MEBIBYTE = 1 << 20
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 LONGEST_NAME = "g" * 40
-# A dry run takes a few milliseconds and leaves nothing for the next example.
+# A dry run takes a few milliseconds and stores nothing.
 against_the_server = settings(
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -42,7 +42,7 @@ def test_only_one_three_five_or_seven_members_are_accepted(
     heartbeat_ms=st.sampled_from([19, 20, 250, 60_000, 60_001]) | st.integers(1, 70_000),
     timeout_ms=st.sampled_from([49, 50, 500, 600_000, 600_001]) | st.integers(1, 700_000),
 )
-def test_the_schema_takes_the_times_that_the_node_takes(
+def test_the_schema_accepts_the_times_that_the_node_accepts(
     api_server: ApiServer, heartbeat_ms: int, timeout_ms: int
 ) -> None:
     election = {"heartbeatInterval": f"{heartbeat_ms}ms", "timeout": f"{timeout_ms}ms"}
@@ -67,7 +67,7 @@ def node_takes(**values: int) -> bool:
     number=st.integers(0, 3000) | st.integers(0, 3000).map(lambda count: count * MEBIBYTE),
     unit=st.sampled_from(sorted(UNITS)),
 )
-def test_a_segment_is_a_number_of_mebibytes_that_java_can_count(
+def test_a_segment_is_a_number_of_mebibytes_within_javas_int_range(
     api_server: ApiServer, number: int, unit: str
 ) -> None:
     segment_size_bytes = number * UNITS[unit]
@@ -98,9 +98,7 @@ def test_a_volume_holds_three_segments(
 
 @against_the_server
 @given(name=st.text("ab19-.", min_size=1, max_size=42) | st.just(LONGEST_NAME))
-def test_every_accepted_name_gives_children_that_are_accepted(
-    api_server: ApiServer, name: str
-) -> None:
+def test_the_children_of_every_accepted_name_are_accepted(api_server: ApiServer, name: str) -> None:
     fits = len(name) <= 40 and re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name) is not None
 
     assert accepts(api_server, group(name)) == fits

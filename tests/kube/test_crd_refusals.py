@@ -1,4 +1,4 @@
-"""What a real API server refuses of a DLedgerGroup, and the reasons that it gives."""
+"""Invalid DLedgerGroups, and the reasons for which a real API server refuses them."""
 
 import re
 
@@ -10,7 +10,7 @@ from tools import crd_reference
 
 pytest_plugins = ["api_server.fixtures"]
 
-# What is asked for beyond 30Gi of storage, and the answer.
+# Spec fields in addition to 30Gi of storage, and the server's answer.
 REFUSED: dict[str, tuple[Object, str]] = {
     "an even number of members": (
         {"replicas": 4},
@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[Object, str]] = {
     ),
 }
 
-# What a stored group is changed to, and the answer.
+# Changes of a stored group, and the server's answer.
 UNCHANGEABLE: dict[str, tuple[Object, str]] = {
     "a smaller volume": (
         {"storage": {"size": "29Gi"}},
@@ -113,7 +113,7 @@ NAMES_REFUSED = {
 
 
 @pytest.mark.parametrize(("spec", "answer"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_work_is_refused_with_the_reason(
+def test_an_invalid_spec_is_refused_with_the_reason(
     api_server: ApiServer, spec: Object, answer: str
 ) -> None:
     with pytest.raises(RefusedError, match=re.escape(answer)):
@@ -121,15 +121,13 @@ def test_what_cannot_work_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize(("name", "answer"), NAMES_REFUSED.items())
-def test_a_name_that_fits_no_child_is_refused(
-    api_server: ApiServer, name: str, answer: str
-) -> None:
+def test_an_invalid_child_name_is_refused(api_server: ApiServer, name: str, answer: str) -> None:
     with pytest.raises(RefusedError, match=re.escape(answer)):
         check(api_server, group(name))
 
 
 @pytest.mark.parametrize(("change", "answer"), UNCHANGEABLE.values(), ids=UNCHANGEABLE)
-def test_what_cannot_change_is_refused_with_the_reason(
+def test_a_change_of_an_immutable_field_is_refused_with_the_reason(
     api_server: ApiServer, change: Object, answer: str
 ) -> None:
     sent = group(storage={"size": "30Gi", "storageClassName": "slow"})
@@ -152,14 +150,14 @@ def test_what_cannot_change_is_refused_with_the_reason(
     ],
     ids=["a larger volume", "the same size in other units", "the flush type", "times", "a pause"],
 )
-def test_what_can_change_is_accepted(api_server: ApiServer, change: Object) -> None:
+def test_a_change_of_a_mutable_field_is_accepted(api_server: ApiServer, change: Object) -> None:
     with stored(api_server, group()) as made:
         changed = check_change(api_server, made, {"spec": change})["spec"]
 
     assert changed != made["spec"]
 
 
-def test_every_rule_of_the_schema_is_refused_here_once() -> None:
+def test_every_rule_of_the_schema_is_violated_by_one_case() -> None:
     answers = [
         *(answer for _, answer in REFUSED.values()),
         *(answer for _, answer in UNCHANGEABLE.values()),
@@ -181,6 +179,6 @@ def test_every_rule_of_the_schema_is_refused_here_once() -> None:
 
 
 def _tells(answer: str, text: str) -> bool:
-    """Whether an answer that is expected above quotes the beginning of this rule's message."""
+    """Return whether an expected answer quotes the beginning of a rule's message."""
     beginning = text[:30]
     return re.search(re.escape(beginning).replace(r"\.\.\.", ".+"), answer) is not None

@@ -1,16 +1,16 @@
-"""The count that must stay 0, and must not be 0 by blindness."""
+"""Detecting double masters from watch events in any order."""
 
 from random import Random
 
 import pytest
 
-from dledger_operator.behaviours.leader.double_master import DoubleMasterWatch
+from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
 
 Event = tuple[str, int, bool]
 
 
 def overlapping_pairs(events: list[Event]) -> int:
-    """The truth, from the events in their real order: pairs of reigns that overlap."""
+    """Count the pairs of overlapping master periods from the events in their real order."""
     masters: set[str] = set()
     pairs = 0
     for uid, _, master in events:
@@ -40,7 +40,7 @@ def history(random: Random, *, clean: bool) -> list[Event]:
 
 
 def shuffled_between_pods(events: list[Event], random: Random) -> list[Event]:
-    """Another order of the same events, in which each pod's own stay in theirs."""
+    """Shuffle the events, but keep each pod's own events in order."""
     queues = {uid: [event for event in events if event[0] == uid] for uid in "abc"}
     mixed = []
     while any(queues.values()):
@@ -51,13 +51,13 @@ def shuffled_between_pods(events: list[Event], random: Random) -> list[Event]:
 
 @pytest.mark.parametrize("seed", range(50))
 @pytest.mark.parametrize("clean", [True, False])
-def test_overlaps_are_counted_whatever_order_the_events_come_in(seed: int, clean: bool) -> None:
+def test_overlaps_are_counted_in_any_order_of_events(seed: int, clean: bool) -> None:
     random = Random(seed)
     events = history(random, clean=clean)
-    watch = DoubleMasterWatch()
+    detector = DoubleMasterDetector()
 
     found = sum(
-        watch.saw(uid, version, master=master)
+        detector.observe(uid, version, master=master)
         for uid, version, master in shuffled_between_pods(events, random)
     )
 
@@ -65,10 +65,10 @@ def test_overlaps_are_counted_whatever_order_the_events_come_in(seed: int, clean
     assert (found == 0) is clean
 
 
-def test_a_pod_from_a_list_begins_anew() -> None:
-    watch = DoubleMasterWatch()
-    watch.saw("a", 1, master=True)
-    watch.saw_listed("a", 30, master=False)
+def test_a_pod_from_a_list_has_no_earlier_period() -> None:
+    detector = DoubleMasterDetector()
+    detector.observe("a", 1, master=True)
+    detector.observe_listed("a", 30, master=False)
 
-    assert watch.saw("b", 20, master=True) == 0
-    assert watch.saw("b", 40, master=False) == 0
+    assert detector.observe("b", 20, master=True) == 0
+    assert detector.observe("b", 40, master=False) == 0

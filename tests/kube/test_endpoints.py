@@ -1,9 +1,9 @@
-"""Where the master Service really leads."""
+"""Comparing the endpoints of the master Service with the leader."""
 
 import pytest
 
+from dledger_operator.api_objects import EndpointView
 from dledger_operator.behaviours.leader.endpoints import judge
-from dledger_operator.views import EndpointView
 
 
 def ready(pod: str) -> EndpointView:
@@ -29,7 +29,7 @@ def unready(pod: str) -> EndpointView:
         ([ready("f-0")], "", (False, "StaleEndpoints")),
     ],
 )
-def test_only_the_leader_s_pod_alone_is_right(
+def test_the_endpoints_are_synced_if_only_the_leaders_pod_is_ready(
     endpoints: list[EndpointView], leader_pod: str, expected: tuple[bool, str]
 ) -> None:
     judged = judge(endpoints, service="f-master", leader_pod=leader_pod)

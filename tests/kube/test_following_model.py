@@ -1,9 +1,9 @@
-"""Two operators, a group that elects and crashes, and the orders in which their steps can meet.
+"""A model test: two operators label the pods of a group that elects and crashes, in random order.
 
-The model keeps Raft's promise (one leader in a term) and nothing else: members learn late, answers
-are stale, pods are replaced, kubelets write in between, operators die between two patches. Judged
-from outside, after every single change: never two masters, no term goes back, and whoever carries
-the master's label for a term led that term.
+The model only guarantees one leader per term. Members learn of it late, answers are stale, pods are
+replaced, kubelets update pods in between, and operators crash between two patches. Checked after
+every change of a pod: there are never two masters, no pod's term decreases, and a pod with the
+master label for a term led that term.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from random import Random
 
 import pytest
 
-from dledger_kube.objects import electorate, group, pod, says
+from dledger_kube.objects import group, membership, pod, says
 from dledger_kube.pod_store import PodStore
 from dledger_operator import names
+from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.leader.follow_leader import RolePatch, decide
 from dledger_operator.clients.errors import ConflictError, NotFoundError
-from dledger_operator.facts import Observation
-from dledger_operator.views import PodView
+from dledger_operator.observed_state import Observation
 
 STEPS = 6000
 STEPS_BETWEEN_QUIET = 500
@@ -27,7 +27,7 @@ TURNS_MAX = 10
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """What one process knows."""
+    """The state of one member's process."""
 
     term: int = 0
     leader: int | None = None
@@ -36,21 +36,21 @@ class Member:
 
 @dataclass(slots=True)
 class Operator:
-    """What one operator remembers; all of it is lost when it crashes."""
+    """The state of one operator, which is lost when it crashes."""
 
-    heard: dict[str, Observation] = field(default_factory=dict)
+    observations: dict[str, Observation] = field(default_factory=dict)
     pods: list[PodView] | None = None
     pending: list[RolePatch] = field(default_factory=list)
-    astray: frozenset[str] = frozenset()
+    not_following: frozenset[str] = frozenset()
 
 
 class World:
-    """Every public method is a step that may happen at any time; the seed is its only chance."""
+    """The group and its operators. Every step may happen at any time; `random` chooses."""
 
     def __init__(self, replicas: int, random: Random) -> None:
         self.random = random
         self.group = group(replicas=replicas)
-        self.electorate = electorate(replicas)
+        self.membership = membership(replicas)
         self.members = [Member() for _ in range(replicas)]
         self.leader_of: dict[int, int] = {}
         self.elected: Member | None = None
@@ -63,28 +63,28 @@ class World:
             self.store.put(pod(ordinal))
 
     def steps(self) -> dict[Callable[[], None], int]:
-        """Every step, and how often it happens; what makes progress is the most frequent."""
+        """Return every step with its weight; steps that make progress have the highest ones."""
         return {
             self.elect: 6,
             self.learn_who_leads: 20,
             self.commit_the_first_entry: 30,
-            self.campaign_in_vain: 1,
+            self.campaign_without_success: 1,
             self.restart_a_process: 1,
             self.replace_a_pod: 1,
             self.write_a_pod_status: 2,
-            self.hear: 200,
-            self.lose_touch: 6,
-            self.give_followers_up: 1,
+            self.observe_a_member: 200,
+            self.lose_a_member: 6,
+            self.time_out_followers: 1,
             self.decide_on_the_next_step: 100,
             self.patch_one_pod: 150,
             self.crash: 1,
         }
 
-    # What the group does
+    # Steps of the group
 
     def elect(self) -> None:
         voters = self.random.sample(
-            self.members, self.random.randint(self.electorate.quorum, len(self.members))
+            self.members, self.random.randint(self.membership.quorum, len(self.members))
         )
         term = max([0, *self.leader_of, *(member.term for member in self.members)])
         term += self.random.randint(1, 3)
@@ -104,10 +104,10 @@ class World:
         if leader is None:
             return
         following = sum(member.term == leader.term for member in self.members)
-        if following >= self.electorate.quorum:
+        if following >= self.membership.quorum:
             leader.leader, leader.master = self.leader_of[leader.term], True
 
-    def campaign_in_vain(self) -> None:
+    def campaign_without_success(self) -> None:
         member = self.random.choice(self.members)
         self._depose(member)
         member.term += 1
@@ -120,7 +120,7 @@ class World:
         if self.elected is member:
             self.elected = None
 
-    # What Kubernetes does
+    # Steps of Kubernetes
 
     def replace_a_pod(self) -> None:
         ordinal = self.random.randrange(len(self.members))
@@ -134,25 +134,25 @@ class World:
         leaving = stored.leaving or self.random.random() < 0.02
         self.store.put(replace(stored, ready=self.random.random() < 0.8, leaving=leaving))
 
-    # What the operators do
+    # Steps of the operators
 
-    def hear(self) -> None:
+    def observe_a_member(self) -> None:
         ordinal = self.random.randrange(len(self.members))
         member, stored = self.members[ordinal], self.store.pods()[ordinal]
         leader_id = None if member.leader is None else f"n{member.leader}"
-        self.random.choice(self.operators).heard[stored.uid] = says(
+        self.random.choice(self.operators).observations[stored.uid] = says(
             ordinal, member.term, leader_id, master=member.master, pod_uid=stored.uid
         )
 
-    def lose_touch(self) -> None:
-        heard = self.random.choice(self.operators).heard
-        if heard:
-            uid = self.random.choice(sorted(heard))
-            heard[uid] = replace(heard[uid], answers=False)
+    def lose_a_member(self) -> None:
+        observations = self.random.choice(self.operators).observations
+        if observations:
+            uid = self.random.choice(sorted(observations))
+            observations[uid] = replace(observations[uid], answers=False)
 
-    def give_followers_up(self) -> None:
+    def time_out_followers(self) -> None:
         operator = self.random.choice(self.operators)
-        operator.astray = frozenset(stored.uid for stored in self.store.pods())
+        operator.not_following = frozenset(stored.uid for stored in self.store.pods())
 
     def decide_on_the_next_step(self) -> None:
         operator = self.random.choice(self.operators)
@@ -163,10 +163,10 @@ class World:
             return
         decision = decide(
             pods=operator.pods,
-            observations=list(operator.heard.values()),
+            observations=list(operator.observations.values()),
             group=self.group,
-            electorate=self.electorate,
-            astray=operator.astray,
+            membership=self.membership,
+            not_following=operator.not_following,
         )
         operator.pending = list(decision.patches)
         if not decision.patches:
@@ -193,7 +193,7 @@ class World:
     def crash(self) -> None:
         self.operators[self.random.randrange(2)] = Operator()
 
-    # What must hold
+    # Invariants
 
     def judge(self, pods: list[PodView]) -> None:
         masters = [each for each in pods if each.role(self.group.roles) == "master"]
@@ -205,7 +205,7 @@ class World:
             self.terms_seen[each.uid] = each.term
 
     def settle(self) -> dict[str, str]:
-        """Let everything become quiet, with one operator at work; returns everybody's role."""
+        """Stop all disturbances, let one operator finish, and return the role of every member."""
         for stored in self.store.pods():
             self.store.put(replace(stored, ready=True, leaving=False))
         self.elect()
@@ -214,8 +214,8 @@ class World:
             member.term, member.leader = self.elected.term, self.leader_of[self.elected.term]
         self.commit_the_first_entry()
         self.operators = [Operator()]
-        while len(self.operators[0].heard) < len(self.members):
-            self.hear()
+        while len(self.operators[0].observations) < len(self.members):
+            self.observe_a_member()
         for _ in range(TURNS_MAX):
             self.decide_on_the_next_step()
             while self.operators[0].pending:
@@ -241,4 +241,4 @@ def test_there_are_never_two_masters_and_the_labels_come_right_when_it_is_quiet(
             leader = f"n{world.members.index(world.elected)}"
             assert roles == {each: "master" if each == leader else "slave" for each in roles}
 
-    assert world.promotions > STEPS / 200, "the model hardly ever relabels, so it proves nothing"
+    assert world.promotions > STEPS / 200, "the model promotes too rarely to prove anything"

@@ -1,4 +1,4 @@
-"""How a group began, from what is left of it."""
+"""Whether and how a group was founded, from the objects that record it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,19 +8,19 @@ import pytest
 
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import group
-from dledger_operator.behaviours.children.founding import Traces, find_shape
+from dledger_operator.api_objects import Problem, SettingsView, StatefulSetView, VolumeClaimView
+from dledger_operator.behaviours.children.founding import FoundingRecords, find_shape
 from dledger_operator.resources import config_map
 from dledger_operator.spec.shape import Shape
-from dledger_operator.views import SettingsView, StatefulSetView, Trouble, VolumeView
 
-NOTHING = Traces(settings=None, stateful_set=None, claims=(), status={})
+NO_RECORDS = FoundingRecords(settings=None, stateful_set=None, claims=(), status={})
 STATEFUL_SET = StatefulSetView(
     namespace="air", name="flights",
     owner_uid="group-uid",
     resource_version="1", replicas=5, first_voters=3,
     volume_claim_templates=(),
 )  # fmt: skip
-OLDER_STATEFUL_SET = replace(STATEFUL_SET, replicas=3, first_voters=None)
+STATEFUL_SET_WITHOUT_RECORD = replace(STATEFUL_SET, first_voters=None)
 
 
 def settings(first_voters: int = 3, state: GroupState = GroupState.EXISTING) -> SettingsView:
@@ -29,71 +29,71 @@ def settings(first_voters: int = 3, state: GroupState = GroupState.EXISTING) -> 
     return SettingsView(owner_uid="group-uid", data=data)
 
 
-def older_settings() -> SettingsView:
-    data = settings().data
-    return SettingsView(
-        owner_uid="group-uid",
-        data={key: text for key, text in data.items() if key != config_map.STATE_KEY},
-    )
-
-
-def claims(count: int, first_voters: int | None = 3) -> list[VolumeView]:
+def claims(count: int, first_voters: int | None = 3) -> list[VolumeClaimView]:
     return [
-        VolumeView(
+        VolumeClaimView(
             name=f"data-flights-{ordinal}", ordinal=ordinal, first_voters=first_voters,
             leaving=False,
-            trouble=None,
+            problem=None,
         )
         for ordinal in range(count)
     ]  # fmt: skip
 
 
-def found(replicas: int = 5, *, led: bool = True, **left: Any) -> Shape:
-    shape = find_shape(group(replicas=replicas), replace(NOTHING, **left), led=led, voters=3)
+def found(replicas: int = 5, *, led: bool = True, **records: Any) -> Shape:
+    shape = find_shape(group(replicas=replicas), replace(NO_RECORDS, **records), led=led, voters=3)
     assert isinstance(shape, Shape), shape
     return shape
 
 
-def refused(replicas: int = 5, **left: Any) -> str:
-    trouble = find_shape(group(replicas=replicas), replace(NOTHING, **left), led=True, voters=3)
-    assert isinstance(trouble, Trouble), trouble
-    assert trouble.reason == "FoundingUnknown"
-    assert trouble.message.endswith("nothing was changed")
-    return trouble.message
+def refused(replicas: int = 5, **records: Any) -> str:
+    existing = replace(NO_RECORDS, **records)
+    problem = find_shape(group(replicas=replicas), existing, led=True, voters=3)
+    assert isinstance(problem, Problem), problem
+    assert problem.reason == "FoundingUnknown"
+    assert problem.message.endswith("nothing was changed")
+    return problem.message
 
 
-def test_a_group_that_left_no_trace_is_new() -> None:
+def test_a_group_without_any_record_is_new() -> None:
     assert found(3, led=False) == Shape.of_new(3)
 
 
 @pytest.mark.parametrize(
-    "left",
+    "records",
     [
         {"settings": settings(), "stateful_set": STATEFUL_SET, "status": {"firstVoters": 3}},
         {"settings": settings()},
-        {"settings": older_settings()},
         {"stateful_set": STATEFUL_SET},
-        {"stateful_set": OLDER_STATEFUL_SET},
         {"claims": claims(5)},
         {"status": {"firstVoters": 3}},
-        {"settings": older_settings(), "stateful_set": OLDER_STATEFUL_SET},
+        {"settings": settings(), "stateful_set": STATEFUL_SET_WITHOUT_RECORD},
+        {"stateful_set": STATEFUL_SET_WITHOUT_RECORD, "claims": claims(3)},
     ],
-    ids=lambda left: " and ".join(left),
+    ids=lambda records: " and ".join(records),
 )
-def test_any_trace_tells_who_founded_it_and_that_it_is_not_new(left: Mapping[str, Any]) -> None:
-    shape = found(**left)
+def test_each_record_suffices_to_know_the_first_voters(records: Mapping[str, Any]) -> None:
+    shape = found(**records)
 
     assert (shape.first_voters, shape.state) == (3, GroupState.EXISTING)
 
 
 @pytest.mark.parametrize(("led", "state"), [(False, GroupState.NEW), (True, GroupState.EXISTING)])
-def test_a_founding_lasts_until_there_is_a_leader(led: bool, state: GroupState) -> None:
+def test_a_group_stays_new_until_it_has_had_a_leader(led: bool, state: GroupState) -> None:
     being_founded = settings(state=GroupState.NEW)
 
     assert found(led=led, settings=being_founded, stateful_set=STATEFUL_SET).state is state
 
 
-def test_a_founding_goes_on_with_those_that_it_began_with() -> None:
+def test_settings_without_an_initial_state_do_not_make_a_group_new() -> None:
+    data = {key: text for key, text in settings().data.items() if key != config_map.STATE_KEY}
+
+    shape = found(led=False, settings=SettingsView(owner_uid="group-uid", data=data))
+
+    assert shape.state is GroupState.EXISTING
+
+
+def test_a_founding_continues_with_its_recorded_first_voters() -> None:
     being_founded = settings(state=GroupState.NEW)
 
     shape = found(5, led=False, settings=being_founded)
@@ -101,37 +101,43 @@ def test_a_founding_goes_on_with_those_that_it_began_with() -> None:
     assert (shape.first_voters, shape.pods) == (3, 3)
 
 
-def test_a_stateful_set_that_is_there_keeps_its_pods() -> None:
+def test_an_existing_stateful_set_keeps_its_replicas() -> None:
     assert found(3, stateful_set=STATEFUL_SET).pods == 5
     assert found(7, stateful_set=STATEFUL_SET).pods == 5
 
 
-def test_a_lost_stateful_set_comes_back_with_a_pod_for_every_volume() -> None:
+def test_a_lost_stateful_set_is_recreated_with_a_pod_for_every_volume_claim() -> None:
     assert found(3, settings=settings(), claims=claims(5)).pods == 5
     assert found(3, settings=settings(), claims=claims(9)).pods == 7
 
 
-def test_traces_that_contradict_each_other_are_all_named() -> None:
+def test_contradicting_records_are_all_named() -> None:
     message = refused(settings=settings(5), claims=claims(1), status={"firstVoters": 1})
 
     assert "the ConfigMap says 5" in message
-    assert "the volume claim data-flights-0 says 3" in message
+    assert "volume claim data-flights-0 says 3" in message
     assert "the status says 1" in message
 
 
 @pytest.mark.parametrize(
     "peers", ["", "n0-a:1;n2-b:1;n3-c:1", "n0-a:1;n1-b:1", "nonsense"],
-    ids=["nobody", "others", "an even number", "nonsense"],
+    ids=["no peers", "other ids", "an even number", "nonsense"],
 )  # fmt: skip
-def test_settings_that_make_no_sense_found_nothing(peers: str) -> None:
+def test_settings_with_invalid_peers_are_refused(peers: str) -> None:
     refused(settings=SettingsView(owner_uid="", data={"DLEDGER_PEERS": peers}))
 
 
-def test_older_volumes_tell_that_the_group_is_not_new() -> None:
+def test_a_stateful_set_without_the_annotation_is_refused_if_nothing_else_records_it() -> None:
+    message = refused(stateful_set=STATEFUL_SET_WITHOUT_RECORD, claims=claims(5, None))
+
+    assert "the StatefulSet has no valid annotation dledger.io/first-voters" in message
+
+
+def test_volume_claims_without_annotations_belong_to_an_existing_group() -> None:
     shape = found(3, claims=claims(3, None))
 
     assert (shape.first_voters, shape.state) == (3, GroupState.EXISTING)
 
 
-def test_more_older_volumes_than_members_leave_it_open_who_founded_the_group() -> None:
+def test_more_volume_claims_without_annotations_than_members_are_refused() -> None:
     assert "volume claims for 5 members" in refused(3, claims=claims(5, None))

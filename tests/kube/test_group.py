@@ -1,4 +1,4 @@
-"""Reading a DLedgerGroup."""
+"""Parsing a DLedgerGroup."""
 
 import contextlib
 from typing import Any
@@ -16,7 +16,7 @@ from dledger_operator.spec.spec_reader import InvalidSpecError
 NEW = Shape.of_new(3)
 
 
-def test_what_a_spec_leaves_out_has_defaults() -> None:
+def test_missing_keys_of_a_spec_have_defaults() -> None:
     read = group()
 
     assert (read.replicas, read.member_ids, read.paused) == (3, ("n0", "n1", "n2"), False)
@@ -28,7 +28,7 @@ def test_what_a_spec_leaves_out_has_defaults() -> None:
     )  # fmt: skip
 
 
-def test_every_member_knows_every_peer_by_its_stable_name() -> None:
+def test_the_settings_name_every_possible_peer_by_its_dns_name() -> None:
     settings = group().node_settings(NEW)
 
     assert settings.known_peers == {
@@ -37,14 +37,14 @@ def test_every_member_knows_every_peer_by_its_stable_name() -> None:
     assert list(settings.peers) == ["n0", "n1", "n2"]
 
 
-def test_who_founded_a_group_does_not_follow_its_replicas() -> None:
+def test_the_first_voters_do_not_depend_on_the_replicas() -> None:
     settings = group(replicas=5).node_settings(NEW)
 
     assert list(settings.peers) == ["n0", "n1", "n2"]
     assert list(settings.addable_peers) == ["n3", "n4", "n5", "n6"]
 
 
-def test_the_index_segment_keeps_dledger_s_proportion() -> None:
+def test_the_index_segment_keeps_dledgers_ratio() -> None:
     read = group(log={"segmentSize": "1Gi"}).node_settings(NEW)
 
     assert read.index_segment_size_bytes == 5 * 1024 * 1024 * 32
@@ -61,7 +61,7 @@ def test_the_index_segment_keeps_dledger_s_proportion() -> None:
         ({"tag": "x", "digest": "sha256:ab"}, "registry.example:5000/dledger-node@sha256:ab"),
     ],
 )
-def test_what_an_image_leaves_empty_is_the_operator_s_own(
+def test_missing_parts_of_an_image_come_from_the_operators_default(
     image: dict[str, str], expected: str
 ) -> None:
     assert group(image=image).image == expected
@@ -86,44 +86,44 @@ def test_an_image_is_split_so_that_a_new_tag_replaces_the_old_one(
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ({"replicas": 2}, "spec.replicas is 2; allowed are 1, 3, 5, 7"),
-        ({"replicas": "3"}, "spec.replicas is '3'; a whole number is expected"),
-        ({"replicas": True}, "spec.replicas is True; a whole number"),
+        ({"replicas": 2}, "spec.replicas is 2; it must be one of 1, 3, 5, 7"),
+        ({"replicas": "3"}, "spec.replicas is '3'; it must be a whole number"),
+        ({"replicas": True}, "spec.replicas is True; it must be a whole number"),
         ({"storage": {}}, "spec.storage.size is missing"),
         ({"storage": {"size": "big"}}, "spec.storage.size: 'big' is not a quantity"),
         (
             {"storage": {"size": "1Gi", "retain": {"whenDeleted": "No"}}},
             "spec.storage.retain.whenD",
         ),
-        ({"storage": "1Gi"}, "spec.storage is '1Gi'; an object is expected"),
+        ({"storage": "1Gi"}, "spec.storage is '1Gi'; it must be an object"),
         ({"log": {"flushDiskType": "Never"}}, "it must be SyncFlush or AsyncFlush"),
         ({"log": {"segmentSize": 100}}, "DLEDGER_SEGMENT_SIZE_BYTES is 100"),
         ({"election": {"timeout": "soon"}}, "spec.election.timeout: 'soon' is not a duration"),
         ({"election": {"timeout": "300ms"}}, "DLEDGER_ELECTION_TIMEOUT_MS must be at least twice"),
         ({"election": {"heartbeatInterval": 250}}, "spec.election.heartbeatInterval"),
         ({"roles": {"master": "same", "slave": "same"}}, "must differ"),
-        ({"roles": {"master": "none"}}, "neither may be 'none'"),
+        ({"roles": {"master": "none"}}, "must differ from each other and from 'none'"),
         ({"services": {"master": {"type": "ExternalName"}}}, "spec.services.master.type"),
         ({"services": {"slave": {"annotations": {"a": 1}}}}, "spec.services.slave.annotations.a"),
         ({"scheduling": {"topologySpread": False}}, "spec.scheduling.topologySpread is False"),
-        ({"scheduling": {"tolerations": ["all"]}}, "spec.scheduling.tolerations holds 'all'"),
-        ({"podLabels": []}, "spec.podLabels is []; an object is expected"),
-        ({"paused": "yes"}, "spec.paused is 'yes'; true or false is expected"),
+        ({"scheduling": {"tolerations": ["all"]}}, "spec.scheduling.tolerations contains 'all'"),
+        ({"podLabels": []}, "spec.podLabels is []; it must be an object"),
+        ({"paused": "yes"}, "spec.paused is 'yes'; it must be true or false"),
     ],
 )
-def test_a_mistake_is_named_with_its_key(spec: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_key_is_named(spec: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidSpecError) as refused:
         group(**spec)
 
     assert complaint in str(refused.value)
 
 
-def test_a_name_that_leaves_no_room_for_children_is_refused() -> None:
+def test_a_name_too_long_for_its_children_is_refused() -> None:
     with pytest.raises(InvalidSpecError, match="longer than 40"):
         Group.from_body(group_body(name="f" * 41), IMAGES)
 
 
-def test_a_mistake_elsewhere_does_not_keep_the_leader_from_being_followed() -> None:
+def test_the_keys_for_following_are_parsed_despite_other_invalid_keys() -> None:
     body = group_body({"replicas": 5, "roles": {"master": "rw"}, "log": "nonsense"})
 
     read = Group.to_follow(body, IMAGES)
@@ -145,6 +145,6 @@ KEYS = [
 
 
 @given(spec=st.dictionaries(st.sampled_from(KEYS), JSON))
-def test_any_spec_is_read_or_refused_and_never_a_crash(spec: dict[str, Any]) -> None:
+def test_any_spec_is_parsed_or_refused(spec: dict[str, Any]) -> None:
     with contextlib.suppress(InvalidSpecError):
         assert group(**spec).replicas in {1, 3, 5, 7}

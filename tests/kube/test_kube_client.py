@@ -10,13 +10,13 @@ from api_server.client import ApiServer
 from api_server.objects import group as group_object
 from api_server.objects import stored
 from dledger_kube.cluster import API, Namespace, parsed
-from dledger_kube.objects import IMAGES, NOW, audit_body, facts
+from dledger_kube.objects import IMAGES, NOW, audit_body, observed_group
 from dledger_operator import names
 from dledger_operator.behaviours.audit import Outcome
 from dledger_operator.behaviours.audit import build_status as build_audit_status
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.report.event_recorder import News, NewsDesk
+from dledger_operator.behaviours.report.event_recorder import EventNote, EventRecorder
 from dledger_operator.behaviours.report.status import build_status
 from dledger_operator.clients.errors import (
     ConflictError,
@@ -25,7 +25,7 @@ from dledger_operator.clients.errors import (
     UnavailableError,
 )
 from dledger_operator.clients.kubernetes import KubeApi
-from dledger_operator.facts import LeaderChange
+from dledger_operator.observed_state import LeaderChange
 from dledger_operator.resources import audit_job
 from dledger_operator.spec.audit_request import AuditRequest
 
@@ -45,7 +45,7 @@ def namespace(api_server: ApiServer) -> Namespace:
     return Namespace.make(api_server)
 
 
-async def test_children_are_accepted_created_and_taken_again_without_a_change(
+async def test_applying_the_children_twice_changes_nothing(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
@@ -57,13 +57,13 @@ async def test_children_are_accepted_created_and_taken_again_without_a_change(
     assert stateful_set["metadata"]["generation"] == 1
 
 
-async def test_a_child_that_somebody_changed_is_put_right(
+async def test_a_child_changed_by_another_client_is_repaired(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
     await reconcile(api, body, IMAGES, led=False, voters=3)
-    meddled = {"spec": {"selector": {"dledger.io/role": "slave"}}}
-    namespace.patch("services", "flights-master", meddled)
+    change = {"spec": {"selector": {"dledger.io/role": "slave"}}}
+    namespace.patch("services", "flights-master", change)
 
     await reconcile(api, body, IMAGES, led=False, voters=3)
 
@@ -71,7 +71,7 @@ async def test_a_child_that_somebody_changed_is_put_right(
     assert selector == {"dledger.io/group": "flights", "dledger.io/role": "master"}
 
 
-async def test_a_larger_volume_is_warned_of_and_other_changes_still_arrive(
+async def test_a_larger_volume_yields_a_warning_and_other_changes_are_applied(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
@@ -87,7 +87,7 @@ async def test_a_larger_volume_is_warned_of_and_other_changes_still_arrive(
     assert spec["template"]["metadata"]["annotations"]["note"] == "new"
 
 
-async def test_what_a_group_leaves_behind_is_read_back(api: KubeApi, namespace: Namespace) -> None:
+async def test_the_founding_records_are_read_back(api: KubeApi, namespace: Namespace) -> None:
     body = namespace.make_group()
     assert await api.stateful_set(namespace.name, "flights") is None
     assert await api.settings(namespace.name, "flights-settings") is None
@@ -99,16 +99,16 @@ async def test_what_a_group_leaves_behind_is_read_back(api: KubeApi, namespace: 
     assert (made.replicas, made.first_voters) == (3, 3)
     settings = await api.settings(namespace.name, "flights-settings")
     assert settings is not None
-    assert settings.data["INITIAL_GROUP_STATE"] == "new"
+    assert settings.data["DLEDGER_INITIAL_GROUP_STATE"] == "new"
     assert settings.owner_uid == made.owner_uid == body["metadata"]["uid"]
     again = await reconcile(api, body, IMAGES, led=True, voters=3)
     assert (again.problem, again.warning) == (None, None)
     after = await api.settings(namespace.name, "flights-settings")
     assert after is not None
-    assert after.data["INITIAL_GROUP_STATE"] == "existing"
+    assert after.data["DLEDGER_INITIAL_GROUP_STATE"] == "existing"
 
 
-async def test_replicas_are_changed_once_for_each_version_of_a_stateful_set(
+async def test_setting_replicas_conflicts_with_a_newer_version_of_the_stateful_set(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
@@ -123,10 +123,10 @@ async def test_replicas_are_changed_once_for_each_version_of_a_stateful_set(
 
     after = await api.stateful_set(namespace.name, "flights")
     assert after is not None
-    assert after.replicas == 5, "a reconciliation does not take back a step of scaling"
+    assert after.replicas == 5, "reconciling must not undo a scaling step"
 
 
-async def test_a_child_that_the_server_refuses_is_named(api: KubeApi, namespace: Namespace) -> None:
+async def test_a_child_refused_by_the_server_is_named(api: KubeApi, namespace: Namespace) -> None:
     body = namespace.make_group()
     body["spec"]["services"]["master"]["annotations"] = {"not a key!": "x"}
 
@@ -137,7 +137,7 @@ async def test_a_child_that_the_server_refuses_is_named(api: KubeApi, namespace:
     assert "not a key!" in outcome.problem.message
 
 
-async def test_a_pod_is_relabelled_once_for_each_version_of_it(
+async def test_relabeling_conflicts_with_a_newer_version_of_the_pod(
     api: KubeApi, namespace: Namespace
 ) -> None:
     group = parsed(namespace.make_group())
@@ -154,9 +154,7 @@ async def test_a_pod_is_relabelled_once_for_each_version_of_it(
     assert again.term == 8
 
 
-async def test_a_pod_that_was_replaced_is_not_relabelled(
-    api: KubeApi, namespace: Namespace
-) -> None:
+async def test_a_replaced_pod_is_not_relabeled(api: KubeApi, namespace: Namespace) -> None:
     group = parsed(namespace.make_group())
     namespace.make_pod(group, 0)
     (listed,) = await api.member_pods(namespace.name, "flights")
@@ -169,7 +167,7 @@ async def test_a_pod_that_was_replaced_is_not_relabelled(
         await api.relabel_pod(listed, {"dledger.io/role": "master"}, {})
 
 
-async def test_a_pod_that_only_carries_the_group_s_label_is_no_member(
+async def test_a_pod_with_only_the_groups_label_is_not_a_member(
     api: KubeApi, namespace: Namespace
 ) -> None:
     group = parsed(namespace.make_group())
@@ -180,7 +178,7 @@ async def test_a_pod_that_only_carries_the_group_s_label_is_no_member(
     assert await api.member_pods(namespace.name, "flights") == []
 
 
-async def test_a_status_with_everything_in_it_is_stored_as_it_was_sent(
+async def test_a_complete_status_is_stored_as_it_was_sent(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
@@ -188,23 +186,27 @@ async def test_a_status_with_everything_in_it_is_stored_as_it_was_sent(
         from_member="n0", to_member="n1", term=7, reason="LeaderLost", at=NOW,
         detect_s=0.12, elect_s=0.31, relabel_s=0.05, endpoints_s=0.06,
     )  # fmt: skip
-    sent = build_status(facts(), LeaderHistory([change]), generation=1, previous={}, now=NOW)
+    sent = build_status(
+        observed_group(), LeaderHistory([change]), generation=1, previous={}, now=NOW
+    )
 
     await api.apply_status(names.GROUP_KIND, body, sent)
 
     assert (await api.group(namespace.name, "flights"))["status"] == sent
 
 
-async def test_what_a_status_says_no_more_is_gone(api: KubeApi, namespace: Namespace) -> None:
+async def test_fields_missing_from_a_new_status_are_removed(
+    api: KubeApi, namespace: Namespace
+) -> None:
     body = namespace.make_group()
-    for of in (facts(), facts(leader=None)):
+    for of in (observed_group(), observed_group(leader=None)):
         sent = build_status(of, LeaderHistory([]), generation=1, previous={}, now=NOW)
         await api.apply_status(names.GROUP_KIND, body, sent)
 
     assert "leader" not in (await api.group(namespace.name, "flights"))["status"]
 
 
-async def test_the_status_of_an_object_that_is_gone_is_not_found(
+async def test_writing_the_status_of_a_deleted_object_raises_not_found(
     api: KubeApi, api_server: ApiServer
 ) -> None:
     with stored(api_server, group_object()) as made:
@@ -214,7 +216,9 @@ async def test_the_status_of_an_object_that_is_gone_is_not_found(
         await api.apply_status(names.GROUP_KIND, made, {"observedGeneration": 1})
 
 
-async def test_an_audit_s_job_and_status_are_accepted(api: KubeApi, namespace: Namespace) -> None:
+async def test_the_job_and_the_status_of_an_audit_are_accepted(
+    api: KubeApi, namespace: Namespace
+) -> None:
     group = parsed(namespace.make_group())
     sent = audit_body()
     sent["metadata"] = {"namespace": namespace.name, "name": "monthly"}
@@ -237,26 +241,26 @@ async def test_an_audit_s_job_and_status_are_accepted(api: KubeApi, namespace: N
     assert (job.owner_uid, job.ended) == (body["metadata"]["uid"], False)
     assert await api.job_pods(namespace.name, "monthly-audit") == []
     outcome = Outcome(
-        phase="Pending", reason="JobCreated", message="it starts", job="monthly-audit"
+        phase="Pending", reason="JobCreated", message="Job is starting", job="monthly-audit"
     )
     status = build_audit_status(outcome, generation=1, previous={}, now=NOW)
     await api.apply_status(names.AUDIT_KIND, body, status)
     assert namespace.get("dledgeraudits", "monthly", API)["status"] == status
 
 
-async def test_an_event_is_posted_and_counted(api: KubeApi, namespace: Namespace) -> None:
+async def test_an_event_is_created_and_then_counted(api: KubeApi, namespace: Namespace) -> None:
     body = namespace.make_group()
-    desk = NewsDesk(api, now=lambda: NOW)
-    news = News(severity="Normal", reason="LeaderChanged", message="n1 leads term 7")
-    await desk.post(names.GROUP_KIND, body, news)
-    await desk.post(names.GROUP_KIND, body, news)
+    recorder = EventRecorder(api, now=lambda: NOW)
+    note = EventNote(severity="Normal", reason="LeaderChanged", message="n1 leads term 7")
+    await recorder.record(names.GROUP_KIND, body, note)
+    await recorder.record(names.GROUP_KIND, body, note)
 
     (event,) = namespace.get("events")["items"]
     assert (event["reason"], event["count"]) == ("LeaderChanged", 2)
     assert event["involvedObject"]["uid"] == body["metadata"]["uid"]
 
 
-async def test_endpoints_are_read_over_all_slices_of_a_service(
+async def test_endpoints_are_read_from_all_slices_of_a_service(
     api: KubeApi, namespace: Namespace
 ) -> None:
     path = namespace.path("endpointslices", group="/apis/discovery.k8s.io/v1")
@@ -278,7 +282,7 @@ async def test_endpoints_are_read_over_all_slices_of_a_service(
     assert sorted(view.pod for view in found) == ["flights-0", "flights-1"]
 
 
-async def test_a_cluster_without_the_crds_is_told_what_to_do(
+async def test_the_error_for_missing_crds_says_what_to_do(
     empty_api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(empty_api_server.kubeconfig))
@@ -290,24 +294,24 @@ async def test_a_cluster_without_the_crds_is_told_what_to_do(
         await api.close()
 
 
-async def test_a_cluster_with_the_crds_is_served(api: KubeApi, namespace: Namespace) -> None:
+async def test_a_cluster_with_the_crds_passes_the_check(api: KubeApi, namespace: Namespace) -> None:
     await api.check_served(None)
     await api.check_served(namespace.name)
 
 
-async def test_an_account_that_may_not_list_is_told_what_to_do(
+async def test_the_error_for_missing_permissions_says_what_to_do(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig_of("default", tmp_path)))
     api = KubeApi.open()
     try:
-        with pytest.raises(RefusedError, match="give this account the chart's role"):
+        with pytest.raises(RefusedError, match="grant the chart's role to the operator's account"):
             await api.check_served(namespace.name)
     finally:
         await api.close()
 
 
-async def test_a_server_that_is_not_there_is_unavailable(
+async def test_an_unreachable_server_is_unavailable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kubeconfig = tmp_path / "kubeconfig"

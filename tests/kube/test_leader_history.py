@@ -1,10 +1,10 @@
-"""Who led before, and how long each change took."""
+"""The history of a group's leaders, and the duration of each change."""
 
 from datetime import timedelta
 
 from dledger_kube.objects import NOW, leads, pod, says, silent
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory, PhaseTime
-from dledger_operator.facts import Leader, LeaderChange
+from dledger_operator.observed_state import Leader, LeaderChange
 
 PODS = [pod(0), pod(1), pod(2)]
 N0, N1 = Leader(term=6, member_id="n0"), Leader(term=7, member_id="n1")
@@ -17,7 +17,7 @@ def change_to(leader: Leader) -> LeaderChange:
 
 
 def led_by_n0() -> LeaderHistory:
-    """A history in which n0 was seen leading."""
+    """A history in which n0 was observed as the leader."""
     history = LeaderHistory([change_to(N0)])
     history.proven(0.0, NOW, N0)
     return history
@@ -29,13 +29,13 @@ def times(*phases: tuple[PhaseTime, ...]) -> dict[str, float]:
 
 def test_a_failover_is_timed_phase_by_phase() -> None:
     history = led_by_n0()
-    history.look(10.0, [silent(0, 6, "n0"), says(1, 6, "n0")], PODS)
-    history.look(10.4, [silent(0, 6, "n0"), says(1, 7)], PODS)
+    history.observe(10.0, [silent(0, 6, "n0"), says(1, 6, "n0")], PODS)
+    history.observe(10.4, [silent(0, 6, "n0"), says(1, 7)], PODS)
     elected = history.proven(10.9, NOW, N1)
-    relabelled = history.relabelled(11.0)
+    relabeled = history.relabeled(11.0)
     synced = history.endpoints_synced(11.2)
 
-    assert times(elected, relabelled, synced) == {
+    assert times(elected, relabeled, synced) == {
         "detect": 0.4, "elect": 0.5, "relabel": 0.1, "endpoints": 0.2, "total": 1.2,
     }  # fmt: skip
     change, _ = history.changes
@@ -44,37 +44,37 @@ def test_a_failover_is_timed_phase_by_phase() -> None:
     assert round(change.endpoints_s or 0, 6) == 0.2
 
 
-def test_trouble_that_passes_is_no_failover() -> None:
+def test_a_passing_outage_does_not_count_as_a_failover() -> None:
     history = led_by_n0()
-    history.look(10.0, [silent(0, 6, "n0")], PODS)
-    history.look(11.0, [leads(0, 6)], PODS)
-    history.look(20.0, [silent(0, 6, "n0")], PODS)
-    history.look(20.1, [says(1, 7)], PODS)
+    history.observe(10.0, [silent(0, 6, "n0")], PODS)
+    history.observe(11.0, [leads(0, 6)], PODS)
+    history.observe(20.0, [silent(0, 6, "n0")], PODS)
+    history.observe(20.1, [says(1, 7)], PODS)
 
     assert times(history.proven(20.3, NOW, N1))["detect"] == 0.1
 
 
-def test_a_leader_that_steps_down_is_told_from_one_that_is_lost() -> None:
+def test_a_leader_that_steps_down_has_a_reason_of_its_own() -> None:
     history = led_by_n0()
-    history.look(10.0, [says(0, 7)], PODS)
+    history.observe(10.0, [says(0, 7)], PODS)
     history.proven(10.1, NOW, N1)
 
     assert history.changes[0].reason == "LeaderSteppedDown"
 
 
-def test_a_leader_whose_pod_leaves_is_told_too() -> None:
+def test_a_leader_whose_pod_leaves_has_a_reason_of_its_own() -> None:
     history = led_by_n0()
-    history.look(10.0, [leads(0, 6)], [pod(0, leaving=True), pod(1), pod(2)])
+    history.observe(10.0, [leads(0, 6)], [pod(0, leaving=True), pod(1), pod(2)])
     history.proven(10.1, NOW, N1)
 
     assert history.changes[0].reason == "PodReplaced"
 
 
-def test_the_first_leader_is_no_failover() -> None:
+def test_the_first_leader_is_not_a_failover() -> None:
     history = LeaderHistory([])
 
     phases = times(
-        history.proven(1.0, NOW, N1), history.relabelled(1.1), history.endpoints_synced(1.2)
+        history.proven(1.0, NOW, N1), history.relabeled(1.1), history.endpoints_synced(1.2)
     )
 
     assert phases == {}
@@ -82,7 +82,7 @@ def test_the_first_leader_is_no_failover() -> None:
     assert history.changes[0].relabel_s is not None
 
 
-def test_a_change_that_happened_before_the_start_has_no_times() -> None:
+def test_a_change_before_the_operators_start_has_no_times() -> None:
     history = LeaderHistory([change_to(N0)])
 
     assert history.proven(1.0, NOW, N1) == ()
@@ -90,11 +90,11 @@ def test_a_change_that_happened_before_the_start_has_no_times() -> None:
     assert history.changes[0].detect_s is None
 
 
-def test_a_leader_that_is_known_already_is_no_change() -> None:
+def test_a_known_leader_is_not_a_change() -> None:
     history = LeaderHistory([change_to(N1)])
 
     assert history.proven(1.0, NOW, N1) == ()
-    assert history.relabelled(1.1) == ()
+    assert history.relabeled(1.1) == ()
     assert history.changes == (change_to(N1),)
 
 
@@ -105,7 +105,7 @@ def test_a_member_that_leads_again_in_a_later_term_is_a_change() -> None:
     assert (history.changes[0].from_member, history.changes[0].to_member) == ("n0", "n0")
 
 
-def test_the_last_ten_are_kept_newest_first() -> None:
+def test_the_last_ten_changes_are_kept_newest_first() -> None:
     history = led_by_n0()
     for number in range(15):
         leader = Leader(term=10 + number, member_id=f"n{number % 2}")
@@ -114,12 +114,11 @@ def test_the_last_ten_are_kept_newest_first() -> None:
     assert [change.term for change in history.changes] == list(range(24, 14, -1))
 
 
-def test_a_change_overtaken_by_the_next_keeps_what_was_timed() -> None:
+def test_a_change_that_is_overtaken_by_the_next_keeps_its_times() -> None:
     history = led_by_n0()
     history.proven(1.0, NOW, N1)
-    history.relabelled(1.5)
+    history.relabeled(1.5)
     history.proven(2.0, NOW, Leader(term=8, member_id="n2"))
 
     older = history.changes[1]
     assert (older.relabel_s, older.endpoints_s) == (0.5, None)
-    assert isinstance(older, LeaderChange)

@@ -1,4 +1,4 @@
-"""One long poll for each pod."""
+"""One long poll per pod."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from random import Random
 from dledger_kube.fake_members import members
 from dledger_kube.objects import pod
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
-from dledger_operator.facts import Observation
+from dledger_operator.observed_state import Observation
 
 WAIT_S = 10.0
 
@@ -18,15 +18,15 @@ def has_term(term: int, seen: dict[str, Observation]) -> bool:
 
 
 class Polled:
-    """Polls of some pods, and a way to wait for what they tell."""
+    """Polls of some pods, and a way to wait for their observations."""
 
     def __init__(self) -> None:
-        self.news = 0
+        self.changes = 0
         self._changed = asyncio.Event()
         self.polls: LeaderPolls
 
-    def ring(self) -> None:
-        self.news += 1
+    def on_change(self) -> None:
+        self.changes += 1
         self._changed.set()
 
     async def until(self, wanted: Callable[[dict[str, Observation]], bool]) -> None:
@@ -36,27 +36,27 @@ class Polled:
                 await self._changed.wait()
 
 
-async def test_a_change_is_told_at_once_and_a_repetition_is_not() -> None:
-    async with members(1) as ([node], pages):
+async def test_a_changed_answer_is_reported_and_a_repeated_one_is_not() -> None:
+    async with members(1) as ([node], client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         polled.polls.sync([pod(0, ip=node.ip)])
 
         await node.say(7, "n0")
-        await polled.until(lambda seen: "n0" in seen and seen["n0"].term == 7)
-        news = polled.news
+        await polled.until(partial(has_term, 7))
+        changes = polled.changes
         await node.say(7, "n0")
         await node.say(8, None)
-        await polled.until(lambda seen: seen["n0"].term == 8)
+        await polled.until(partial(has_term, 8))
 
-        assert polled.news == news + 1
+        assert polled.changes == changes + 1
         await polled.polls.stop()
 
 
-async def test_a_member_that_falls_silent_keeps_its_last_word() -> None:
-    async with members(1) as ([node], pages):
+async def test_a_silent_member_keeps_its_last_term_and_leader() -> None:
+    async with members(1) as ([node], client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         await node.say(7, "n0")
         polled.polls.sync([pod(0, ip=node.ip)])
         await polled.until(lambda seen: "n0" in seen and seen["n0"].answers)
@@ -69,26 +69,26 @@ async def test_a_member_that_falls_silent_keeps_its_last_word() -> None:
         await polled.polls.stop()
 
 
-async def test_a_member_that_answers_again_is_heard_again() -> None:
-    async with members(1) as ([node], pages):
+async def test_a_member_that_answers_again_is_observed_again() -> None:
+    async with members(1) as ([node], client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         polled.polls.sync([pod(0, ip=node.ip)])
         await polled.until(lambda seen: "n0" in seen and seen["n0"].answers)
         await node.fall_silent()
         await polled.until(lambda seen: not seen["n0"].answers)
 
         await node.answer()
-        polled.polls.hurry()
+        polled.polls.retry_now()
 
         await polled.until(lambda seen: seen["n0"].answers)
         await polled.polls.stop()
 
 
-async def test_pods_that_are_gone_are_polled_no_more() -> None:
-    async with members(2) as (nodes, pages):
+async def test_deleted_pods_are_no_longer_polled() -> None:
+    async with members(2) as (nodes, client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         pods = [pod(ordinal, ip=node.ip) for ordinal, node in enumerate(nodes)]
         polled.polls.sync(pods)
         await polled.until(lambda seen: len(seen) == 2)
@@ -99,9 +99,9 @@ async def test_pods_that_are_gone_are_polled_no_more() -> None:
         await polled.polls.stop()
 
 
-async def test_a_pod_without_an_address_is_left_alone() -> None:
-    async with members(1) as (_, pages):
-        polls = LeaderPolls(pages, Random(1), lambda: None)
+async def test_a_pod_without_an_address_is_not_polled() -> None:
+    async with members(1) as (_, client):
+        polls = LeaderPolls(client, Random(1), lambda: None)
 
         polls.sync([pod(0, ip="")])
 
@@ -109,10 +109,10 @@ async def test_a_pod_without_an_address_is_left_alone() -> None:
         await polls.stop()
 
 
-async def test_each_change_costs_one_request_and_quiet_costs_none() -> None:
-    async with members(1) as ([node], pages):
+async def test_each_change_costs_one_request() -> None:
+    async with members(1) as ([node], client):
         polled = Polled()
-        polled.polls = LeaderPolls(pages, Random(1), polled.ring)
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
         polled.polls.sync([pod(0, ip=node.ip)])
         for term in range(1, 6):
             await node.say(term, "n0")

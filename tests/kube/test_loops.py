@@ -1,4 +1,4 @@
-"""How a behaviour runs."""
+"""The control loop of a behavior."""
 
 import asyncio
 import contextlib
@@ -16,17 +16,21 @@ NEVER = Pace(interval_s=3600.0, gap_s=0.0, failure_gap_s_max=0.01)
 WAIT_S = 10.0
 
 
-class Turns:
-    """A behaviour that does what a script says, and counts."""
+TICKS = 20
+"""Rounds of the event loop in which an unwanted run would start."""
+
+
+class Runs:
+    """A behavior that follows a script and counts its runs."""
 
     def __init__(self, *script: Exception | None) -> None:
         self.script = list(script)
-        self.taken = 0
+        self.count = 0
         self.failures = 0
         self.happened = asyncio.Event()
 
-    async def take(self) -> None:
-        self.taken += 1
+    async def run(self) -> None:
+        self.count += 1
         self.happened.set()
         outcome = self.script.pop(0) if self.script else None
         if outcome is not None:
@@ -36,22 +40,25 @@ class Turns:
         self.failures += 1
 
     async def until(self, count: int) -> None:
+        """Wait for this number of runs, and long enough to notice one too many."""
         async with asyncio.timeout(WAIT_S):
-            while self.taken < count:
+            while self.count < count:
                 self.happened.clear()
                 await self.happened.wait()
+        for _ in range(TICKS):
+            await asyncio.sleep(0)
 
 
 @contextlib.asynccontextmanager
-async def running(turns: Turns, wake: Wake, pace: Pace = NEVER):  # type: ignore[no-untyped-def]
+async def running(runs: Runs, wake: Wake, pace: Pace = NEVER):  # type: ignore[no-untyped-def]
     task = asyncio.create_task(
         repeat(
-            turns.take,
-            what="the behaviour",
+            runs.run,
+            what="the loop",
             wake=wake,
             pace=pace,
             random=Random(1),
-            on_failure=turns.failed,
+            on_failure=runs.failed,
         )
     )
     yield task
@@ -60,72 +67,72 @@ async def running(turns: Turns, wake: Wake, pace: Pace = NEVER):  # type: ignore
         await task
 
 
-async def test_a_turn_is_taken_at_once_and_again_when_woken() -> None:
-    turns, wake = Turns(), Wake()
-    async with running(turns, wake):
-        await turns.until(1)
+async def test_a_behavior_runs_at_once_and_again_when_woken() -> None:
+    runs, wake = Runs(), Wake()
+    async with running(runs, wake):
+        await runs.until(1)
         wake.set()
-        await turns.until(2)
+        await runs.until(2)
 
-    assert turns.taken == 2
-
-
-async def test_a_turn_is_taken_again_when_its_time_has_come() -> None:
-    turns = Turns()
-    async with running(turns, Wake(), Pace(interval_s=0.01, gap_s=0.0)):
-        await turns.until(3)
+    assert runs.count == 2
 
 
-async def test_many_wakes_during_one_turn_are_one_more_turn() -> None:
-    turns, wake = Turns(), Wake()
+async def test_a_behavior_runs_again_after_its_interval() -> None:
+    runs = Runs()
+    async with running(runs, Wake(), Pace(interval_s=0.01, gap_s=0.0)):
+        await runs.until(3)
+
+
+async def test_many_wake_ups_during_a_run_cause_one_more_run() -> None:
+    runs, wake = Runs(), Wake()
     for _ in range(100):
         wake.set()
-    async with running(turns, wake):
-        await turns.until(2)
+    async with running(runs, wake):
+        await runs.until(2)
 
-    assert turns.taken == 2
+    assert runs.count == 2
 
 
-async def test_a_failure_is_counted_and_the_turn_taken_again(
+async def test_a_failed_run_is_counted_logged_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    turns = Turns(UnavailableError("no answer"), None)
+    runs = Runs(UnavailableError("no answer"), None)
     with caplog.at_level(logging.WARNING):
-        async with running(turns, Wake()):
-            await turns.until(2)
+        async with running(runs, Wake()):
+            await runs.until(2)
 
-    assert turns.failures == 1
-    assert "the behaviour: no answer" in caplog.text
+    assert runs.failures == 1
+    assert "the loop: no answer" in caplog.text
     assert "Traceback" not in caplog.text
 
 
-async def test_a_mistake_of_ours_is_logged_with_its_trace_and_survived(
+async def test_an_unexpected_error_is_logged_with_its_traceback_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    turns = Turns(ZeroDivisionError("oops"), None)
-    async with running(turns, Wake()):
-        await turns.until(2)
+    runs = Runs(ZeroDivisionError("oops"), None)
+    async with running(runs, Wake()):
+        await runs.until(2)
 
     assert "Traceback" in caplog.text
 
 
-async def test_it_ends_when_there_is_nothing_left_to_do() -> None:
-    turns = Turns()
+async def test_the_loop_ends_when_its_condition_holds() -> None:
+    runs = Runs()
     async with asyncio.timeout(WAIT_S):
         await repeat(
-            turns.take,
+            runs.run,
             what="it",
             wake=Wake(),
             pace=Pace(interval_s=0.0, gap_s=0.0),
             random=Random(1),
-            on_failure=turns.failed,
-            until=lambda: turns.taken == 3,
+            on_failure=runs.failed,
+            until=lambda: runs.count == 3,
         )
 
-    assert turns.taken == 3
+    assert runs.count == 3
 
 
-async def test_a_bell_that_was_rung_before_is_heard() -> None:
+async def test_a_signal_before_the_wait_is_not_lost() -> None:
     wake = Wake()
     wake.set()
 
@@ -134,7 +141,7 @@ async def test_a_bell_that_was_rung_before_is_heard() -> None:
 
 
 @given(failures=st.integers(1, 10_000), seed=st.integers())
-def test_a_pause_grows_and_stays_in_its_bounds(failures: int, seed: int) -> None:
+def test_the_backoff_grows_within_its_bounds(failures: int, seed: int) -> None:
     pause_s = backoff_s(failures, 0.05, 30.0, Random(seed))
 
     assert 0.025 <= pause_s <= 30.0

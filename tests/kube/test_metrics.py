@@ -1,17 +1,17 @@
-"""The operator's metrics, as Prometheus reads them."""
+"""The operator's metrics in Prometheus' text format."""
 
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dledger_kube.objects import facts, member
-from dledger_operator.facts import GroupFacts, Leader
+from dledger_kube.objects import member, observed_group
 from dledger_operator.metrics import OperatorMetrics
+from dledger_operator.observed_state import Leader, ObservedGroup
 
 FLIGHTS = {"namespace": "air", "group": "flights"}
 
 
 def samples(metrics: OperatorMetrics) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """Every sample by its name: labels and value."""
+    """Parse the exposition: labels and values by sample name."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
         for sample in family.samples:
@@ -19,15 +19,15 @@ def samples(metrics: OperatorMetrics) -> dict[str, list[tuple[dict[str, str], fl
     return found
 
 
-def shown(of: GroupFacts) -> OperatorMetrics:
+def shown(of: ObservedGroup) -> OperatorMetrics:
     metrics = OperatorMetrics()
     metrics.count_double_masters("air", "flights", 0)
-    metrics.show(of, image="node:1", flush_disk_type="SyncFlush")
+    metrics.update_group(of, image="node:1", flush_disk_type="SyncFlush")
     return metrics
 
 
-def test_a_group_and_its_leader_are_shown() -> None:
-    read = samples(shown(facts()))
+def test_a_group_and_its_leader_are_exported() -> None:
+    read = samples(shown(observed_group()))
 
     assert read["dledger_group_info"] == [
         (FLIGHTS | {"replicas": "3", "image": "node:1", "flush_disk_type": "SyncFlush"}, 1.0)
@@ -37,10 +37,12 @@ def test_a_group_and_its_leader_are_shown() -> None:
     assert read["dledger_group_quorum_slack"] == [(FLIGHTS, 1.0)]
 
 
-def test_a_new_leader_takes_the_place_of_the_old_one() -> None:
-    metrics = shown(facts())
-    metrics.show(
-        facts(leader=Leader(term=8, member_id="n2")), image="node:1", flush_disk_type="SyncFlush"
+def test_a_new_leader_replaces_the_old_one() -> None:
+    metrics = shown(observed_group())
+    metrics.update_group(
+        observed_group(leader=Leader(term=8, member_id="n2")),
+        image="node:1",
+        flush_disk_type="SyncFlush",
     )
 
     read = samples(metrics)
@@ -48,12 +50,12 @@ def test_a_new_leader_takes_the_place_of_the_old_one() -> None:
     assert read["dledger_group_leader"] == [(FLIGHTS | {"pod": "flights-2", "term": "8"}, 1.0)]
 
 
-def test_without_a_leader_there_is_no_leader_s_series() -> None:
-    assert "dledger_group_leader" not in samples(shown(facts(leader=None)))
+def test_a_group_without_a_leader_has_no_leader_series() -> None:
+    assert "dledger_group_leader" not in samples(shown(observed_group(leader=None)))
 
 
-def test_members_show_role_index_and_lag() -> None:
-    read = samples(shown(facts()))
+def test_the_role_index_and_lag_of_members_are_exported() -> None:
+    read = samples(shown(observed_group()))
 
     roles = {
         labels["member"]: labels["role"]
@@ -65,15 +67,15 @@ def test_members_show_role_index_and_lag() -> None:
     assert (FLIGHTS | {"member": "n0"}, 99.0) in read["dledger_member_committed_index"]
 
 
-def test_a_member_that_does_not_answer_has_no_index() -> None:
+def test_a_silent_member_has_no_committed_index() -> None:
     lost = member(2, ready=False, reason="no answer", status=None)
-    read = samples(shown(facts(members=(member(0), member(1), lost))))
+    read = samples(shown(observed_group(members=(member(0), member(1), lost))))
 
     assert "n2" not in [labels["member"] for labels, _ in read["dledger_member_committed_index"]]
 
 
-def test_double_masters_are_0_from_the_beginning_and_counted() -> None:
-    metrics = shown(facts())
+def test_double_masters_start_at_0_and_are_counted() -> None:
+    metrics = shown(observed_group())
 
     assert samples(metrics)["dledger_double_master_observed_total"] == [(FLIGHTS, 0.0)]
 
@@ -83,7 +85,7 @@ def test_double_masters_are_0_from_the_beginning_and_counted() -> None:
 
 
 def test_leader_changes_are_counted_by_reason() -> None:
-    metrics = shown(facts())
+    metrics = shown(observed_group())
     for reason in ("LeaderLost", "LeaderLost", "PodReplaced"):
         metrics.count_leader_change("air", "flights", reason)
 
@@ -93,11 +95,11 @@ def test_leader_changes_are_counted_by_reason() -> None:
     ]
 
 
-def test_the_series_of_a_deleted_group_vanish() -> None:
-    metrics = shown(facts())
-    metrics.show(facts(name="other"), image="node:1", flush_disk_type="SyncFlush")
+def test_the_series_of_a_deleted_group_are_removed() -> None:
+    metrics = shown(observed_group())
+    metrics.update_group(observed_group(name="other"), image="node:1", flush_disk_type="SyncFlush")
     metrics.count_leader_change("air", "flights", "LeaderLost")
-    metrics.forget("air", "flights")
+    metrics.remove_group("air", "flights")
 
     groups = {
         labels["group"]

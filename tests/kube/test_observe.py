@@ -1,15 +1,15 @@
-"""What is known of members."""
+"""Observing the members of a group."""
 
 import pytest
 
 from dledger_formats.http.status import NodeStatus
 from dledger_kube.fake_members import members
-from dledger_kube.objects import electorate, group, node_status, pod
+from dledger_kube.objects import group, membership, node_status, pod
+from dledger_operator.api_objects import PodView, Problem, VolumeClaimView
 from dledger_operator.behaviours.members import observe
-from dledger_operator.views import PodView, Trouble, VolumeView
 
 GROUP = group()
-VOTERS = electorate()
+VOTERS = membership()
 
 
 def reason_of(first: PodView | None, answers: dict[str, NodeStatus]) -> str:
@@ -17,7 +17,7 @@ def reason_of(first: PodView | None, answers: dict[str, NodeStatus]) -> str:
     return observe.members(GROUP, pods, [], answers, VOTERS)[0].reason
 
 
-def test_a_member_that_answers_and_is_ready_is_ready() -> None:
+def test_a_member_is_ready_if_it_answers_and_its_pod_is_ready() -> None:
     seen = observe.members(GROUP, [pod(0, "slave")], [], {"uid-0": node_status("n0")}, VOTERS)[0]
 
     assert (seen.ready, seen.reason, seen.role, seen.exists) == (True, "", "slave", True)
@@ -26,22 +26,22 @@ def test_a_member_that_answers_and_is_ready_is_ready() -> None:
 @pytest.mark.parametrize(
     ("first", "answer", "expected"),
     [
-        (None, None, "there is no pod"),
-        (pod(0, leaving=True), node_status(), "the pod is leaving"),
+        (None, None, "the pod does not exist"),
+        (pod(0, leaving=True), node_status(), "the pod is terminating"),
         (pod(0, ip=""), None, "the pod is starting"),
         (pod(0), None, "no answer on port 40912"),
         (pod(0), node_status(ready=False, reason="the volume is full"), "the volume is full"),
-        (pod(0, ready=False), node_status(), "the kubelet does not find the pod ready yet"),
-        (pod(0, trouble=Trouble(reason="E", message="m")), None, "E: m"),
+        (pod(0, ready=False), node_status(), "the pod's readiness probe does not succeed yet"),
+        (pod(0, problem=Problem(reason="E", message="m")), None, "E: m"),
     ],
 )
-def test_a_member_that_is_not_ready_says_why(
+def test_a_member_that_is_not_ready_has_a_reason(
     first: PodView | None, answer: NodeStatus | None, expected: str
 ) -> None:
     assert reason_of(first, {"uid-0": answer} if answer else {}) == expected
 
 
-def test_every_member_that_there_should_be_is_told_of() -> None:
+def test_every_member_of_the_spec_is_listed() -> None:
     seen = observe.members(GROUP, [pod(1)], [], {}, VOTERS)
 
     assert [(each.member_id, each.pod, each.exists) for each in seen] == [
@@ -49,23 +49,23 @@ def test_every_member_that_there_should_be_is_told_of() -> None:
     ]  # fmt: skip
 
 
-def test_a_volume_s_trouble_tells_more_than_the_pod_that_waits_for_it() -> None:
-    waiting = pod(0, trouble=Trouble(reason="Unschedulable", message="unbound volumes"))
-    volume = VolumeView(
+def test_a_problem_of_the_volume_claim_takes_precedence_over_the_waiting_pods() -> None:
+    waiting = pod(0, problem=Problem(reason="Unschedulable", message="unbound volumes"))
+    volume = VolumeClaimView(
         name="data-flights-0",
         ordinal=0,
         first_voters=3,
         leaving=False,
-        trouble=Trouble(reason="VolumePending", message="class x"),
+        problem=Problem(reason="VolumePending", message="class x"),
     )
 
-    trouble = observe.members(GROUP, [waiting], [volume], {}, VOTERS)[0].trouble
+    problem = observe.members(GROUP, [waiting], [volume], {}, VOTERS)[0].problem
 
-    assert trouble is not None
-    assert trouble.reason == "VolumePending"
+    assert problem is not None
+    assert problem.reason == "VolumePending"
 
 
-def test_the_group_s_own_words_for_roles_become_ours() -> None:
+def test_a_groups_own_role_values_are_translated() -> None:
     renamed = group(roles={"label": "x/part", "master": "rw", "slave": "ro"})
     pods = [pod(0, labels={"x/part": "rw"}), pod(1, labels={"x/part": "ro"}), pod(2, "master")]
 
@@ -74,8 +74,8 @@ def test_the_group_s_own_words_for_roles_become_ours() -> None:
     ]  # fmt: skip
 
 
-def test_pods_that_the_spec_does_not_ask_for_are_told_of_with_what_they_are() -> None:
-    growing = electorate(3, learners=("n3",))
+def test_pods_beyond_the_spec_are_listed_with_their_membership() -> None:
+    growing = membership(3, learners=("n3",))
 
     seen = observe.members(group(replicas=3), [pod(k) for k in range(5)], [], {}, growing)
 
@@ -84,18 +84,18 @@ def test_pods_that_the_spec_does_not_ask_for_are_told_of_with_what_they_are() ->
     ]  # fmt: skip
 
 
-def test_a_voter_without_a_pod_is_told_of_though_the_spec_asks_for_fewer() -> None:
-    seen = observe.members(group(replicas=3), [pod(k) for k in range(3)], [], {}, electorate(5))
+def test_a_voter_without_a_pod_is_listed_even_beyond_the_spec() -> None:
+    seen = observe.members(group(replicas=3), [pod(k) for k in range(3)], [], {}, membership(5))
 
     assert [(each.member_id, each.exists) for each in seen[3:]] == [("n3", False), ("n4", False)]
 
 
-async def test_a_silent_member_does_not_hide_the_others() -> None:
-    async with members(3) as (nodes, pages):
+async def test_a_silent_member_does_not_hide_the_answers_of_the_others() -> None:
+    async with members(3) as (nodes, client):
         await nodes[1].fall_silent()
         pods = [pod(ordinal, ip=node.ip) for ordinal, node in enumerate(nodes)]
 
-        answers = await observe.statuses(pages, [*pods, pod(3, ip="")])
+        answers = await observe.statuses(client, [*pods, pod(3, ip="")])
 
         assert sorted(answers) == ["uid-0", "uid-2"]
         assert answers["uid-2"].self_id == "n2"

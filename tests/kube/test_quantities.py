@@ -1,4 +1,4 @@
-"""Durations and quantities, as users write them."""
+"""Parsing durations and Kubernetes quantities."""
 
 import contextlib
 
@@ -13,14 +13,14 @@ from dledger_operator.spec.quantities import duration_ms, quantity_bytes
     ("text", "expected"),
     [("250ms", 250), ("1s", 1000), ("1.5s", 1500), ("24h", 86_400_000), ("1h30m", 5_400_000)],
 )
-def test_a_duration_is_read(text: str, expected: int) -> None:
+def test_a_duration_is_parsed(text: str, expected: int) -> None:
     assert duration_ms(text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "5", "ms", "-1s", "1 s", "1d", "0.1ms", "1s2", "9" * 40 + "s"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"duration|millisecond"):
         duration_ms(text)
 
@@ -37,12 +37,12 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         ("4096", 4096),
     ],
 )
-def test_a_quantity_is_read(value: str | int, expected: int) -> None:
+def test_a_quantity_is_parsed(value: str | int, expected: int) -> None:
     assert quantity_bytes(value) == expected
 
 
 @pytest.mark.parametrize("value", ["", "Gi", "-1", "1KB", "1gi", "100m", "0.1", True, "9" * 30])
-def test_what_is_no_quantity_of_whole_bytes_is_refused(value: str | int) -> None:
+def test_an_invalid_quantity_is_refused(value: str | int) -> None:
     with pytest.raises(ValueError, match=r"quantity|bytes"):
         quantity_bytes(value)
 
@@ -53,7 +53,7 @@ def test_a_larger_suffix_never_means_less(number: int, suffix: str) -> None:
 
 
 @given(text=st.text(max_size=12))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     for read in (duration_ms, quantity_bytes):
         with contextlib.suppress(ValueError):
             assert read(text) >= 0

@@ -1,4 +1,4 @@
-"""Making the objects that a group consists of."""
+"""Reconciling the children of a group."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 
 from dledger_kube.objects import IMAGES, group, group_body
+from dledger_operator.api_objects import Manifest, SettingsView, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.clients.errors import ConflictError, RefusedError, UnavailableError
 from dledger_operator.resources import children
 from dledger_operator.spec.shape import Shape
-from dledger_operator.views import Manifest, SettingsView, StatefulSetView, VolumeView
 
 
 class Applied:
-    """An API that remembers what was applied, and refuses what a test names."""
+    """An API that records applied manifests, and refuses the one named `refuse`."""
 
     def __init__(
         self,
         stateful_set: StatefulSetView | None = None,
         refuse: str = "",
         settings: SettingsView | None = None,
-        claims: Sequence[VolumeView] = (),
+        claims: Sequence[VolumeClaimView] = (),
     ) -> None:
         self.existing = stateful_set
         self.found = settings
@@ -42,7 +42,7 @@ class Applied:
         assert (namespace, config_map) == ("air", "flights-settings")
         return self.found
 
-    async def volumes(self, namespace: str, group: str) -> list[VolumeView]:
+    async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
         assert (namespace, group) == ("air", "flights")
         return self.left
 
@@ -70,7 +70,7 @@ def made(templates: list[Manifest], replicas: int = 3) -> StatefulSetView:
 
 
 def claims(size: str, **metadata: Any) -> list[Manifest]:
-    """What the API server made of a volume claim template when the group was young."""
+    """A volume claim template as the API server stored it when the group was created."""
     return [
         {
             "metadata": {"name": "data", **metadata},
@@ -84,7 +84,7 @@ def claims(size: str, **metadata: Any) -> list[Manifest]:
     ]
 
 
-async def test_every_child_is_applied_and_the_pods_come_last() -> None:
+async def test_every_child_is_applied_and_the_stateful_set_comes_last() -> None:
     api = Applied()
 
     outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
@@ -94,7 +94,7 @@ async def test_every_child_is_applied_and_the_pods_come_last() -> None:
     assert (outcome.generation, outcome.problem, outcome.warning) == (4, None, None)
 
 
-async def test_a_spec_that_cannot_be_read_changes_nothing() -> None:
+async def test_an_invalid_spec_changes_nothing() -> None:
     api = Applied()
 
     outcome = await reconcile(api, group_body({"replicas": 2}), IMAGES, led=False, voters=3)
@@ -114,7 +114,7 @@ async def test_a_paused_group_is_left_alone() -> None:
     assert (outcome.generation, outcome.problem) == (4, None)
 
 
-async def test_one_refused_child_does_not_keep_the_others_back() -> None:
+async def test_a_refused_child_does_not_block_the_others() -> None:
     api = Applied(refuse="flights-slave")
 
     outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
@@ -126,7 +126,7 @@ async def test_one_refused_child_does_not_keep_the_others_back() -> None:
     assert "flights-slave: spec is invalid" in outcome.problem.message
 
 
-async def test_a_server_that_cannot_answer_is_tried_again_later() -> None:
+async def test_an_unavailable_server_fails_the_reconciliation() -> None:
     class Down(Applied):
         async def apply(self, manifest: Manifest) -> None:
             raise UnavailableError("no answer")
@@ -135,8 +135,8 @@ async def test_a_server_that_cannot_answer_is_tried_again_later() -> None:
         await reconcile(Down(), group_body(), IMAGES, led=False, voters=3)
 
 
-async def test_what_a_stateful_set_cannot_change_is_sent_as_it_is() -> None:
-    existing = claims("10240Mi", labels={"made-by": "an older operator"})
+async def test_immutable_fields_of_a_stateful_set_are_sent_unchanged() -> None:
+    existing = claims("10240Mi", labels={"example.com/team": "a"})
     api = Applied(made(existing))
 
     outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
@@ -145,7 +145,7 @@ async def test_what_a_stateful_set_cannot_change_is_sent_as_it_is() -> None:
     assert outcome.warning is None
 
 
-async def test_volumes_that_differ_from_the_spec_are_warned_of_and_stop_nothing_else() -> None:
+async def test_a_changed_volume_size_yields_a_warning_and_blocks_nothing_else() -> None:
     api = Applied(made(claims("5Gi")))
 
     outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
@@ -157,19 +157,19 @@ async def test_volumes_that_differ_from_the_spec_are_warned_of_and_stop_nothing_
     assert "5Gi" in outcome.warning.message
 
 
-async def test_the_stateful_set_keeps_its_pods_whatever_the_spec_asks_for() -> None:
+async def test_the_stateful_set_keeps_its_replicas_whatever_the_spec_asks_for() -> None:
     api = Applied(made(claims("10Gi"), replicas=3))
 
     outcome = await reconcile(api, group_body({"replicas": 7}), IMAGES, led=True, voters=3)
 
     applied = api.manifests[-1]
     assert applied["spec"]["replicas"] == 3
-    assert applied["metadata"]["resourceVersion"] == "11", "or a step of scaling could be undone"
+    assert applied["metadata"]["resourceVersion"] == "11", "else a scaling step could be undone"
     assert outcome.shape is not None
     assert outcome.shape.first_voters == 3
 
 
-async def test_a_group_of_which_it_is_not_sure_who_founded_it_is_left_alone() -> None:
+async def test_a_group_with_contradicting_founding_records_is_left_unchanged() -> None:
     settings = SettingsView(owner_uid="group-uid", data={"DLEDGER_PEERS": "n0-a:1"})
     api = Applied(made(claims("10Gi")), settings=settings)
 
@@ -181,7 +181,7 @@ async def test_a_group_of_which_it_is_not_sure_who_founded_it_is_left_alone() ->
     assert "the ConfigMap says 1, the StatefulSet says 3" in outcome.problem.message
 
 
-async def test_without_settings_nothing_is_made_that_would_tell_that_the_group_is_old() -> None:
+async def test_nothing_after_the_settings_is_created_if_the_settings_are_refused() -> None:
     api = Applied(refuse="flights-settings")
 
     outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
@@ -191,11 +191,13 @@ async def test_without_settings_nothing_is_made_that_would_tell_that_the_group_i
     assert outcome.shape is None
 
 
-async def test_what_a_deleted_group_of_the_same_name_left_is_waited_for() -> None:
+async def test_reconciling_waits_for_the_objects_of_a_deleted_group_of_the_same_name() -> None:
     former = SettingsView(owner_uid="former-uid", data={})
-    going = VolumeView(name="data-flights-0", ordinal=0, first_voters=3, leaving=True, trouble=None)
+    leaving = VolumeClaimView(
+        name="data-flights-0", ordinal=0, first_voters=3, leaving=True, problem=None
+    )
 
-    with pytest.raises(ConflictError, match="ConfigMap of a group of the same name"):
+    with pytest.raises(ConflictError, match="the ConfigMap of a deleted group of the same name"):
         await reconcile(Applied(settings=former), group_body(), IMAGES, led=False, voters=3)
-    with pytest.raises(ConflictError, match="volume claim data-flights-0 is gone"):
-        await reconcile(Applied(claims=[going]), group_body(), IMAGES, led=False, voters=3)
+    with pytest.raises(ConflictError, match="deletion of volume claim data-flights-0"):
+        await reconcile(Applied(claims=[leaving]), group_body(), IMAGES, led=False, voters=3)

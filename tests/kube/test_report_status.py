@@ -1,4 +1,4 @@
-"""The status of a group: what it says, and how often it is written."""
+"""The content of a group's status, and how often it is written."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dledger_kube.objects import NOW, facts, group_body, leader_status, member, node_status
+from dledger_kube.objects import NOW, group_body, leader_status, member, observed_group
+from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.status import (
     StatusReporter,
@@ -15,8 +16,7 @@ from dledger_operator.behaviours.report.status import (
     leader_change_to_json,
     leader_changes_from_json,
 )
-from dledger_operator.facts import GroupFacts, Leader, LeaderChange
-from dledger_operator.views import Manifest
+from dledger_operator.observed_state import Leader, LeaderChange, ObservedGroup
 
 CHANGE = LeaderChange(
     from_member="n0", to_member="n1", term=7, reason="LeaderLost", at=NOW,
@@ -25,16 +25,18 @@ CHANGE = LeaderChange(
 
 
 def status(
-    of: GroupFacts | None = None,
+    of: ObservedGroup | None = None,
     previous: Mapping[str, Any] | None = None,
     now: Any = NOW,
     changes: list[LeaderChange] | None = None,
 ) -> Manifest:
     history = LeaderHistory([CHANGE] if changes is None else changes)
-    return build_status(of or facts(), history, generation=4, previous=previous or {}, now=now)
+    return build_status(
+        of or observed_group(), history, generation=4, previous=previous or {}, now=now
+    )
 
 
-def test_a_status_tells_what_a_user_looks_for() -> None:
+def test_the_status_of_a_healthy_group() -> None:
     built = status()
 
     assert built["observedGeneration"] == 4
@@ -56,15 +58,15 @@ def test_a_status_tells_what_a_user_looks_for() -> None:
     ]  # fmt: skip
 
 
-def test_lag_is_what_the_leader_knows_of_each_member() -> None:
+def test_the_lag_of_each_member_is_the_leaders_view() -> None:
     lags = {each["id"]: each["lagEntries"] for each in status()["members"]}
 
     assert lags == {"n0": 0, "n1": 0, "n2": 10}
 
 
-def test_a_member_that_does_not_answer_is_shown_without_what_only_it_knows() -> None:
+def test_a_silent_member_is_shown_without_its_own_status() -> None:
     lost = member(2, ready=False, reason="no answer", status=None)
-    shown = status(facts(members=(member(0), member(1), lost)))["members"][2]
+    shown = status(observed_group(members=(member(0), member(1), lost)))["members"][2]
 
     assert shown == {
         "id": "n2", "pod": "flights-2", "role": "slave", "membership": "Voter", "ready": False,
@@ -72,28 +74,28 @@ def test_a_member_that_does_not_answer_is_shown_without_what_only_it_knows() -> 
     }  # fmt: skip
 
 
-def test_without_a_leader_there_is_none_in_the_status() -> None:
-    built = status(facts(leader=None))
+def test_a_status_without_a_leader_has_no_leader_and_no_lag() -> None:
+    built = status(observed_group(leader=None))
 
     assert "leader" not in built
     assert "lagEntries" not in built["members"][0]
 
 
-def test_a_group_without_a_majority_tolerates_less_than_nothing() -> None:
+def test_a_group_without_a_majority_tolerates_minus_one_failures() -> None:
     lost = tuple(member(k, ready=False, reason="gone", exists=False) for k in range(3))
 
-    built = status(facts(members=lost))
+    built = status(observed_group(members=lost))
 
     assert (built["toleratedFailures"], built["replicas"], built["membersReady"]) == (-1, 0, "0/3")
 
 
-def test_the_leader_s_begin_is_kept_while_it_leads() -> None:
+def test_the_start_of_a_leadership_is_kept_while_the_term_lasts() -> None:
     before = {"leader": {"member": "n1", "term": 7, "since": "2025-12-24T00:00:00Z"}}
 
     assert status(previous=before)["leader"]["since"] == "2025-12-24T00:00:00Z"
 
 
-def test_a_new_term_has_a_new_begin() -> None:
+def test_a_new_term_has_a_new_start() -> None:
     before = {"leader": {"member": "n1", "term": 6, "since": "2025-12-24T00:00:00Z"}}
 
     assert status(previous=before, changes=[])["leader"]["since"] == "2026-01-01T00:00:00Z"
@@ -107,14 +109,14 @@ def test_leader_changes_survive_a_restart() -> None:
 
 
 @pytest.mark.parametrize("entry", [{}, {"to": "n1"}, {"to": "n1", "term": 1, "at": "once"}])
-def test_a_leader_change_that_cannot_be_read_is_forgotten(entry: dict[str, Any]) -> None:
+def test_an_invalid_leader_change_is_dropped(entry: dict[str, Any]) -> None:
     shown = {"leaderChanges": [entry, leader_change_to_json(CHANGE)]}
 
     assert leader_changes_from_json(shown) == [CHANGE]
 
 
 class Written:
-    """An API that remembers what was written, and a clock that a test moves."""
+    """An API that records statuses, and a clock that the test advances."""
 
     def __init__(self) -> None:
         self.statuses: list[Manifest] = []
@@ -125,7 +127,7 @@ class Written:
         assert (kind, body["metadata"]["name"]) == ("DLedgerGroup", "flights")
         self.statuses.append(status)
 
-    async def report(self, of: GroupFacts, after_s: float = 0.0) -> int:
+    async def report(self, of: ObservedGroup, after_s: float = 0.0) -> int:
         self.now_s += after_s
         before = len(self.statuses)
         now = NOW + timedelta(seconds=self.now_s)
@@ -134,43 +136,46 @@ class Written:
         return len(self.statuses) - before
 
 
-def grown(index: int) -> GroupFacts:
-    """The same group, after some appends."""
+def grown(index: int) -> ObservedGroup:
+    """A group whose leader's log ends at `index`."""
     leading = member(1, status=leader_status(ledger_end_index=index, committed_index=index))
-    return facts(members=(member(0), leading, member(2)))
+    return observed_group(members=(member(0), leading, member(2)))
 
 
-async def test_a_status_that_says_the_same_is_not_written_again() -> None:
+async def test_an_unchanged_status_is_not_written_again() -> None:
     written = Written()
 
-    assert await written.report(facts()) == 1
-    assert await written.report(facts(), after_s=60.0) == 0
+    assert await written.report(observed_group()) == 1
+    assert await written.report(observed_group(), after_s=60.0) == 0
 
 
-async def test_a_status_is_written_again_now_and_then_to_heal_it() -> None:
+async def test_an_unchanged_status_is_rewritten_after_five_minutes() -> None:
     written = Written()
-    await written.report(facts())
+    await written.report(observed_group())
 
-    assert await written.report(facts(), after_s=301.0) == 1
+    assert await written.report(observed_group(), after_s=301.0) == 1
 
 
 async def test_a_new_leader_is_written_at_once() -> None:
     written = Written()
-    await written.report(facts())
+    await written.report(observed_group())
 
-    assert await written.report(facts(leader=Leader(term=8, member_id="n2"))) == 1
+    assert await written.report(observed_group(leader=Leader(term=8, member_id="n2"))) == 1
 
 
-async def test_indexes_that_move_are_written_seldom() -> None:
+async def test_changed_indexes_are_written_at_intervals() -> None:
     written = Written()
-    await written.report(facts())
+    await written.report(observed_group())
 
     writes = [await written.report(grown(100 + step), after_s=1.0) for step in range(25)]
 
     assert sum(writes) == 2
 
 
-def test_nothing_is_changed_in_what_is_reported() -> None:
-    built = status(facts(members=(member(0, status=node_status("n0", committed_index=5)),)))
+async def test_comparing_statuses_does_not_change_them() -> None:
+    written = Written()
+    await written.report(grown(100))
+    await written.report(grown(101), after_s=1.0)
 
-    assert built["members"][0]["committedIndex"] == 5
+    (first,) = written.statuses
+    assert first["members"][1]["committedIndex"] == 100

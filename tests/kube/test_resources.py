@@ -1,4 +1,4 @@
-"""What a group consists of."""
+"""The children of a group, and the Job of an audit."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_kube.objects import audit_body, group
 from dledger_operator import names
+from dledger_operator.api_objects import Manifest
 from dledger_operator.resources import audit_job, children, config_map
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
-from dledger_operator.views import Manifest
 
 GROUPS = st.builds(
     group,
@@ -52,7 +52,7 @@ def selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
 
 @properties
 @given(GROUPS)
-def test_every_child_belongs_to_its_group_and_says_so(of: Group) -> None:
+def test_every_child_carries_its_groups_owner_reference_and_labels(of: Group) -> None:
     for manifest in children.build(of, Shape.of_new(of.replicas)):
         metadata = manifest["metadata"]
         (owner,) = metadata["ownerReferences"]
@@ -65,7 +65,7 @@ def test_every_child_belongs_to_its_group_and_says_so(of: Group) -> None:
 
 @properties
 @given(GROUPS)
-def test_selectors_find_the_pods_whatever_labels_a_user_adds(of: Group) -> None:
+def test_the_selectors_match_the_pods_whatever_labels_a_user_adds(of: Group) -> None:
     labels = pod_template(of)["metadata"]["labels"]
 
     assert selects(child(of, "StatefulSet", "flights")["spec"]["selector"]["matchLabels"], labels)
@@ -77,20 +77,20 @@ def test_selectors_find_the_pods_whatever_labels_a_user_adds(of: Group) -> None:
 
 @properties
 @given(GROUPS)
-def test_no_pod_is_in_two_client_services_and_a_new_one_is_in_none(of: Group) -> None:
+def test_a_pod_is_in_at_most_one_client_service_and_a_new_pod_is_in_none(of: Group) -> None:
     labels = pod_template(of)["metadata"]["labels"]
     master = child(of, "Service", "flights-master")["spec"]["selector"]
     slave = child(of, "Service", "flights-slave")["spec"]["selector"]
 
     for role in ("", names.ROLE_NONE, of.roles.master, of.roles.slave):
-        labelled = {**labels, of.roles.label: role} if role else labels
-        assert selects(master, labelled) == (role == of.roles.master)
-        assert selects(slave, labelled) == (role == of.roles.slave)
+        labeled = {**labels, of.roles.label: role} if role else labels
+        assert selects(master, labeled) == (role == of.roles.master)
+        assert selects(slave, labeled) == (role == of.roles.slave)
 
 
 @properties
 @given(GROUPS)
-def test_the_budget_never_costs_the_majority_and_never_blocks_every_drain(of: Group) -> None:
+def test_the_budget_protects_the_majority_and_never_blocks_every_drain(of: Group) -> None:
     spec = child(of, "PodDisruptionBudget", "flights")["spec"]
 
     assert spec["maxUnavailable"] >= 1
@@ -100,7 +100,7 @@ def test_the_budget_never_costs_the_majority_and_never_blocks_every_drain(of: Gr
 
 @properties
 @given(GROUPS)
-def test_the_pod_keeps_to_the_restricted_standard(of: Group) -> None:
+def test_the_pod_meets_the_restricted_security_standard(of: Group) -> None:
     spec = pod_template(of)["spec"]
     (container,) = spec["containers"]
 
@@ -116,17 +116,13 @@ def test_the_pod_keeps_to_the_restricted_standard(of: Group) -> None:
 
 @properties
 @given(of=GROUPS, ordinal=st.integers(0, 6))
-def test_a_member_reads_back_the_settings_that_the_group_means(of: Group, ordinal: int) -> None:
+def test_a_member_reads_the_groups_settings_from_its_environment(of: Group, ordinal: int) -> None:
     ordinal %= of.replicas
     (container,) = pod_template(of)["spec"]["containers"]
     (source,) = container["envFrom"]
     environment = dict(child(of, "ConfigMap", source["configMapRef"]["name"])["data"])
-    (index, self_id, addable, state) = container["env"]
+    (index, self_id) = container["env"]
     environment[self_id["name"]] = self_id["value"].replace(f"$({index['name']})", str(ordinal))
-    environment[addable["name"]] = addable["value"]
-    reference = state["valueFrom"]["configMapKeyRef"]
-    assert reference["name"] == source["configMapRef"]["name"]
-    environment[state["name"]] = environment[reference["key"]]
     expected = of.node_settings(Shape.of_new(of.replicas))
 
     read = NodeSettings.from_environment(environment)
@@ -139,7 +135,7 @@ def test_a_member_reads_back_the_settings_that_the_group_means(of: Group, ordina
     assert read.segment_size_bytes == of.segment_size_bytes
 
 
-def test_the_member_s_number_is_the_pod_s_own() -> None:
+def test_a_members_ordinal_comes_from_its_pods_index_label() -> None:
     (container,) = pod_template(group())["spec"]["containers"]
 
     field = container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"]
@@ -147,7 +143,7 @@ def test_the_member_s_number_is_the_pod_s_own() -> None:
     assert field == "metadata.labels['apps.kubernetes.io/pod-index']"
 
 
-def test_pods_know_which_settings_they_run_with() -> None:
+def test_the_config_hash_changes_with_the_settings() -> None:
     before, after = group(), group(election={"timeout": "3s"})
 
     assert config_map.config_hash(before, NEW) == config_map.config_hash(group(), NEW)
@@ -157,13 +153,13 @@ def test_pods_know_which_settings_they_run_with() -> None:
     ] == config_map.config_hash(after, NEW)
 
 
-def test_a_new_version_of_the_operator_changes_no_pod() -> None:
+def test_an_upgrade_of_the_operator_does_not_change_the_pod_template() -> None:
     template = pod_template(group())
 
     assert "app.kubernetes.io/version" not in template["metadata"]["labels"]
 
 
-def test_members_find_one_another_before_they_are_ready() -> None:
+def test_the_headless_service_publishes_members_that_are_not_ready() -> None:
     spec = child(group(), "Service", "flights-nodes")["spec"]
 
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
@@ -180,7 +176,7 @@ def test_the_stateful_set_leaves_restarts_to_the_operator() -> None:
     ("spread", "expected"),
     [("Soft", ["ScheduleAnyway"]), ("Hard", ["DoNotSchedule"]), ("Off", [])],
 )
-def test_members_keep_off_each_other_s_nodes_as_asked(spread: str, expected: list[str]) -> None:
+def test_members_are_spread_over_nodes_as_the_spec_asks(spread: str, expected: list[str]) -> None:
     spec = pod_template(group(scheduling={"topologySpread": spread}))["spec"]
 
     constraints = spec.get("topologySpreadConstraints", [])
@@ -188,7 +184,7 @@ def test_members_keep_off_each_other_s_nodes_as_asked(spread: str, expected: lis
     assert [each["whenUnsatisfiable"] for each in constraints] == expected
 
 
-def test_what_a_user_chooses_arrives() -> None:
+def test_the_choices_in_a_spec_appear_in_the_children() -> None:
     of = group(
         storage={
             "size": "1.5Gi",
@@ -232,7 +228,7 @@ def audit_manifest(**spec: Any) -> Manifest:
     ("replicas", "voters", "expected"),
     [(5, 3, 1), (5, 4, 1), (5, 5, 2), (3, 5, 1), (3, 4, 1), (1, 3, 1), (7, 1, 1)],
 )
-def test_while_a_group_is_scaled_the_budget_is_the_smaller_one(
+def test_the_budget_fits_the_smaller_size_while_a_group_is_scaled(
     replicas: int, voters: int, expected: int
 ) -> None:
     shape = replace(NEW, voters=voters)
@@ -243,7 +239,7 @@ def test_while_a_group_is_scaled_the_budget_is_the_smaller_one(
     assert budget["spec"]["maxUnavailable"] == expected
 
 
-def test_who_founded_the_group_is_noted_on_what_outlives_its_settings() -> None:
+def test_the_first_voters_are_recorded_on_the_stateful_set_and_the_volume_claims() -> None:
     shape = replace(NEW, pods=5)
     (made,) = (each for each in children.build(group(), shape) if each["kind"] == "StatefulSet")
     (claim,) = made["spec"]["volumeClaimTemplates"]
@@ -253,20 +249,13 @@ def test_who_founded_the_group_is_noted_on_what_outlives_its_settings() -> None:
     assert claim["metadata"]["annotations"] == {names.FIRST_VOTERS_ANNOTATION: "3"}
 
 
-def test_pods_need_no_replacement_when_the_group_has_begun() -> None:
-    begun = replace(NEW, state=GroupState.EXISTING)
+def test_the_end_of_the_founding_does_not_change_the_config_hash() -> None:
+    founded = replace(NEW, state=GroupState.EXISTING)
 
-    assert config_map.config_hash(group(), begun) == config_map.config_hash(group(), NEW)
-
-
-def test_older_pods_read_nothing_that_they_do_not_know() -> None:
-    data = child(group(), "ConfigMap", "flights-settings")["data"]
-
-    assert "DLEDGER_ADDABLE_PEERS" not in data
-    assert "DLEDGER_INITIAL_GROUP_STATE" not in data
+    assert config_map.config_hash(group(), founded) == config_map.config_hash(group(), NEW)
 
 
-def test_an_audit_s_pod_is_no_member_of_the_group() -> None:
+def test_no_selector_of_the_group_matches_an_audits_pod() -> None:
     labels = audit_manifest()["spec"]["template"]["metadata"]["labels"]
 
     for manifest in children.build(group(), NEW):
@@ -274,7 +263,7 @@ def test_an_audit_s_pod_is_no_member_of_the_group() -> None:
         assert not selects(selector.get("matchLabels", selector) or {"never": ""}, labels)
 
 
-def test_an_audit_runs_once_and_within_a_known_time() -> None:
+def test_an_audit_runs_once_and_has_a_deadline() -> None:
     spec = audit_manifest(ttlAfterFinished="2h")["spec"]
 
     assert spec["backoffLimit"] == 0
@@ -283,7 +272,7 @@ def test_an_audit_runs_once_and_within_a_known_time() -> None:
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
 
 
-def test_an_audit_reads_every_member_and_leaves_its_summary_where_kubernetes_looks() -> None:
+def test_an_audit_reads_every_member_and_writes_its_summary_to_the_termination_message() -> None:
     (container,) = audit_manifest()["spec"]["template"]["spec"]["containers"]
 
     assert container["args"] == [
@@ -295,7 +284,7 @@ def test_an_audit_reads_every_member_and_leaves_its_summary_where_kubernetes_loo
     ]  # fmt: skip
 
 
-def test_an_audit_may_write_nothing_but_its_scratch_folder() -> None:
+def test_an_audit_can_write_only_to_its_scratch_folder() -> None:
     spec = audit_manifest()["spec"]["template"]["spec"]
     (container,) = spec["containers"]
 

@@ -1,9 +1,9 @@
-"""A scaler in a world where everything else happens at any time: members die and come back, others
-lead, answers are lost, somebody meddles with the StatefulSet, the spec is changed in the midst, the
+"""A model test of scaling under random disturbances: members fail and recover, the leader changes,
+answers are lost, another client edits the StatefulSet, the spec changes during scaling, and the
 operator is replaced between any two requests.
 
-Judged after every step: the operator takes no pod from a member, removes no leader, and keeps to
-the order; and when it is quiet, the group becomes what the spec asks for.
+Checked after every step: the operator deletes no pod of a member, removes no leader, and sends at
+most one request. Once the disturbances stop, the group must reach its spec.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from dledger_kube.objects import group
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator import names
 from dledger_operator.behaviours.members.scale import Scaler
-from dledger_operator.behaviours.report.event_recorder import News
+from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.clients.errors import ConflictError
-from dledger_operator.facts import Electorate
+from dledger_operator.observed_state import Membership
 
 ROUNDS = 60
 STEPS_BETWEEN_QUIET = 40
@@ -25,7 +25,7 @@ STEPS_TO_BE_DONE_MAX = 120
 
 
 class Play:
-    """The world, the operator, and the chance by which things happen."""
+    """The world, the operator, and the random choices between them."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -35,31 +35,31 @@ class Play:
             voters={names.member_id(k) for k in range(first)}, leader="n0",
         )  # fmt: skip
         self.now_s = 0.0
-        self.news: list[News] = []
-        self.electorate: Electorate | None = None
+        self.events: list[EventNote] = []
+        self.membership: Membership | None = None
         self.removed: set[str] = set()
         self.replace_the_operator()
 
     def replace_the_operator(self) -> None:
-        self.electorate = None
+        self.membership = None
         self.scaler = Scaler(
             self.world, self.world,
             clock=lambda: self.now_s, random=self.random,
-            on_members=self.learn, tell=self.news.append,
+            on_membership=self.learn, on_event=self.events.append,
         )  # fmt: skip
 
-    def learn(self, members: Electorate) -> None:
-        self.electorate = members
+    def learn(self, members: Membership) -> None:
+        self.membership = members
 
     async def operate(self) -> None:
-        """Let the operator look and take a step, and judge it."""
+        """Let the operator take one step, and check it."""
         world, before = self.world, len(self.world.removed_pods)
         self.now_s += self.random.choice([0.1, 1.0, 20.0])
         leader, asked = world.leader, len(world.requests)
         try:
-            await self.scaler.turn(
+            await self.scaler.run_once(
                 group(replicas=world.replicas),
-                world.seen(self.electorate),
+                world.state(self.membership),
                 world.stateful_set(),
                 world.ips(),
             )
@@ -87,15 +87,15 @@ class Play:
     def catch_up(self) -> None:
         self.world.behind.clear()
 
-    def meddle_with_the_pods(self) -> None:
+    def change_the_replicas(self) -> None:
         self.world.pods = self.random.randint(1, names.REPLICAS_MAX)
         self.world.version += 1
 
     def elect(self) -> None:
         self.world.elect(f"n{self.random.randrange(self.world.pods)}")
 
-    async def be_quiet(self) -> None:
-        """All is well again: the operator has only to go on."""
+    async def finish(self) -> None:
+        """End all disturbances, and let the operator bring the group to its spec."""
         world = self.world
         self.heal()
         self.catch_up()
@@ -103,15 +103,15 @@ class Play:
         for _ in range(STEPS_TO_BE_DONE_MAX):
             world.settle()
             await self.operate()
-            if self.scaler.at_rest and world.leader is not None:
+            if self.scaler.idle and world.leader is not None:
                 break
         wanted = {names.member_id(ordinal) for ordinal in range(world.replicas)}
         assert (world.voters, world.learners, world.pods) == (wanted, set(), world.replicas)
-        assert self.scaler.obstacle is None
+        assert self.scaler.problem is None
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_no_member_loses_its_pod_and_the_group_becomes_what_is_asked(seed: int) -> None:
+async def test_no_member_loses_its_pod_and_the_group_reaches_its_spec(seed: int) -> None:
     play = Play(seed)
     acts: dict[Callable[[], None], int] = {
         play.change_the_spec: 3,
@@ -120,7 +120,7 @@ async def test_no_member_loses_its_pod_and_the_group_becomes_what_is_asked(seed:
         play.lose_answers: 3,
         play.fall_behind: 2,
         play.catch_up: 2,
-        play.meddle_with_the_pods: 1,
+        play.change_the_replicas: 1,
         play.elect: 3,
         play.replace_the_operator: 3,
     }
@@ -130,8 +130,8 @@ async def test_no_member_loses_its_pod_and_the_group_becomes_what_is_asked(seed:
                 play.random.choices(list(acts), list(acts.values()))[0]()
             play.world.settle()
             await play.operate()
-        await play.be_quiet()
+        await play.finish()
 
     assert {"MemberAdded", "MemberPromoted", "MemberRemoved", "LeadershipMoved", "Scaled"} <= {
-        each.reason for each in play.news
+        each.reason for each in play.events
     }

@@ -1,4 +1,4 @@
-"""The next step from the members that there are to those that the spec asks for."""
+"""The next step from a group's current members to those that its spec asks for."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
-from dledger_kube.objects import electorate
+from dledger_kube.objects import membership
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator.behaviours.members.scale_steps import (
     ChangeMember,
@@ -21,7 +21,7 @@ FIVE = {"n0", "n1", "n2", "n3", "n4"}
 
 
 def step(world: ScalingWorld) -> Step | None:
-    return next_step(world.seen())
+    return next_step(world.state())
 
 
 def reason(world: ScalingWorld) -> str:
@@ -34,15 +34,15 @@ def five(**fields: object) -> ScalingWorld:
     return ScalingWorld(pods=5, voters=set(FIVE), **fields)  # type: ignore[arg-type]
 
 
-def test_a_group_that_is_as_asked_is_left_alone() -> None:
+def test_a_group_that_matches_its_spec_needs_no_step() -> None:
     assert step(ScalingWorld()) is None
 
 
-def test_growing_begins_with_the_pods() -> None:
+def test_scaling_up_creates_the_pods_first() -> None:
     assert step(ScalingWorld(replicas=5)) == SetPods(replicas=5)
 
 
-def test_a_new_member_learns_before_it_votes_and_the_lowest_comes_first() -> None:
+def test_members_are_added_as_learners_and_then_promoted_lowest_ordinal_first() -> None:
     world = ScalingWorld(replicas=5, pods=5)
 
     assert step(world) == ChangeMember(kind=ChangeKind.ADD_LEARNER, member_id="n3")
@@ -56,11 +56,11 @@ def test_a_member_that_does_not_answer_is_not_added() -> None:
     assert reason(ScalingWorld(replicas=5, pods=5, down={"n3"})) == "MemberStarting"
 
 
-def test_a_group_grows_only_while_all_voters_are_there() -> None:
+def test_scaling_up_waits_until_all_voters_answer() -> None:
     assert reason(ScalingWorld(replicas=5, down={"n2"})) == "MemberSilent"
 
 
-def test_pods_of_an_earlier_version_are_named_before_anything_is_changed() -> None:
+def test_scaling_up_waits_for_voters_whose_settings_do_not_name_the_new_members() -> None:
     found = step(ScalingWorld(replicas=5, outdated={"n0", "n2"}))
 
     assert isinstance(found, Wait)
@@ -68,66 +68,55 @@ def test_pods_of_an_earlier_version_are_named_before_anything_is_changed() -> No
     assert "n0, n2 started with settings that do not name n3, n4" in found.message
 
 
-def test_a_leader_that_knows_no_memberships_is_asked_for_none() -> None:
-    world = ScalingWorld(replicas=5)
-    seen = world.seen()
-    old = {key: replace(each, voters=[], addable=[]) for key, each in seen.answers.items()}
+def test_scaling_up_waits_until_the_founding_is_recorded() -> None:
+    state = ScalingWorld(replicas=5).state()
+    shape = replace(state.shape, state=GroupState.NEW)
 
-    found = next_step(replace(seen, answers=old))
-
-    assert isinstance(found, Wait)
-    assert found.reason == "PodsOutdated"
+    assert isinstance(next_step(replace(state, shape=shape)), Wait)
 
 
-def test_a_group_whose_founding_is_not_over_does_not_grow() -> None:
-    seen = ScalingWorld(replicas=5).seen()
-    shape = replace(seen.shape, state=GroupState.NEW)
-
-    assert isinstance(next_step(replace(seen, shape=shape)), Wait)
-
-
-def test_the_highest_member_is_removed_first() -> None:
+def test_the_member_with_the_highest_ordinal_is_removed_first() -> None:
     assert step(five(replicas=3)) == ChangeMember(kind=ChangeKind.REMOVE, member_id="n4")
 
 
-def test_a_leader_that_is_to_go_hands_over_first_to_one_that_stays() -> None:
+def test_a_leader_that_must_be_removed_transfers_its_leadership_first() -> None:
     found = step(five(replicas=3, leader="n4"))
 
     assert isinstance(found, Transfer)
     assert found.to in ("n0", "n1", "n2")
 
 
-def test_a_leader_that_reaches_nobody_that_stays_is_not_removed() -> None:
+def test_a_leader_without_a_reachable_successor_is_not_removed() -> None:
     world = five(replicas=1, leader="n4", down={"n0"})
 
     assert reason(world) == "NoSuccessor"
 
 
-def test_a_pod_of_nobody_goes_only_after_a_leader_confirmed_that() -> None:
+def test_the_pod_of_a_non_member_stays_until_the_leader_confirms_the_removal() -> None:
     world = ScalingWorld(pods=5)
 
     assert step(world) == ChangeMember(kind=ChangeKind.REMOVE, member_id="n4")
 
 
-def test_pods_that_no_settings_name_go_at_once() -> None:
+def test_pods_beyond_the_largest_group_are_deleted_at_once() -> None:
     assert step(ScalingWorld(pods=9)) == SetPods(replicas=7)
 
 
-def test_a_member_without_a_pod_gets_it_back_before_anything_else() -> None:
+def test_a_missing_pod_of_a_member_is_restored_before_any_other_step() -> None:
     assert step(replace(five(replicas=3), pods=4)) == SetPods(replicas=5)
 
 
-def test_a_voter_whose_pod_was_taken_does_not_keep_the_group_from_growing() -> None:
+def test_a_missing_pod_of_a_voter_is_restored_while_scaling_up() -> None:
     world = ScalingWorld(replicas=5, pods=3, voters={"n0", "n1", "n2", "n3"})
 
     assert step(world) == SetPods(replicas=4)
 
 
-def test_nothing_is_changed_while_a_change_is_not_committed() -> None:
-    seen = five(replicas=3).seen()
-    leading = replace(seen.answers["n1"], membership_index=100)
+def test_the_next_change_waits_until_the_last_one_is_committed() -> None:
+    state = five(replicas=3).state()
+    leading = replace(state.answers["n1"], membership_index=100)
 
-    found = next_step(replace(seen, answers={**seen.answers, "n1": leading}))
+    found = next_step(replace(state, answers={**state.answers, "n1": leading}))
 
     assert isinstance(found, Wait)
     assert found.reason == "ChangeUnderWay"
@@ -141,28 +130,28 @@ def test_nothing_is_changed_while_a_change_is_not_committed() -> None:
         (five(leader=None, replicas=5), None),
     ],
 )
-def test_without_a_leader_only_pods_that_somebody_took_come_back(
+def test_only_missing_pods_are_restored_without_a_leader(
     world: ScalingWorld, expected: Step | None
 ) -> None:
     assert step(world) == expected
 
 
-def test_without_a_leader_the_pods_of_all_known_members_come_back() -> None:
+def test_pods_of_all_known_members_are_restored_without_a_leader() -> None:
     world = ScalingWorld(leader=None, replicas=3, pods=1)
 
-    assert next_step(world.seen(electorate(5))) == SetPods(replicas=5)
+    assert next_step(world.state(membership(5))) == SetPods(replicas=5)
 
 
 @pytest.mark.parametrize("replicas", [1, 5])
-def test_without_a_leader_nothing_grows_and_nothing_goes(replicas: int) -> None:
+def test_a_group_is_not_scaled_without_a_leader(replicas: int) -> None:
     assert reason(ScalingWorld(leader=None, replicas=replicas)) == "NoLeader"
 
 
-def test_a_leader_is_believed_only_in_the_term_that_it_was_proven_in() -> None:
-    seen = five(replicas=3).seen()
-    deposed = replace(seen.answers["n1"], term=6)
+def test_a_leader_status_of_another_term_does_not_count() -> None:
+    state = five(replicas=3).state()
+    deposed = replace(state.answers["n1"], term=6)
 
-    found = next_step(replace(seen, answers={**seen.answers, "n1": deposed}))
+    found = next_step(replace(state, answers={**state.answers, "n1": deposed}))
 
     assert isinstance(found, Wait)
     assert found.reason == "NoLeader"

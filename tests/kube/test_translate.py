@@ -1,4 +1,4 @@
-"""The API's objects, as far as anybody here cares."""
+"""Translating API objects into the operator's own types."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def container(name: str = "node", ready: bool = False, **states: Any) -> dict[st
     }  # fmt: skip
 
 
-def test_a_pod_is_known_by_its_ordinal() -> None:
+def test_the_member_id_of_a_pod_follows_from_its_ordinal() -> None:
     view = translate.pod_view(pod(podIP="198.18.0.7"))
 
     assert (view.member_id, view.ip, view.resource_version) == ("n1", "198.18.0.7", "12")
@@ -44,7 +44,7 @@ def test_a_pod_is_known_by_its_ordinal() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("7", 7), ("", -1), ("-3", -1), ("seven", -1), ("\u0667", -1)]
 )
-def test_a_term_that_is_no_number_is_none(text: str, expected: int) -> None:
+def test_an_invalid_term_annotation_reads_as_minus_one(text: str, expected: int) -> None:
     assert translate.pod_view(pod(annotations={"dledger.io/term": text})).term == expected
 
 
@@ -52,7 +52,7 @@ def test_a_term_that_is_no_number_is_none(text: str, expected: int) -> None:
     ("status", "expected"),
     [({"phase": "Running"}, False), ({"phase": "Failed"}, True), ({"phase": "Succeeded"}, True)],
 )
-def test_a_pod_that_has_ended_is_leaving(status: dict[str, Any], expected: bool) -> None:
+def test_a_terminated_pod_is_leaving(status: dict[str, Any], expected: bool) -> None:
     assert translate.pod_view(pod(**status)).leaving is expected
 
 
@@ -60,7 +60,7 @@ def test_a_pod_that_is_being_deleted_is_leaving() -> None:
     assert translate.pod_view(pod(deleted=True, phase="Running")).leaving
 
 
-def test_readiness_is_the_kubelet_s() -> None:
+def test_a_pod_is_ready_if_its_ready_condition_is_true() -> None:
     conditions = [{"type": "Ready", "status": "True"}]
 
     assert translate.pod_view(pod(conditions=conditions)).ready
@@ -97,14 +97,14 @@ def test_readiness_is_the_kubelet_s() -> None:
         ({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}, "Evicted", "low on"),
     ],
 )  # fmt: skip
-def test_trouble_is_told_in_kubernetes_own_words(
+def test_a_problem_has_the_reason_and_message_from_kubernetes(
     status: dict[str, Any], reason: str, part: str
 ) -> None:
-    trouble = translate.pod_view(pod(**status)).trouble
+    problem = translate.pod_view(pod(**status)).problem
 
-    assert trouble is not None
-    assert trouble.reason == reason
-    assert part in trouble.message
+    assert problem is not None
+    assert problem.reason == reason
+    assert part in problem.message
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_trouble_is_told_in_kubernetes_own_words(
         {"conditions": [{"type": "PodScheduled", "status": "True"}]},
     ],
 )
-def test_a_pod_that_is_merely_starting_has_no_trouble(status: dict[str, Any]) -> None:
-    assert translate.pod_view(pod(**status)).trouble is None
+def test_a_pod_that_is_starting_has_no_problem(status: dict[str, Any]) -> None:
+    assert translate.pod_view(pod(**status)).problem is None
 
 
-def test_a_volume_that_waits_says_for_which_class() -> None:
+def test_an_unbound_volume_claim_names_its_storage_class() -> None:
     claim = PersistentVolumeClaim.from_dict(
         {
             "metadata": {"name": "data-flights-0"},
@@ -130,14 +130,14 @@ def test_a_volume_that_waits_says_for_which_class() -> None:
         }
     )
 
-    trouble = translate.volume_view(claim).trouble
+    problem = translate.volume_claim_view(claim).problem
 
-    assert trouble is not None
-    assert trouble.reason == "VolumePending"
-    assert "fats" in trouble.message
+    assert problem is not None
+    assert problem.reason == "VolumePending"
+    assert "fats" in problem.message
 
 
-def test_a_volume_tells_whose_it_is_and_who_founded_its_group() -> None:
+def test_a_volume_claim_has_its_members_ordinal_and_the_first_voters() -> None:
     claim = PersistentVolumeClaim.from_dict(
         {
             "metadata": {
@@ -146,23 +146,23 @@ def test_a_volume_tells_whose_it_is_and_who_founded_its_group() -> None:
             }
         }
     )
-    older = PersistentVolumeClaim.from_dict({"metadata": {"name": "data-flights-0"}})
+    bare = PersistentVolumeClaim.from_dict({"metadata": {"name": "data-flights-0"}})
 
-    view, before = translate.volume_view(claim), translate.volume_view(older)
+    view, bare_view = translate.volume_claim_view(claim), translate.volume_claim_view(bare)
 
     assert (view.ordinal, view.first_voters) == (4, 3)
-    assert (before.ordinal, before.first_voters) == (0, None)
+    assert (bare_view.ordinal, bare_view.first_voters) == (0, None)
 
 
-def test_a_bound_volume_has_no_trouble() -> None:
+def test_a_bound_volume_claim_has_no_problem() -> None:
     claim = PersistentVolumeClaim.from_dict(
         {"metadata": {"name": "v"}, "status": {"phase": "Bound"}}
     )
 
-    assert translate.volume_view(claim).trouble is None
+    assert translate.volume_claim_view(claim).problem is None
 
 
-def test_an_endpoint_whose_readiness_is_unknown_is_ready_as_the_api_says() -> None:
+def test_an_endpoint_with_unknown_readiness_is_ready() -> None:
     def target(name: str) -> dict[str, Any]:
         return {"kind": "Pod", "name": name}
 
@@ -190,7 +190,7 @@ def job(**status: Any) -> Job:
     return Job.from_dict({"metadata": {"name": "j", "ownerReferences": [owner]}, "status": status})
 
 
-def test_a_job_that_failed_says_why() -> None:
+def test_a_failed_job_has_a_reason() -> None:
     view = translate.job_view(
         job(
             startTime="2026-01-01T00:00:00Z",
@@ -204,11 +204,11 @@ def test_a_job_that_failed_says_why() -> None:
     assert view.started_at is not None
 
 
-def test_a_job_that_runs_has_not_ended() -> None:
+def test_a_running_job_has_not_ended() -> None:
     assert not translate.job_view(job(active=1)).ended
 
 
-def test_an_audit_s_last_words_are_kept() -> None:
+def test_the_termination_message_of_an_audit_is_kept() -> None:
     ended = {"terminated": {"exitCode": 4, "reason": "Error", "message": "{}",
                             "finishedAt": "2026-01-01T00:00:00Z"}}  # fmt: skip
     view = translate.job_pod_view(pod("a-x", containerStatuses=[container("audit", state=ended)]))

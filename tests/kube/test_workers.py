@@ -1,4 +1,4 @@
-"""One task for each object, whatever the watch events say and in which order."""
+"""One task per object, for watch events in any order."""
 
 import asyncio
 import time
@@ -10,18 +10,18 @@ from typing import Any, cast
 import pytest
 
 from dledger_kube.objects import IMAGES, audit_body, group_body
-from dledger_operator.behaviours.context import Tools
-from dledger_operator.behaviours.report.event_recorder import NewsDesk
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
 from dledger_operator.clients.errors import UnavailableError
 from dledger_operator.clients.kubernetes import KubeApi
-from dledger_operator.clients.member_pages import NodePages
-from dledger_operator.clients.member_requests import MemberRequests
+from dledger_operator.clients.member_http import MemberHttpClient
+from dledger_operator.clients.member_remoting import MemberRemotingClient
 from dledger_operator.metrics import OperatorMetrics
 
 
 class DownApi:
-    """An API server that answers nothing: workers go on trying, which is all that is needed."""
+    """An API server that never answers, so that the workers retry until they are stopped."""
 
     def __getattr__(self, name: str) -> Any:
         async def answer_nothing(*_: object, **__: object) -> None:
@@ -32,14 +32,14 @@ class DownApi:
 
 @pytest.fixture
 async def workers() -> AsyncIterator[Workers]:
-    api, pages = cast("KubeApi", DownApi()), NodePages.open()
+    api, member_http = cast("KubeApi", DownApi()), MemberHttpClient.open()
     made = Workers(
-        Tools(
+        Context(
             api=api,
-            pages=pages,
-            requests=MemberRequests(),
+            member_http=member_http,
+            member_remoting=MemberRemotingClient(),
             metrics=OperatorMetrics(),
-            news=NewsDesk(api, now=lambda: datetime.now(UTC)),
+            events=EventRecorder(api, now=lambda: datetime.now(UTC)),
             node_image=IMAGES,
             audit_image=IMAGES,
             clock=time.monotonic,
@@ -50,11 +50,11 @@ async def workers() -> AsyncIterator[Workers]:
     )
     yield made
     await made.stop()
-    await pages.close()
+    await member_http.close()
 
 
 def tasks() -> set[str]:
-    """The names of the workers' tasks that are running."""
+    """Names of the running worker tasks."""
     return {
         task.get_name()
         for task in asyncio.all_tasks()
@@ -62,7 +62,7 @@ def tasks() -> set[str]:
     }
 
 
-async def test_an_object_that_is_told_of_twice_has_one_worker(workers: Workers) -> None:
+async def test_a_repeated_event_starts_no_second_worker(workers: Workers) -> None:
     workers.group_changed(group_body())
     workers.group_changed(group_body())
 
@@ -78,7 +78,7 @@ async def test_a_deleted_group_has_no_worker(workers: Workers) -> None:
     assert tasks() == set()
 
 
-async def test_a_group_made_anew_under_the_same_name_has_a_worker_of_its_own(
+async def test_a_recreated_group_replaces_the_worker_of_the_old_one(
     workers: Workers,
 ) -> None:
     workers.group_changed(group_body(uid="first"))
@@ -88,7 +88,9 @@ async def test_a_group_made_anew_under_the_same_name_has_a_worker_of_its_own(
     assert len(tasks()) == 1
 
 
-async def test_a_late_farewell_to_an_old_group_does_not_stop_the_new_one(workers: Workers) -> None:
+async def test_a_late_deletion_of_an_old_group_does_not_stop_the_new_ones_worker(
+    workers: Workers,
+) -> None:
     workers.group_changed(group_body(uid="first"))
     workers.group_changed(group_body(uid="second"))
     workers.group_deleted(group_body(uid="first"))
@@ -96,20 +98,20 @@ async def test_a_late_farewell_to_an_old_group_does_not_stop_the_new_one(workers
     assert workers.check()["groups"] == 1
 
 
-async def test_a_farewell_to_an_unknown_group_is_no_trouble(workers: Workers) -> None:
+async def test_the_deletion_of_an_unknown_group_is_ignored(workers: Workers) -> None:
     workers.group_deleted(group_body())
 
     assert workers.check()["groups"] == 0
 
 
-async def test_an_audit_that_has_ended_needs_no_worker(workers: Workers) -> None:
+async def test_an_audit_that_has_ended_gets_no_worker(workers: Workers) -> None:
     workers.audit_changed(audit_body() | {"status": {"phase": "Finished"}})
     workers.audit_changed(audit_body(name="other"))
 
     assert workers.check() == {"groups": 0, "audits": 1}
 
 
-async def test_news_of_children_of_unknown_groups_is_no_trouble(workers: Workers) -> None:
+async def test_events_of_children_of_unknown_groups_are_ignored(workers: Workers) -> None:
     child = {"metadata": {"namespace": "air", "labels": {"dledger.io/group": "gone"}}}
 
     workers.pod_changed("ADDED", child)
@@ -117,7 +119,7 @@ async def test_news_of_children_of_unknown_groups_is_no_trouble(workers: Workers
     workers.child_changed("DELETED", child)
 
 
-async def test_a_worker_that_ended_by_a_mistake_fails_the_probe(
+async def test_a_crashed_worker_fails_the_liveness_check(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def break_down(_: object) -> None:

@@ -1,4 +1,4 @@
-"""The cache: what is there is whole, what is not is made again."""
+"""The cache: its entries are complete, and missing or damaged ones are built."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Maker:
-    """Fills an entry, and counts how often it had to."""
+    """Fills entries, and counts the calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -25,7 +25,7 @@ class Maker:
         (folder / "program").write_text("whole")
 
 
-def test_an_entry_is_made_once() -> None:
+def test_an_entry_is_built_once() -> None:
     make = Maker()
     first = cache.ensure("kind", "key", make)
     assert cache.ensure("kind", "key", make) == first
@@ -33,14 +33,14 @@ def test_an_entry_is_made_once() -> None:
     assert make.calls == 1
 
 
-def test_another_key_is_another_entry() -> None:
+def test_different_keys_have_different_entries() -> None:
     make = Maker()
     assert cache.ensure("kind", "a", make) != cache.ensure("kind", "b", make)
     assert make.calls == 2
 
 
 @pytest.mark.parametrize("damage", ["truncate", "remove", "add", "inventory"])
-def test_a_damaged_entry_is_made_again(damage: str) -> None:
+def test_a_damaged_entry_is_built_again(damage: str) -> None:
     make = Maker()
     entry = cache.ensure("kind", "key", make)
     match damage:
@@ -56,7 +56,7 @@ def test_a_damaged_entry_is_made_again(damage: str) -> None:
     assert make.calls == 2
 
 
-def test_a_build_that_fails_leaves_no_entry_behind(folder: Path) -> None:
+def test_a_failed_build_leaves_no_entry(folder: Path) -> None:
     def fail(entry: Path) -> None:
         (entry / "program").write_text("half")
         raise LocalClusterError("no compiler")
@@ -67,7 +67,7 @@ def test_a_build_that_fails_leaves_no_entry_behind(folder: Path) -> None:
     assert not list((folder / "kind").glob(".building-*"))
 
 
-def test_the_key_tells_inputs_apart(tmp_path: Path) -> None:
+def test_different_inputs_have_different_keys(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("content")
     assert cache.key(file) == cache.key("content") == cache.key(b"content")
@@ -77,6 +77,6 @@ def test_the_key_tells_inputs_apart(tmp_path: Path) -> None:
     assert cache.key(file) != before
 
 
-def test_the_programs_key_follows_the_toolchain() -> None:
+def test_the_key_of_the_programs_depends_on_the_toolchain() -> None:
     assert programs.entry_key("go1.26.1") == programs.entry_key("go1.26.1")
     assert programs.entry_key("go1.26.1") != programs.entry_key("go1.26.2")

@@ -1,12 +1,12 @@
-"""What the cluster decides without touching the machine."""
+"""Decisions of the cluster that need no access to the machine."""
 
 import pytest
 
-from tools.local_cluster import disks, readiness
-from tools.local_cluster.__main__ import parser, status_lines
-from tools.local_cluster.cluster import Cluster, choose_slot
+from tools.local_cluster import __main__, disks, readiness
+from tools.local_cluster.cluster import Cluster
 from tools.local_cluster.errors import LocalClusterError
 from tools.local_cluster.layout import SLOTS
+from tools.local_cluster.registry import choose_slot
 
 
 def node_object(status: str, heartbeat: str) -> dict[str, object]:
@@ -14,7 +14,7 @@ def node_object(status: str, heartbeat: str) -> dict[str, object]:
     return {"status": {"conditions": [{"type": "DiskPressure", "status": "False"}, condition]}}
 
 
-def test_a_node_is_ready_by_a_heartbeat_of_its_present_life() -> None:
+def test_a_node_is_ready_only_after_a_heartbeat_since_its_start() -> None:
     ready = node_object("True", "1970-01-01T00:01:40Z")
     assert readiness.is_ready(ready, since=100.9)
     assert not readiness.is_ready(ready, since=102)
@@ -31,34 +31,49 @@ def test_the_lowest_free_slot_is_chosen_unless_one_is_wanted() -> None:
         choose_slot(None, range(SLOTS))
 
 
-def test_a_cluster_that_was_never_up_says_so(
+def test_a_cluster_that_was_never_up_reports_that_it_does_not_exist(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DLEDGER_CLUSTERS", str(tmp_path))
     cluster = Cluster("absent")
     assert cluster.status() == {"name": "absent", "exists": False, "healthy": False}
-    assert status_lines(cluster.status()) == ["absent: no such cluster"]
+    assert __main__.status_lines(cluster.status()) == ["absent: no such cluster"]
     with pytest.raises(LocalClusterError, match="bring it up first"):
         _ = cluster.kubeconfig
     cluster.down(purge=True)
 
 
-def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_done() -> None:
+def test_a_name_that_is_a_relative_path_is_rejected() -> None:
     with pytest.raises(ValueError, match="cluster name"):
         Cluster("..")
 
 
-def test_every_command_has_an_action_and_a_help_text() -> None:
-    for line in (
-        "up --nodes 2 --slot 3",
-        "down --purge",
-        "status --output json",
-        "load a b --node 1",
-        "stop-node 1",
-        "images node",
-        "add-disk 2 --size 32Mi",
-    ):
-        assert callable(parser().parse_args(line.split()).action)
+@pytest.mark.parametrize(
+    ("line", "action", "options"),
+    [
+        ("up --nodes 2 --slot 3", __main__.up, {"nodes": 2, "slot": 3}),
+        ("down --purge", __main__.down, {"purge": True}),
+        ("status --output json", __main__.status, {"output": "json"}),
+        ("load a b --node 1", __main__.load, {"images": ["a", "b"], "node": [1]}),
+        ("stop-node 1", __main__.stop_node, {"number": 1}),
+        ("start-node 2", __main__.start_node, {"number": 2}),
+        ("cut-link 3", __main__.cut_link, {"number": 3}),
+        ("restore-link 3", __main__.restore_link, {"number": 3}),
+        ("images node", __main__.build_images, {"targets": ["node"]}),
+        ("add-disk 2 --size 32Mi", __main__.add_disk, {"number": 2, "size": "32Mi"}),
+        ("kubeconfig", __main__.kubeconfig, {}),
+        ("build", __main__.build, {}),
+        ("doctor --name other", __main__.doctor, {"name": "other"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_command_has_its_action_and_options(
+    line: str, action: __main__.Action, options: dict[str, object]
+) -> None:
+    arguments = vars(__main__.parser().parse_args(line.split()))
+
+    assert arguments["action"] is action
+    assert arguments | options == arguments
 
 
 @pytest.mark.parametrize(("text", "size"), [("8Mi", 8 << 20), ("1Gi", 1 << 30)])
@@ -67,6 +82,6 @@ def test_a_disk_size_is_a_quantity(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "64", "64M", "-1Mi", "1Mi", "Mi"])
-def test_a_size_that_makes_no_disk_is_refused(text: str) -> None:
+def test_an_invalid_disk_size_is_rejected(text: str) -> None:
     with pytest.raises(LocalClusterError, match="want"):
         disks.parse_size(text)

@@ -1,4 +1,4 @@
-"""The storage that new nodes start from: what it is kept by, and what nodes share of it."""
+"""The initial storage of new nodes: its cache key, and the files that nodes share."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def image(*layers: str, manifest: str = "m") -> Image:
     return Image(name="localhost/some:dev", descriptor={}, blobs=(manifest, "c", *layers))
 
 
-def test_only_the_layers_below_the_last_decide_which_storage_serves() -> None:
+def test_the_last_layer_of_an_image_does_not_change_the_key() -> None:
     key = image_store.key([image("base", "project")], "1.6")
     assert image_store.key([image("base", "changed", manifest="n")], "1.6") == key
     assert image_store.key([image("other", "project")], "1.6") != key
@@ -32,10 +32,10 @@ def make_store(folder: Path) -> Path:
     return store
 
 
-def test_a_clone_shares_the_files_of_images_and_has_databases_of_its_own(tmp_path: Path) -> None:
+def test_a_clone_shares_image_files_and_has_its_own_databases(tmp_path: Path) -> None:
     store, root = make_store(tmp_path), tmp_path / "node" / "containerd"
     root.parent.mkdir()
-    root.with_name("containerd.unfinished").mkdir()  # as an interruption leaves it
+    root.with_name("containerd.unfinished").mkdir()  # left by an interruption
 
     image_store.clone(store, root)
 
@@ -51,7 +51,7 @@ def test_a_clone_shares_the_files_of_images_and_has_databases_of_its_own(tmp_pat
     assert [path.name for path in root.parent.iterdir()] == ["containerd"]
 
 
-def test_an_entry_is_whole_whatever_the_links_in_it_lead_to(
+def test_the_target_of_a_link_does_not_make_an_entry_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DLEDGER_CACHE", str(tmp_path / "cache"))

@@ -41,7 +41,7 @@ def names_in_tar(content: bytes) -> set[str]:
         return set(archive.getnames())
 
 
-def test_an_image_is_found_by_its_name_and_written_whole(tmp_path: Path) -> None:
+def test_an_image_is_found_by_its_name_and_written_completely(tmp_path: Path) -> None:
     put_index(tmp_path, [put_image(tmp_path, NAME, [b"a", b"b"])])
     image = oci_layout.find(tmp_path, NAME)
     assert len(image.blobs) == 4
@@ -51,7 +51,7 @@ def test_an_image_is_found_by_its_name_and_written_whole(tmp_path: Path) -> None
     assert names_in_tar(file.getvalue()) == wanted | {"oci-layout", "index.json"}
 
 
-def test_a_tar_leaves_out_what_its_reader_has(tmp_path: Path) -> None:
+def test_a_tar_omits_blobs_that_its_reader_has(tmp_path: Path) -> None:
     put_index(tmp_path, [put_image(tmp_path, NAME, [b"a", b"b"])])
     image = oci_layout.find(tmp_path, NAME)
     file = io.BytesIO()
@@ -61,12 +61,12 @@ def test_a_tar_leaves_out_what_its_reader_has(tmp_path: Path) -> None:
     assert len(names_in_tar(file.getvalue())) == 5
 
 
-def test_an_image_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_image_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LocalClusterError, match="not been built"):
         oci_layout.find(tmp_path, NAME)
 
 
-def test_what_a_new_build_replaced_is_removed(tmp_path: Path) -> None:
+def test_the_blobs_of_a_replaced_image_are_removed(tmp_path: Path) -> None:
     old = put_image(tmp_path, NAME, [b"shared", b"old"])
     del old["annotations"]
     put_index(tmp_path, [old, put_image(tmp_path, NAME, [b"shared", b"new"])])
@@ -78,7 +78,7 @@ def test_what_a_new_build_replaced_is_removed(tmp_path: Path) -> None:
     assert oci_layout.is_whole(tmp_path, oci_layout.find(tmp_path, NAME))
 
 
-def test_the_environment_wins_over_pip_files(tmp_path: Path) -> None:
+def test_the_environment_overrides_pip_files(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     first.write_text("[global]\ntimeout = 1\nretries = 5\n[install]\nno-compile = yes\n")
     second.write_text("[global]\ntimeout = 2\n")
@@ -93,7 +93,7 @@ def test_paths_that_pip_options_name_are_found(tmp_path: Path) -> None:
     assert pip_settings.named_paths(options) == [tmp_path, wheels]
 
 
-def test_pip_options_survive_being_written(tmp_path: Path) -> None:
+def test_written_pip_options_are_read_back_unchanged(tmp_path: Path) -> None:
     options = {"find-links": "/a\n/b", "timeout": "3"}
     file = tmp_path / "pip.conf"
     file.write_text(pip_settings.text(options))

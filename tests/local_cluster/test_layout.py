@@ -1,4 +1,4 @@
-"""The address plan: clusters side by side share nothing."""
+"""The address plan: concurrent clusters share nothing."""
 
 import ipaddress
 import itertools
@@ -20,7 +20,7 @@ def ranges(of: Layout) -> list[ipaddress.IPv4Network]:
 
 
 @pytest.mark.parametrize("slot", range(SLOTS))
-def test_every_address_of_a_slot_is_inside_the_test_range(slot: int) -> None:
+def test_every_address_of_a_slot_is_in_the_test_range(slot: int) -> None:
     of = layout(slot=slot, nodes=NODES_MAX)
     assert all(each.subnet_of(ALLOWED) for each in ranges(of))
     machines_and_pods = ranges(of)[0]
@@ -58,12 +58,12 @@ def test_nodes_of_a_cluster_share_no_address() -> None:
     assert not any(address in each for address in addresses for each in pods)
 
 
-def test_link_names_fit_the_kernel() -> None:
+def test_link_names_fit_the_kernels_limit() -> None:
     longest = layout(slot=SLOTS - 1, nodes=NODES_MAX)
     assert all(len(name) <= 15 for name in [longest.bridge, *(n.link for n in longest.nodes)])
 
 
-def test_clusters_with_other_names_share_no_folder_and_no_cgroup() -> None:
+def test_clusters_with_different_names_share_no_folder_or_cgroup() -> None:
     first, second = layout("a"), layout("b", slot=1)
     assert first.cgroup != second.cgroup
     for name in ("folder", "pki", "logs", "records", "volumes", "kubeconfig"):
@@ -71,23 +71,23 @@ def test_clusters_with_other_names_share_no_folder_and_no_cgroup() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "A", "1a", "a-", "a/b", "..", "a" * 21])
-def test_a_name_that_would_not_do_as_a_folder_is_refused(name: str) -> None:
+def test_a_name_that_is_not_a_valid_folder_name_is_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="cluster name"):
         layout(name)
 
 
-def test_a_folder_too_deep_for_sockets_is_refused() -> None:
+def test_a_folder_too_deep_for_sockets_is_rejected() -> None:
     with pytest.raises(ValueError, match="too long"):
         layout(folder="/" + "deep/" * 12)
 
 
 @pytest.mark.parametrize(("slot", "nodes"), [(-1, 3), (SLOTS, 3), (0, 0), (0, NODES_MAX + 1)])
-def test_a_slot_or_node_count_out_of_range_is_refused(slot: int, nodes: int) -> None:
+def test_a_slot_or_node_count_out_of_range_is_rejected(slot: int, nodes: int) -> None:
     with pytest.raises(ValueError, match="want"):
         layout(slot=slot, nodes=nodes)
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DLEDGER_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert cache_folder() == Path("/somewhere/dledger-operator")

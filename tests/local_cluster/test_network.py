@@ -1,4 +1,4 @@
-"""What a cluster's network asks of the machine's kernel."""
+"""The kernel modules and settings that a cluster's network needs."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ esac
 
 
 def put_modprobe(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a program in the place of modprobe; return the folder of the settings."""
+    """Replace modprobe by a script; return the folder of the settings."""
     programs, sysctls = folder / "bin", folder / "net"
     programs.mkdir()
     sysctls.mkdir()
@@ -33,7 +33,7 @@ def put_modprobe(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Pa
     return sysctls
 
 
-def test_missing_modules_are_loaded_once_and_the_machines_own_bridges_do_not_filter(
+def test_missing_modules_are_loaded_once_and_the_machine_does_not_filter_bridges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sysctls = put_modprobe(tmp_path, MODPROBE, monkeypatch)
@@ -43,7 +43,7 @@ def test_missing_modules_are_loaded_once_and_the_machines_own_bridges_do_not_fil
     assert [(sysctls / "bridge" / name).read_text() for name in SWITCHES] == ["0", "0", "0"]
 
 
-def test_a_kernel_that_has_them_built_in_is_left_as_it_is(
+def test_a_kernel_with_built_in_modules_is_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sysctls = put_modprobe(tmp_path, "#!/bin/sh\nexit 1\n", monkeypatch)
@@ -54,7 +54,7 @@ def test_a_kernel_that_has_them_built_in_is_left_as_it_is(
     assert (sysctls / "bridge" / "bridge-nf-call-iptables").read_text() == "1"
 
 
-def test_a_kernel_without_a_module_is_an_error_that_names_it(
+def test_a_missing_module_is_an_error_that_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "#!/bin/sh\necho not found in /lib/modules >&2\nexit 1\n"

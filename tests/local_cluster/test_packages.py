@@ -1,4 +1,4 @@
-"""Which Debian packages are missing, and what is said about it."""
+"""Detection of missing Debian packages, and the message about them."""
 
 import importlib.util
 import os
@@ -9,12 +9,12 @@ from tools import setup
 from tools.local_cluster import packages
 
 
-def test_a_python_that_cannot_make_environments_is_told_by_its_files() -> None:
+def test_a_python_without_ensurepip_lacks_the_venv_package() -> None:
     can = importlib.util.find_spec("ensurepip") is not None
     assert (packages.missing(packages.FOR_ENVIRONMENTS) == []) is can
 
 
-def test_who_may_not_install_packages_is_told_the_command(
+def test_a_user_who_cannot_install_packages_gets_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

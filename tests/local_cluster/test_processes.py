@@ -1,4 +1,4 @@
-"""Starting and stopping programs: only what was started is ever stopped."""
+"""Starting and stopping programs: only started programs are ever stopped."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def start(owner: Path, *command: str) -> Identity:
     )
 
 
-def test_the_start_time_is_found_behind_any_program_name() -> None:
+def test_the_start_time_is_found_after_any_program_name() -> None:
     fields = " ".join(["S", *map(str, range(4, 53))])
     assert processes.parse_stat(f"12 (a) b (c)) {fields}") == ("S", 22)
 
@@ -41,20 +41,20 @@ def test_the_start_time_is_found_behind_any_program_name() -> None:
 def test_a_started_program_outlives_its_starter_in_a_session_of_its_own(owner: Path) -> None:
     identity = start(owner, "sleep", "60")
     assert processes.read_record(owner / "run" / "it.json") == identity
-    # The session is the first thing that it makes, though perhaps not yet.
+    # The program creates its session after `start` has returned.
     wait_until("it has its own session", lambda: os.getsid(identity.pid) == identity.pid)
     parent = Path(f"/proc/{identity.pid}/stat").read_text().rpartition(")")[2].split()[1]
     assert int(parent) != os.getpid()
 
 
-def test_stopping_returns_when_the_program_is_gone(owner: Path) -> None:
+def test_stop_returns_after_the_program_has_ended(owner: Path) -> None:
     identity = start(owner, "sleep", "60")
     processes.stop_recorded([owner / "run" / "it.json"])
     assert not processes.is_running(identity)
     assert not (owner / "run" / "it.json").exists()
 
 
-def test_a_program_that_does_not_listen_is_killed(owner: Path) -> None:
+def test_a_program_that_ignores_sigterm_is_killed(owner: Path) -> None:
     identity = start(owner, "sh", "-c", "trap '' TERM; echo deaf; sleep 60 & wait; wait")
     wait_for_text(owner / "it.log", "deaf")
     processes.stop([identity], stop_seconds=0.2)
@@ -65,7 +65,7 @@ def wait_for_text(log: Path, text: str) -> None:
     wait_until(f"{log} has {text}", lambda: text in log.read_text())
 
 
-def test_another_process_under_the_same_id_is_left_alone(owner: Path) -> None:
+def test_another_process_with_the_same_id_is_not_stopped(owner: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as bystander:
         identity = processes.identify(bystander.pid)
         assert identity is not None
@@ -78,14 +78,14 @@ def test_another_process_under_the_same_id_is_left_alone(owner: Path) -> None:
         bystander.kill()
 
 
-def test_a_process_that_has_ended_but_was_not_reaped_does_not_run() -> None:
+def test_a_zombie_is_not_running() -> None:
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert processes.identify(child.pid) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"pid": 1}'])
-def test_a_damaged_record_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_record_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "it.json").write_text(text)
     assert processes.read_record(tmp_path / "it.json") is None
 
@@ -97,24 +97,24 @@ def test_a_program_without_a_record_is_found_by_its_owner(owner: Path) -> None:
     assert processes.owned_by(owner / "other") == []
 
 
-def test_children_of_a_process_are_told(owner: Path) -> None:
+def test_children_are_found_only_of_the_same_process(owner: Path) -> None:
     identity = start(owner, "sh", "-c", "sleep 60 & echo started; wait")
     wait_for_text(owner / "it.log", "started")
     child = processes.children(identity)
     assert len(child) == 1
     os.kill(child[0].pid, signal.SIGKILL)
-    former = dataclasses.replace(identity, start_ticks=0)
-    assert processes.children(former) == []
+    earlier = dataclasses.replace(identity, start_ticks=0)
+    assert processes.children(earlier) == []
 
 
-def test_what_a_program_prints_goes_to_its_log_after_what_was_there(owner: Path) -> None:
+def test_the_output_of_a_program_is_appended_to_its_log(owner: Path) -> None:
     (owner / "it.log").write_text("before\n")
     start(owner, "sh", "-c", "echo out; echo err >&2; exec sleep 60")
     wait_for_text(owner / "it.log", "err")
     assert (owner / "it.log").read_text() == "before\nout\nerr\n"
 
 
-def test_the_record_says_what_it_needs_to(owner: Path) -> None:
+def test_a_record_holds_the_identity_of_the_process(owner: Path) -> None:
     start(owner, "sleep", "60")
     record = json.loads((owner / "run" / "it.json").read_text())
     assert set(record) == {"pid", "start_ticks", "boot_id"}

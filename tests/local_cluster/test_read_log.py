@@ -1,4 +1,4 @@
-"""Reading a log through `kubectl exec`, which may lose the end of what a command prints."""
+"""Reading a log through `kubectl exec`, which may lose the end of a command's output."""
 
 import stat
 import sys
@@ -24,7 +24,7 @@ sys.stdout.write(printed[:{bytes_max}])
 
 
 def cut_off_after(folder: Path, bytes_max: int) -> Kubernetes:
-    """A kubectl that prints the entries asked for, as far as so many bytes go, and ends well."""
+    """Return a kubectl that prints only the first `bytes_max` bytes of entries, and succeeds."""
     program = folder / "kubectl"
     program.write_text(PROGRAM.format(python=sys.executable, bytes_max=bytes_max))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -32,7 +32,7 @@ def cut_off_after(folder: Path, bytes_max: int) -> Kubernetes:
 
 
 @pytest.mark.parametrize("bytes_max", [70, 71, 1_000_000])
-def test_what_was_lost_is_asked_for_again(tmp_path: Path, bytes_max: int) -> None:
+def test_lost_entries_are_requested_again(tmp_path: Path, bytes_max: int) -> None:
     kubernetes = cut_off_after(tmp_path, bytes_max)
 
     held = read_log(kubernetes, "somewhere", "flights", 3, 17)
@@ -40,8 +40,8 @@ def test_what_was_lost_is_asked_for_again(tmp_path: Path, bytes_max: int) -> Non
     assert held == {index: f"body {index}" for index in range(3, 18) if index % 4}
 
 
-def test_a_reading_that_gets_nowhere_ends_with_an_error(tmp_path: Path) -> None:
+def test_reading_without_progress_is_an_error(tmp_path: Path) -> None:
     kubernetes = cut_off_after(tmp_path, 5)
 
-    with pytest.raises(CommandError, match="without entry 3 of flights"):
+    with pytest.raises(CommandError, match="no entry 3 of group flights"):
         read_log(kubernetes, "somewhere", "flights", 3, 17)

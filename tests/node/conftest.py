@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_group.group import NodeGroup
+from tools.groups.node_group import NodeGroup
 
 FOLDER = Path(__file__).parent
 

@@ -1,7 +1,7 @@
 """Committed entries reach the state machine in order, each once, whatever the pace."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,13 +9,13 @@ import pytest
 from dledger_formats.log import disk
 from dledger_formats.protocol.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.state_machine import apply as applying_module
 from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
 from dledger_node.state_machine.restore import Applied, restore
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.snapshots import Snapshots
+from dledger_wire.listener import until
 
 ENTRIES = 300
 
@@ -51,17 +51,25 @@ class Stage:
         self.failed: asyncio.Queue[BaseException] = asyncio.Queue()
         self.applying = self.begin(Applied(machine=self.machine))
 
-    def begin(self, applied: Applied) -> Applying:
+    def begin(self, applied: Applied, batch_entries_max: int = 4096) -> Applying:
         return Applying(
-            "register", applied, self.snapshots, self.store, fail=self.failed.put_nowait
+            "register",
+            applied,
+            self.snapshots,
+            self.store,
+            fail=self.failed.put_nowait,
+            batch_entries_max=batch_entries_max,
         )
+
+    async def in_batches_of(self, count: int) -> None:
+        """Begin again, with a bound on the entries of a batch."""
+        await self.applying.close()
+        self.applying = self.begin(Applied(machine=self.machine), count)
 
     async def reach(self, index: int) -> None:
         """Commit up to an entry and wait until it is applied."""
-        reached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.applying.settle(index)
-        self.applying.wait(index, reached.set_result)
-        assert await reached
+        self.applying.on_turn(index)
+        await until(lambda: self.applying.index >= index)
 
 
 @pytest.fixture
@@ -75,9 +83,9 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 @pytest.mark.parametrize("batch", [1, 7, 4096])
 @pytest.mark.parametrize("steps", [[299], [0, 1, 5, 150, 299], [*range(0, 300, 13), 299]])
 async def test_any_pace_and_any_batches_give_one_state(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, batch: int, steps: list[int]
+    stage: Stage, batch: int, steps: list[int]
 ) -> None:
-    monkeypatch.setattr(applying_module, "BATCH_ENTRIES_MAX", batch)
+    await stage.in_batches_of(batch)
     for index in steps:
         await stage.reach(index)
 
@@ -93,7 +101,7 @@ async def test_what_was_lost_since_it_was_written_is_not_applied(
     """As after a flush that failed; the thread read zeros for ever, and the member never ended."""
     stage.store._files.data.files[1].write(512, content)
 
-    stage.applying.settle(ENTRIES - 1)
+    stage.applying.on_turn(ENTRIES - 1)
 
     error = await asyncio.wait_for(stage.failed.get(), 30)
     assert isinstance(error, StoreDamagedError)
@@ -108,11 +116,9 @@ async def test_nothing_is_applied_that_is_not_committed(stage: Stage) -> None:
     assert stage.applying.index == 50
 
 
-async def test_a_copy_is_of_the_index_that_it_says(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(applying_module, "BATCH_ENTRIES_MAX", 3)
-    stage.applying.settle(ENTRIES - 1)
+async def test_a_copy_is_of_the_index_that_it_says(stage: Stage) -> None:
+    await stage.in_batches_of(3)
+    stage.applying.on_turn(ENTRIES - 1)
     copies = [await stage.applying.copy() for _ in range(20)]
     await stage.reach(ENTRIES - 1)
 
@@ -125,46 +131,21 @@ async def test_a_copy_is_of_the_index_that_it_says(
         assert b"".join(copy.machine.dump()) == b"".join(expected.dump())
 
 
-async def test_who_waits_is_answered_in_turn(stage: Stage) -> None:
-    answers: list[tuple[int, bool, int]] = []
+async def test_a_listener_is_called_with_the_applied_index_after_every_batch(stage: Stage) -> None:
+    await stage.in_batches_of(100)
+    applied: list[int] = []
+    stage.applying.call_when_applied(applied.append)
+    stage.applying.on_turn(ENTRIES - 1)
+    await until(lambda: applied[-1:] == [ENTRIES - 1])
 
-    def asker(index: int) -> Callable[[bool], None]:
-        return lambda applied: answers.append((index, applied, stage.applying.index))
-
-    for index in (10, 20, 299):
-        stage.applying.settle(index)
-        stage.applying.wait(index, asker(index))
-    await stage.reach(299)
-
-    assert [(index, applied) for index, applied, _ in answers] == [
-        (10, True),
-        (20, True),
-        (299, True),
-    ]
-    assert all(seen >= index for index, _, seen in answers)
+    assert applied == [99, 199, 299]
 
 
-async def test_who_waits_too_long_or_is_one_too_many_is_told(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers: list[bool] = []
-    monkeypatch.setattr(applying_module, "WAITERS_MAX", 1)
-    monkeypatch.setattr(applying_module, "WAIT_S", 0.0)
-    stage.applying.wait(500, answers.append)
-    stage.applying.wait(500, answers.append)
-    assert answers == [False], "one too many"
-
-    stage.applying.settle(-1)
-    assert answers == [False, False], "too long"
-
-
-async def test_who_waits_when_the_member_stops_is_told(stage: Stage) -> None:
-    answers: list[bool] = []
-    stage.applying.wait(500, answers.append)
+async def test_a_closed_state_applies_nothing_more(stage: Stage) -> None:
     await stage.applying.close()
-    stage.applying.settle(299)
+    stage.applying.on_turn(299)
 
-    assert answers == [False]
+    assert stage.applying.index == -1
     assert stage.failed.empty()
 
 
@@ -202,8 +183,8 @@ async def test_a_log_that_begins_anew_goes_on_from_the_snapshot(stage: Stage) ->
 async def test_a_state_that_the_committed_log_contradicts_ends_the_member(stage: Stage) -> None:
     await stage.applying.close()
     stage.applying = stage.begin(Applied(machine=Register(), index=120, term=0))
-    stage.applying.settle(119)
-    stage.applying.settle(120)
+    stage.applying.on_turn(119)
+    stage.applying.on_turn(120)
 
     error = await stage.failed.get()
     assert isinstance(error, StoreDamagedError)
@@ -212,9 +193,9 @@ async def test_a_state_that_the_committed_log_contradicts_ends_the_member(stage:
 
 async def test_a_machine_that_fails_ends_the_member_and_is_not_asked_again(stage: Stage) -> None:
     stage.machine.broken = ZeroDivisionError("a bug")
-    stage.applying.settle(10)
+    stage.applying.on_turn(10)
     assert await stage.failed.get() is stage.machine.broken
-    stage.applying.settle(20)
+    stage.applying.on_turn(20)
 
     assert stage.failed.empty()
     assert stage.applying.index == -1

@@ -7,7 +7,7 @@ import pytest
 
 from dledger_client.append.outcomes import Acknowledged, Unknown
 from dledger_group.failing import append_through, bodies_by_index, freeze_leader, kill_leader
-from dledger_group.group import NodeGroup
+from tools.groups.node_group import NodeGroup
 
 pytestmark = pytest.mark.group
 

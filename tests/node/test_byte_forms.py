@@ -16,7 +16,7 @@ from dledger_formats.protocol.requests import (
     GetEntriesResponse,
     RequestCode,
 )
-from dledger_group.group import NodeGroup
+from tools.groups.node_group import NodeGroup
 
 BODY = b"\x00\x7f\x80\xff"
 NUMBERS = [0, 127, -128, -1]

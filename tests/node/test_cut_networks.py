@@ -1,4 +1,4 @@
-"""A leader that stands still or is parted from the others: a few rounds of bench/failover.py."""
+"""A leader that stands still or is parted from the others: a few rounds of `bench.failover`."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ def test_nothing_is_lost_moved_or_doubled_when_the_leader_suffers(
     figures = tmp_path / "figures.json"
     options = ("--rounds=2", "--per-second=200", f"--json={figures}", f"--folder={tmp_path}")
     subprocess.run(
-        [sys.executable, "bench/failover.py", "--faults", fault, *options],
+        [sys.executable, "-m", "bench.failover", "--faults", fault, *options],
         cwd=REPOSITORY,
         check=True,
         timeout=300,

@@ -14,8 +14,8 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode
-from dledger_group.group import NodeGroup
 from dledger_node.remoting.limits import Limits
+from tools.groups.node_group import NodeGroup
 
 pytestmark = pytest.mark.fuzz
 LIB = Path(__file__).resolve().parent.parent / "lib"

@@ -12,9 +12,10 @@ from dledger_client.cluster.connection import Connection
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
-from dledger_group.ports import free_ports
 from dledger_node.main import serve
-from dledger_node.services import follow as follows
+from dledger_node.services.follow import Follows
+from dledger_wire.played import Client, become_master, make_server
+from tools.groups.ports import free_ports
 
 _ports = free_ports()
 
@@ -130,17 +131,20 @@ async def test_a_request_for_somebody_else_is_refused(
     assert FollowResponse.from_json(command.body).code is code
 
 
-async def test_one_waiter_too_many_makes_the_oldest_ask_again(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(follows, "WAITERS_MAX", 2)
-    waiting = [asyncio.create_task(follow(connection, 3, wait_ms=20_000)) for _ in range(3)]
-    done, _ = await asyncio.wait(waiting, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+async def test_one_read_too_many_releases_the_oldest_which_asks_again(tmp_path: Path) -> None:
+    server, core = make_server(tmp_path)
+    become_master(server, core)
+    follows = Follows(core, server._store, group="g", waiters_max=2)
+    waiting = [Client() for _ in range(3)]
+    for opaque, waiter in enumerate(waiting):
+        request = FollowRequest(group="g", remote_id="n0", begin_index=1, wait_ms=20_000)
+        assert follows.follow(waiter, opaque, request) is None
 
-    assert done == {waiting[0]}
-    assert (await waiting[0]).entries == []
-    for task in waiting[1:]:
-        task.cancel()
+    assert [len(waiter.answers) for waiter in waiting] == [1, 0, 0]
+    assert waiting[0].answers[0].code is DLedgerResponseCode.SUCCESS
+    follows.give_up()
+    assert [len(waiter.answers) for waiter in waiting] == [1, 1, 1]
+    await server.close()
 
 
 async def test_a_tail_of_a_real_member_gets_each_entry_once(client: DLedgerClient) -> None:

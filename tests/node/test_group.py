@@ -10,8 +10,8 @@ from dledger_client.append.outcomes import Acknowledged, Refused, Unknown
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_formats.http.status import FlushDiskType, Role
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 BODIES = [f"message {number}".encode() for number in range(500)]
 

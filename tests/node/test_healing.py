@@ -15,10 +15,10 @@ from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.log import disk
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
 from dledger_store_files.damage import flip
 from dledger_store_files.root import AS_ROOT
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.storage
 

@@ -11,12 +11,12 @@ from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchReque
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.protocol.producers import APPEND_IDEMPOTENT
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
 from dledger_group.wire import ask, connect
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import AppendRequest
 from dledger_node.remoting import native
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 
 def protocol_errors(group: NodeGroup, member: str) -> float:

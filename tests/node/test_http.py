@@ -4,7 +4,7 @@ import threading
 import time
 
 from dledger_formats.http.status import LeaderView
-from dledger_group.group import NodeGroup
+from tools.groups.node_group import NodeGroup
 
 
 def leader_view(group: NodeGroup, member: str, query: str = "") -> LeaderView:

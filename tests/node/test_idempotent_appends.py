@@ -13,9 +13,9 @@ from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.protocol.producers import APPEND_IDEMPOTENT, REGISTER_PRODUCER
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
 from dledger_group.wire import connect
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.group
 

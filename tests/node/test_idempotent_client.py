@@ -16,8 +16,8 @@ from dledger_group.failing import (
     freeze_leader,
     kill_leader,
 )
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.group
 

@@ -14,7 +14,6 @@ from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.native import PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
-from dledger_node.state_machine import install as installs_module
 from dledger_node.state_machine.install import Installs
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
@@ -45,7 +44,7 @@ class Member:
         self.failures: list[BaseException] = []
         self.installs = Installs(
             "register", self.snapshots, self.store, self_id=name, send=network.send,
-            fail=self.failures.append,
+            fail=self.failures.append, ask_again_s=0.0, chunk_bytes_max=256,
         )  # fmt: skip
 
     def data(self) -> bytes:
@@ -71,7 +70,9 @@ class Network:
             raw = frame[8 + int.from_bytes(frame[4:8], "big") :]
             again = native.decode(raw, each.sender, each.receiver)
             assert isinstance(again, SnapshotChunkRequest | SnapshotChunk)
-            asyncio.get_running_loop().call_soon(self.members[each.receiver].installs.heard, again)
+            asyncio.get_running_loop().call_soon(
+                self.members[each.receiver].installs.receive, again
+            )
 
     async def push_until(self, done: Callable[[], bool], sender: str = "n0") -> int:
         """Let the leader push, as in every heartbeat round, until something is so; returns how
@@ -107,9 +108,7 @@ class Network:
 
 
 @pytest.fixture
-async def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Network]:
-    monkeypatch.setattr(installs_module, "CHUNK_BYTES_MAX", 256)
-    monkeypatch.setattr(installs_module, "ASK_AGAIN_S", 0.0)
+async def network(tmp_path: Path) -> AsyncIterator[Network]:
     made = Network(tmp_path)
     yield made
     for member in made.members.values():
@@ -195,7 +194,7 @@ async def test_a_snapshot_that_is_being_fetched_is_lent(network: Network) -> Non
     await network.rest()
 
     for index in (151, 152, 153):
-        n0.snapshots.save(index, 2, register().dump(), n0.installs.lent())
+        n0.snapshots.save(index, 2, register().dump(), n0.installs.in_use())
     network.fate = lambda message: [message]
     await network.push_until(has_it(network))
 
@@ -235,7 +234,7 @@ async def test_bytes_that_changed_on_the_way_are_fetched_again(
     await network.push_until(has_it(network))
 
     assert spoiled
-    assert "what n0 sent is no snapshot" in caplog.text
+    assert "the snapshot from n0 is damaged" in caplog.text
     assert network.members["n1"].data() == DATA
 
 
@@ -246,7 +245,7 @@ async def test_a_state_that_cannot_be_loaded_is_not_taken(
     network.push()
     await network.rest()
 
-    assert "what n0 sent is no snapshot" in caplog.text
+    assert "the snapshot from n0 is damaged" in caplog.text
     assert network.members["n1"].snapshots.newest_index == -1
     assert network.push(), "the log stays as it is"
 
@@ -295,7 +294,7 @@ async def test_one_that_rots_on_its_way_gives_way_too(
 
     await network.push_until(has_it(network))
 
-    assert "what n0 sent is no snapshot" in caplog.text
+    assert "the snapshot from n0 is damaged" in caplog.text
     assert network.members["n1"].snapshots.newest_index == 150
 
 
@@ -346,7 +345,7 @@ async def test_a_broken_volume_ends_the_member(
     def broken(*_: Any) -> None:
         raise StoreError("the volume is broken")
 
-    monkeypatch.setattr(installs_module, "_write_at", broken)
+    monkeypatch.setattr(network.members["n1"].snapshots, "installing", broken)
     network.push()
     await network.rest()
 

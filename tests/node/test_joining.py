@@ -8,8 +8,8 @@ import pytest
 
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.group
 

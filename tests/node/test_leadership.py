@@ -10,8 +10,8 @@ from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferResponse,
 )
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode
-from dledger_group.group import NodeGroup
 from dledger_group.wire import ask
+from tools.groups.node_group import NodeGroup
 
 
 def transfer(

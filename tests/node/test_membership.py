@@ -16,8 +16,8 @@ from dledger_formats.http.status import MembershipRole
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import GroupState
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.group
 ADD, PROMOTE = ChangeKind.ADD_LEARNER, ChangeKind.PROMOTE

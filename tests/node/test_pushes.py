@@ -65,7 +65,7 @@ def append(leader: LogStore, *memberships: MembershipEntry) -> AppendRequest:
 
 
 def test_what_is_told_and_what_the_bytes_say_are_one(store: LogStore, leader: LogStore) -> None:
-    judged = pushes.judged(append(leader, *SAID), store, WATCH)
+    judged = pushes.checked(append(leader, *SAID), store, WATCH)
 
     assert judged is not None
     assert isinstance(judged.entries, Block)
@@ -79,8 +79,8 @@ def test_what_is_told_and_what_the_bytes_say_are_one(store: LogStore, leader: Lo
 def test_anything_else_is_refused(
     store: LogStore, leader: LogStore, told: tuple[MembershipEntry, ...]
 ) -> None:
-    with pytest.raises(RemoteProtocolError, match="tells the memberships"):
-        pushes.judged(append(leader, *told), store, WATCH)
+    with pytest.raises(RemoteProtocolError, match="names the memberships"):
+        pushes.checked(append(leader, *told), store, WATCH)
 
 
 @pytest.mark.parametrize("told", [(), (MembershipEntry(1, ONE),)])
@@ -97,9 +97,9 @@ def test_a_leader_s_first_entries_are_judged_alike(
         committed_index=1, entries=memoryview(bytes(data)), membership=ONE, memberships=told,
     )  # fmt: skip
 
-    with pytest.raises(RemoteProtocolError, match="tells the memberships"):
-        pushes.judged(install, store, WATCH)
-    sound = pushes.judged(dataclasses.replace(install, memberships=SAID), store, WATCH)
+    with pytest.raises(RemoteProtocolError, match="names the memberships"):
+        pushes.checked(install, store, WATCH)
+    sound = pushes.checked(dataclasses.replace(install, memberships=SAID), store, WATCH)
     assert sound is not None
     assert isinstance(sound, InstallSnapshotRequest)
     assert (sound.membership, sound.memberships) == (ONE, SAID)

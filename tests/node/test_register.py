@@ -21,10 +21,10 @@ from dledger_formats.log import disk
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.register import SET
 from dledger_formats.protocol.requests import DLedgerResponseCode
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
 from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_store_files.damage import flip
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 SMALL = {
     "segment_size_bytes": 1 << 16,
@@ -104,7 +104,7 @@ def test_it_is_read_and_set_on_the_command_line(
         assert main(["register", "get", "-13", *where]) == ExitCode.FAILED
         assert capsys.readouterr().out == ""
         assert main(["register", "set", "-13", "31", *where]) == ExitCode.OK
-        assert capsys.readouterr().out == "-13 is 31 from entry 1 on\n"
+        assert capsys.readouterr().out == "register -13 set to 31 by entry 1\n"
         assert main(["register", "get", "-13", *where]) == ExitCode.OK
         assert capsys.readouterr().out == "31\n"
         assert main(["register", "get", "-13", "-o", "json", *where]) == ExitCode.OK
@@ -237,7 +237,7 @@ async def test_a_damaged_snapshot_costs_a_member_nothing(tmp_path: Path) -> None
         group.start("n0")
 
         assert await read_all(group, list(values)) == values
-        assert "is discarded" in group.log("n0")
+        assert "discarding the snapshot" in group.log("n0")
 
 
 async def test_a_member_whose_log_is_healed_keeps_a_state_that_fits_to_it(tmp_path: Path) -> None:

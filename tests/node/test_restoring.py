@@ -89,7 +89,7 @@ def test_a_damaged_one_gives_way_to_the_one_before(
 
     with caplog.at_level(logging.WARNING):
         assert restored(snapshots, store) == (50, 1, 50)
-    assert "up to entry 150 is discarded" in caplog.text
+    assert "discarding the snapshot up to entry 150" in caplog.text
     assert snapshots.newest_index == 50
 
 
@@ -177,7 +177,7 @@ def test_where_no_snapshot_ever_was_the_verdict_is_another(
     """The group may have had no state until now: then nobody could give this member one."""
     remove_front(store)
 
-    with pytest.raises(StoreDamagedError, match="never had a register, do without it") as found:
+    with pytest.raises(StoreDamagedError, match="unset the state machine") as found:
         restore("register", snapshots, store)
 
     assert found.value.damage is Damage.NO_SNAPSHOT

@@ -10,9 +10,9 @@ import pytest
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.settings import NodeSettings
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
 from dledger_node.volume.upkeep import held_by_all, policy_of, volume_used_percent
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.storage
 

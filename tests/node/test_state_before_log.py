@@ -27,6 +27,7 @@ from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import save_hard_state
+from dledger_wire.listener import until
 
 SEGMENT_BYTES = 4096
 FIRST_INDEX = 100
@@ -84,7 +85,7 @@ class Member:
 
     async def takes(self, chunk: SnapshotChunk) -> None:
         """Give it a chunk and wait until it is done with it, if it takes it at all."""
-        self.server.peer_message(chunk)
+        self.server.clients.peers.receive(chunk)
         assert isinstance(self.server._state, StateKeeper)
         if tasks := self.server._state._installs._tasks:
             await asyncio.wait(tasks)
@@ -93,11 +94,9 @@ class Member:
         """What its register holds once all that is committed is applied."""
         keeper = self.server._state
         assert isinstance(keeper, StateKeeper)
-        applied: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        keeper._applying.wait(self.core.committed_index, applied.set_result)
-        assert await applied
-        assert isinstance(keeper._applying.machine, Register)
-        return keeper._applying.machine.get(key)
+        await until(lambda: keeper.applied_index >= self.core.committed_index)
+        assert isinstance(keeper.machine, Register)
+        return keeper.machine.get(key)
 
 
 def with_a_log(folder: Path) -> Path:
@@ -118,29 +117,29 @@ async def member(tmp_path: Path) -> AsyncIterator[Member]:
 
 
 def keeps_its_log(server: DLedgerServer) -> bool:
-    view = server.status()
+    view = server.view.status()
     return (view.ledger_begin_index, view.ledger_end_index, view.term) == (0, 5, 1)
 
 
 async def test_an_offer_is_kept_from_the_core_until_the_state_is_here(member: Member) -> None:
-    member.server.peer_message(offer())
+    member.server.clients.peers.receive(offer())
 
     asked = await member.says()
     assert asked == SnapshotChunkRequest(sender="n0", receiver="n1", index=-1, offset=0)
     assert keeps_its_log(member.server)
-    assert "waits for a snapshot of the register from n1" in member.server.status().reason
+    assert "waits for a snapshot of the register from n1" in member.server.view.status().reason
 
     await member.takes(state())
     assert keeps_its_log(member.server), "the state alone changes nothing"
     assert member.sent.empty(), "and nothing is confirmed"
 
-    member.server.peer_message(offer())
+    member.server.clients.peers.receive(offer())
     answer = await member.says()
     assert isinstance(answer, PushResponse)
     assert (answer.result, answer.match_index) == (PushResult.SUCCESS, FIRST_INDEX + 1)
-    assert member.server.status().ledger_begin_index == FIRST_INDEX
+    assert member.server.view.status().ledger_begin_index == FIRST_INDEX
     assert [await member.value(key) for key in (1, 2, 3, 4)] == [100, 101, 3, None]
-    assert "waits" not in member.server.status().reason
+    assert "waits" not in member.server.view.status().reason
 
 
 @pytest.mark.parametrize(
@@ -156,11 +155,11 @@ async def test_an_offer_is_kept_from_the_core_until_the_state_is_here(member: Me
 async def test_what_is_not_the_state_does_not_let_the_offer_through(
     member: Member, wrong: SnapshotChunk
 ) -> None:
-    member.server.peer_message(offer())
+    member.server.clients.peers.receive(offer())
     await member.says()
     await member.takes(wrong)
 
-    member.server.peer_message(offer())
+    member.server.clients.peers.receive(offer())
 
     assert keeps_its_log(member.server)
     assert member.sent.empty()
@@ -169,14 +168,14 @@ async def test_what_is_not_the_state_does_not_let_the_offer_through(
 async def test_a_crash_before_the_log_begins_anew_costs_nothing(
     member: Member, tmp_path: Path
 ) -> None:
-    member.server.peer_message(offer())
+    member.server.clients.peers.receive(offer())
     await member.says()
     await member.takes(state())
     shutil.copytree(tmp_path / "group", tmp_path / "crashed")
 
     again = Member(tmp_path / "crashed")
     assert keeps_its_log(again.server)
-    again.server.peer_message(offer())  # the state is not asked for again
+    again.server.clients.peers.receive(offer())  # the state is not asked for again
     answer = await again.says()
     assert isinstance(answer, PushResponse)
     assert [await again.value(key) for key in (1, 2, 3)] == [100, 101, 3]
@@ -186,15 +185,15 @@ async def test_a_crash_before_the_log_begins_anew_costs_nothing(
 async def test_a_crash_after_the_log_began_anew_costs_nothing(
     member: Member, tmp_path: Path
 ) -> None:
-    member.server.peer_message(offer())
+    member.server.clients.peers.receive(offer())
     await member.says()
     await member.takes(state())
-    member.server.peer_message(offer())
+    member.server.clients.peers.receive(offer())
     await member.says()
     shutil.copytree(tmp_path / "group", tmp_path / "crashed")
 
     again = Member(tmp_path / "crashed")
-    assert again.server.status().ledger_begin_index == FIRST_INDEX
-    assert again.server.counters().applied_index == SNAPSHOT_INDEX
+    assert again.server.view.status().ledger_begin_index == FIRST_INDEX
+    assert again.server.view.counters().applied_index == SNAPSHOT_INDEX
     assert await again.value(3) == 3
     await again.server.close()

@@ -15,10 +15,10 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import ClientError
 from dledger_formats.http.status import StorageState
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
 from dledger_store_files.damage import flip
 from dledger_store_files.root import AS_ROOT
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 SEGMENT_BYTES = 1 << 20
 EXT4_IOC_SHUTDOWN, EVERYTHING_FLUSHED = 0x8004587D, 0

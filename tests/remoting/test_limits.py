@@ -278,7 +278,7 @@ async def test_a_large_frame_that_had_to_wait_for_room_is_read_in_the_end() -> N
         await until(lambda: listener.gate.received_bytes >= 200 * KIB)
         patient.writer.write(append_request(7, bytes(600 * KIB)))
         await until(lambda: listener.gate.received_bytes > 256 * KIB)
-        assert not listener.appends
+        assert not listener.appended
 
         greedy.writer.close()
 

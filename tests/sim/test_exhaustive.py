@@ -103,13 +103,13 @@ def test_the_search_finds_a_member_that_forgets_its_vote_at_a_start(
 
 
 def test_the_search_finds_a_vote_that_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    unsaved = MemberState.unsaved
+    unsaved = MemberState.hard_state_to_save
 
     def without_vote(member: MemberState, saved: HardState) -> HardState | None:
         state = unsaved(member, saved)
         return None if state is None or state.term == saved.term else replace(state, vote_for=None)
 
-    monkeypatch.setattr(MemberState, "unsaved", without_vote)
+    monkeypatch.setattr(MemberState, "hard_state_to_save", without_vote)
 
     with pytest.raises(ViolationError, match="one leader per term"):
         Search(ONE_CRASHES).run(LIMITS)

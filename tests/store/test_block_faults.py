@@ -16,11 +16,11 @@ from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError
 from dledger_formats.log import disk
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
 from dledger_node.errors import NodeError
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import load_hard_state
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.storefaults
 

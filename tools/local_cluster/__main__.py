@@ -1,4 +1,4 @@
-"""The command line: `python3 -m tools.local_cluster COMMAND`, from the repository's root."""
+"""Run local Kubernetes clusters: `python3 -m tools.local_cluster COMMAND`, from the root."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def doctor(cluster: Cluster, arguments: argparse.Namespace) -> int:
     missing = packages.missing({**packages.FOR_CLUSTER, **packages.FOR_IMAGES})
     print(reason or "this machine can run a cluster")
     if missing:
-        print(f"Debian packages that will be installed when they are needed: {', '.join(missing)}")
+        print(f"Debian packages that will be installed on demand: {', '.join(missing)}")
     return 1 if reason else 0
 
 
@@ -111,51 +111,68 @@ def parser() -> argparse.ArgumentParser:
 
     def add(name: str, action: Action, about: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about, description=about)
-        command.add_argument("--name", default=DEFAULT_NAME, help="which cluster (%(default)s)")
+        command.add_argument(
+            "--name", default=DEFAULT_NAME, help="name of the cluster (default: %(default)s)"
+        )
         command.set_defaults(action=action)
         return command
 
-    command = add("up", up, "start a cluster, or repair it; return when its nodes are Ready")
-    command.add_argument("--nodes", type=int, help="how many nodes (3)")
-    command.add_argument("--slot", type=int, help="which share of the addresses (the first free)")
+    command = add("up", up, "start or repair a cluster; return when its nodes are Ready")
+    command.add_argument("--nodes", type=int, help="number of nodes (default: 3)")
+    command.add_argument(
+        "--slot", type=int, help="slot of the address plan (default: the first free one)"
+    )
     command = add("down", down, "stop a cluster")
-    command.add_argument("--purge", action="store_true", help="forget its objects and volumes too")
-    command = add("status", status, "show what runs; exit 3 if something is amiss, 4 if nothing is")
+    command.add_argument("--purge", action="store_true", help="also delete its objects and volumes")
+    command = add(
+        "status", status, "show the cluster's state; exit with 3 if unhealthy, with 4 if absent"
+    )
     command.add_argument("--output", choices=("table", "json"), default="table")
     add("kubeconfig", kubeconfig, "print the path of the administrator's kubeconfig")
-    command = add("load", load, "import images into nodes that are on")
+    command = add("load", load, "import images into the running nodes")
     command.add_argument("images", nargs="+", help="an image built here, or an OCI archive")
-    command.add_argument("--node", type=int, action="append", help="only this one (all)")
+    command.add_argument(
+        "--node",
+        type=int,
+        action="append",
+        help="import only into this node; may be repeated (default: all nodes)",
+    )
     for name, action, about in (
-        ("stop-node", stop_node, "cut the power of a node"),
-        ("start-node", start_node, "switch a node on again; return when it is Ready"),
-        ("cut-link", cut_link, "pull a node's network cable; its pods go on running"),
-        ("restore-link", restore_link, "plug a node's network cable in again"),
+        ("stop-node", stop_node, "stop a node abruptly, like a power cut"),
+        ("start-node", start_node, "start a node again; return when it is Ready"),
+        ("cut-link", cut_link, "cut a node off the network; its pods keep running"),
+        ("restore-link", restore_link, "reconnect a node to the network"),
     ):
         add(name, action, about).add_argument("number", type=int)
-    command = add("add-disk", add_disk, "offer a disk of a limited size as a PersistentVolume")
-    command.add_argument("number", type=int, help="the node")
-    command.add_argument("--size", default="64Mi")
-    command.add_argument("--disk", default="small", help="a name, once on each node (%(default)s)")
-    command.add_argument("--storage-class", default=disks.DEFAULT_CLASS, help="(%(default)s)")
+    command = add("add-disk", add_disk, "add a disk of limited size as a PersistentVolume")
+    command.add_argument("number", type=int, help="number of the node")
+    command.add_argument("--size", default="64Mi", help="(default: %(default)s)")
+    command.add_argument(
+        "--disk",
+        default="small",
+        help="name of the disk, unique on its node (default: %(default)s)",
+    )
+    command.add_argument(
+        "--storage-class", default=disks.DEFAULT_CLASS, help="(default: %(default)s)"
+    )
     add("build", build, "build the cluster's programs into the cache; print their folder")
     command = add("images", build_images, "build the project's images")
-    command.add_argument("targets", nargs="*", help=f"of {', '.join(images.TARGETS)} (all)")
-    command.add_argument("--archives", type=Path, help="a folder to write OCI archives to as well")
-    add("doctor", doctor, "say whether this machine can run a cluster")
+    command.add_argument("targets", nargs="*", help=f"{', '.join(images.TARGETS)} (default: all)")
+    command.add_argument("--archives", type=Path, help="also write OCI archives to this folder")
+    add("doctor", doctor, "report whether this machine can run a cluster")
     return top
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # Once is enough: a second one would interrupt the cleaning up.
+    # Ignore further signals, which would interrupt the cleanup.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def main() -> int:
-    # A polite kill is handled as Ctrl-C is: what was started halfway is stopped again. A job in
-    # the background of a script is told to ignore Ctrl-C, and goes on doing so.
+    # SIGTERM is handled like Ctrl-C: a partial start is stopped again. A background job of a script
+    # ignores Ctrl-C, and must keep ignoring it.
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt)

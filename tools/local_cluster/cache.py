@@ -1,7 +1,7 @@
-"""Keeping what was built, keyed by what it was built from.
+"""A cache of build results, keyed by their inputs.
 
-An entry is made under another name and renamed when whole, so one that is there under its own
-name is complete; one that was damaged later is found by the sizes of its files and made again.
+An entry is built under a temporary name and renamed when complete. Later damage is detected by the
+sizes of the entry's files, and the entry is built again.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from pathlib import Path
 from .commands import show
 from .layout import cache_folder
 
-# Entries of the same kind that nobody has used for so long are removed when a new one is made.
+# Entries unused for this long are removed when a new entry of their kind is built.
 STALE_SECONDS = 14 * 24 * 3600
 _INVENTORY = ".inventory.json"
 
 
 def key(*inputs: str | bytes | Path) -> str:
-    """Hash inputs: of a path its content counts, not its name."""
+    """Hash inputs; for a path, its content counts and its name does not."""
     digest = hashlib.sha256()
     for item in inputs:
         content = item.read_bytes() if isinstance(item, Path) else item
         data = content.encode() if isinstance(content, str) else content
-        # The length keeps ("ab", "c") and ("a", "bc") apart.
+        # The length distinguishes ("ab", "c") from ("a", "bc").
         digest.update(f"{len(data)}:".encode() + data)
     return digest.hexdigest()[:20]
 
 
 @contextlib.contextmanager
 def lock(path: Path, what: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold a file lock, which the kernel frees when this process ends, however it ends."""
+    """Hold a file lock, which the kernel releases when this process ends for any reason."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     while True:
@@ -46,9 +46,9 @@ def lock(path: Path, what: str, *, shared: bool = False) -> Iterator[None]:
             try:
                 fcntl.flock(file, kind | fcntl.LOCK_NB)
             except BlockingIOError:
-                show(f"waiting for another process that is busy with {what}")
+                show(f"waiting for another process that holds the lock on {what}")
                 fcntl.flock(file, kind)
-            # The one before may have removed the file; then this lock keeps nobody out.
+            # If the previous holder removed the file, this lock excludes no other process.
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 yield
                 return
@@ -58,13 +58,13 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {
         str(path.relative_to(folder)): path.stat().st_size
         for path in sorted(folder.rglob("*"))
-        # A link inside an image leads to somewhere else here.
+        # A link inside an image points to a different file on this machine.
         if path.is_file() and not path.is_symlink() and path.name != _INVENTORY
     }
 
 
 def is_whole(entry: Path) -> bool:
-    """Tell whether an entry holds every file that was put there, in its full size."""
+    """Tell whether an entry has exactly the files that were built, in their full sizes."""
     try:
         inventory = json.loads((entry / _INVENTORY).read_text())
     except (OSError, ValueError):
@@ -78,7 +78,7 @@ def find(kind: str, entry_key: str) -> Path | None:
 
 
 def ensure(kind: str, entry_key: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder of an entry; if it is not there, or damaged, have `make` fill it."""
+    """Return the folder of an entry; if it is missing or damaged, `make` fills it."""
     entry = cache_folder() / kind / entry_key
     if not is_whole(entry):
         with lock(entry.parent / f".{entry_key}.lock", f"{kind} {entry_key}"):

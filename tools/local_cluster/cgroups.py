@@ -1,7 +1,7 @@
-"""The control groups of a cluster's nodes: made before a kubelet starts, removed after it.
+"""The control groups of a cluster's nodes: created before a kubelet starts, removed after it ends.
 
-A kubelet accepts a cgroup root only if it exists in every hierarchy. Both versions are handled:
-version 1 has one hierarchy for each controller, version 2 a single one.
+A kubelet accepts a cgroup root only if it exists in every hierarchy. Both cgroup versions are
+supported: version 1 has one hierarchy per controller, version 2 a single one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .waiting import wait_until
 
 MOUNT = Path("/sys/fs/cgroup")
 REMOVE_SECONDS = 10.0
-# In processes' worth.
+# The cluster's CPU weight, as a multiple of one process outside of any cgroup.
 CPU_WEIGHT = 8
 
 
@@ -27,12 +27,12 @@ def hierarchies(mount: Path = MOUNT) -> list[Path]:
     """Return the root folder of every hierarchy."""
     if is_version_2(mount):
         return [mount]
-    # A co-mounted controller is a symbolic link to its hierarchy, such as cpu -> cpu,cpuacct.
+    # A symbolic link, such as cpu -> cpu,cpuacct, only names another hierarchy.
     return sorted(entry for entry in mount.iterdir() if entry.is_dir() and not entry.is_symlink())
 
 
 def create(cgroup: str) -> None:
-    """Make a cgroup such as `cluster/node1` in every hierarchy."""
+    """Create a cgroup such as `cluster/node1` in every hierarchy."""
     for root in hierarchies():
         folder = root
         for part in Path(cgroup).parts:
@@ -48,16 +48,16 @@ def create(cgroup: str) -> None:
 
 
 def _delegate_controllers(parent: Path) -> None:
-    """Version 2: let the children of this cgroup be limited."""
+    """Enable all controllers for the children of this cgroup (version 2)."""
     names = (parent / "cgroup.controllers").read_text().split()
     (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in names))
 
 
 def _weigh(cgroup: str) -> None:
-    """Give the cluster its share of the processors.
+    """Set the cluster's CPU weight.
 
-    Outside of any group each process counts as much as all pods of the cluster together; on a busy
-    machine they would get next to nothing.
+    By default, one process outside of any cgroup weighs as much as all pods of the cluster
+    together, so on a busy machine the pods would get almost no CPU time.
     """
     version_1, version_2 = MOUNT / "cpu" / cgroup / "cpu.shares", MOUNT / cgroup / "cpu.weight"
     if version_1.exists():
@@ -67,14 +67,14 @@ def _weigh(cgroup: str) -> None:
 
 
 def _inherit_cpus(parent: Path, folder: Path) -> None:
-    """Version 1: a new cpuset is empty, and no process can enter an empty one."""
+    """Copy the parent's CPUs (version 1): no process can enter a new, empty cpuset."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         if (folder / name).exists() and not (folder / name).read_text().strip():
             (folder / name).write_text((parent / name).read_text())
 
 
 def remove(cgroup: str) -> None:
-    """Remove a cgroup and all below it, in every hierarchy, once its processes are gone."""
+    """Remove a cgroup and its descendants in every hierarchy, once their processes are gone."""
     for root in hierarchies():
         wait_until(
             f"cgroup {root / cgroup} is removed",
@@ -84,7 +84,7 @@ def remove(cgroup: str) -> None:
 
 
 def _remove_tree(folder: Path) -> bool:
-    """Try to remove; False while a cgroup is still busy with processes that are ending."""
+    """Try to remove a tree; return False while ending processes keep a cgroup busy."""
     busy = False
     for parent, _, _ in os.walk(folder, topdown=False):
         try:

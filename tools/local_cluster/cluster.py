@@ -1,7 +1,6 @@
-"""A cluster as its users see it: up, down, node loss, images, kubectl.
+"""The interface to a cluster: up, down, node failures, images and kubectl.
 
-This is the interface for the end-to-end tests and the demo; the command line is a thin layer
-over it.
+The end-to-end tests, the demo and the command line use it.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from . import (
     processes,
     programs,
     readiness,
+    registry,
 )
 from .commands import run, show
 from .errors import LocalClusterError
 from .layout import (
     DEFAULT_NAME,
     DIRECT_ENVIRONMENT,
-    SLOTS,
     Layout,
     NodeLayout,
     check_name,
@@ -48,45 +47,8 @@ from .pause_image import pause_archive
 DEFAULT_NODE_COUNT = 3
 
 
-def remembered(name: str) -> Layout | None:
-    """Return a cluster that was brought up before and not purged since."""
-    folder = clusters_folder() / name
-    try:
-        known = json.loads((folder / "cluster.json").read_text())
-        return Layout(name=name, slot=known["slot"], node_count=known["nodes"], folder=folder)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def all_remembered() -> list[Layout]:
-    folder = clusters_folder()
-    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    return [layout for name in names if (layout := remembered(name))]
-
-
-def forgotten(name: str) -> Layout | None:
-    """Return a cluster whose folder was deleted while it ran, as far as it can be told."""
-    slot = network.slot_of_bridge(name)
-    if slot is None:
-        return None
-    return Layout(name=name, slot=slot, node_count=1, folder=clusters_folder() / name)
-
-
-def choose_slot(wanted: int | None, taken: Iterable[int]) -> int:
-    """Return the wanted slot if it is free, or the lowest free one if none is wanted."""
-    taken = set(taken)
-    if wanted is not None:
-        if wanted in taken:
-            raise LocalClusterError(f"slot {wanted} belongs to another cluster")
-        return wanted
-    free = [slot for slot in range(SLOTS) if slot not in taken]
-    if not free:
-        raise LocalClusterError(f"all {SLOTS} slots belong to other clusters")
-    return free[0]
-
-
 class Cluster:
-    """One cluster, running or not. Every method may be called again after it was interrupted."""
+    """One cluster, running or not. After an interruption, every method may be called again."""
 
     def __init__(
         self, name: str = DEFAULT_NAME, *, slot: int | None = None, node_count: int | None = None
@@ -98,9 +60,9 @@ class Cluster:
 
     @property
     def layout(self) -> Layout:
-        found = remembered(self.name)
+        found = registry.find(self.name)
         if found is None:
-            raise LocalClusterError(f"there is no cluster {self.name!r}: bring it up first")
+            raise LocalClusterError(f"cluster {self.name!r} does not exist: bring it up first")
         return found
 
     @property
@@ -109,7 +71,7 @@ class Cluster:
 
     @functools.cached_property
     def programs(self) -> Path:
-        """The folder of kubectl, helm and the rest, built first if the cache has them not."""
+        """The folder of kubectl, helm and the other programs; builds them if not cached."""
         return programs.ensure()
 
     @property
@@ -123,10 +85,10 @@ class Cluster:
     # -- up and down
 
     def up(self) -> None:
-        """Bring the cluster up, or repair it; return when all its nodes are Ready.
+        """Start or repair the cluster; return when all its nodes are Ready.
 
-        What this call has started is stopped again if it fails or is interrupted; what ran
-        before stays.
+        If this fails or is interrupted, everything that it started is stopped again. Programs that
+        ran before are not stopped.
         """
         if reason := host.why_not():
             raise LocalClusterError(reason)
@@ -138,7 +100,7 @@ class Cluster:
             try:
                 self._start_all(layout, supplies)
             except BaseException:
-                show("that did not work: stopping what was started")
+                show(f"{self.name}: start failed, stopping what was started")
                 self._stop(layout, keep=ran_before)
                 raise
 
@@ -159,16 +121,16 @@ class Cluster:
         show(f"{self.name}: {layout.node_count} nodes ready after {time.monotonic() - began:.1f} s")
 
     def down(self, *, purge: bool = False) -> None:
-        """Stop everything; with `purge` also forget everything, volumes and images included."""
+        """Stop the cluster; with `purge`, also delete its state, including volumes and images."""
         with self._lock():
-            layout = remembered(self.name) or forgotten(self.name)
+            layout = registry.find(self.name) or registry.find_orphan(self.name)
             if layout is not None:
                 self._stop(layout)
             if purge:
-                self._forget()
+                self._purge()
 
-    def _forget(self) -> None:
-        # Under another name first: what an interruption leaves there is no cluster any more.
+    def _purge(self) -> None:
+        # Rename first: an interrupted deletion must not leave a damaged cluster under this name.
         folder = clusters_folder() / self.name
         doomed = clusters_folder() / f".{self.name}.purging"
         if folder.exists():
@@ -176,8 +138,8 @@ class Cluster:
         if doomed.exists():
             shutil.rmtree(doomed)
         self._lock_file.unlink(missing_ok=True)
-        with _all_clusters_lock():
-            if not all_remembered():
+        with registry.lock():
+            if not registry.clusters():
                 host.remove_mount_points()
 
     def _stop(self, layout: Layout, *, keep: frozenset[str] = frozenset()) -> None:
@@ -189,24 +151,24 @@ class Cluster:
             processes.stop_recorded(each for each in records if each.stem not in keep)
             return
         control_plane.down(layout)
-        # Whatever lost its record; a node among these does not listen to a polite request.
+        # Stop processes without a record too. A node's process 1 ignores SIGTERM.
         processes.stop(processes.owned_by(layout.folder), stop_seconds=1)
         cgroups.remove(layout.cgroup)
         network.remove(layout)
 
     def _claim(self) -> Layout:
-        """Remember the cluster under a slot of its own."""
-        with _all_clusters_lock():
-            known = remembered(self.name)
-            others = [each.slot for each in all_remembered() if each.name != self.name]
+        """Record the cluster with a slot of its own."""
+        with registry.lock():
+            known = registry.find(self.name)
+            others = [each.slot for each in registry.clusters() if each.name != self.name]
             nodes = self._wanted_nodes or (known.node_count if known else DEFAULT_NODE_COUNT)
             if known and known.node_count > nodes:
                 raise LocalClusterError(
-                    f"{self.name} has {known.node_count} nodes; fewer take a `down --purge` first"
+                    f"{self.name} has {known.node_count} nodes; to get fewer, run `down --purge`"
                 )
             if known and self._wanted_slot not in (None, known.slot):
-                raise LocalClusterError(f"{self.name} has slot {known.slot} until a `down --purge`")
-            slot = known.slot if known else choose_slot(self._wanted_slot, others)
+                raise LocalClusterError(f"{self.name} keeps slot {known.slot} until `down --purge`")
+            slot = known.slot if known else registry.choose_slot(self._wanted_slot, others)
             folder = clusters_folder() / self.name
             layout = Layout(name=self.name, slot=slot, node_count=nodes, folder=folder)
             folder.mkdir(parents=True, exist_ok=True)
@@ -228,8 +190,8 @@ class Cluster:
         return control + [each.name for each in layout.nodes if node.is_running(layout, each)]
 
     def status(self) -> dict[str, Any]:
-        """Return what runs and which nodes are Ready; `healthy` is true if nothing is amiss."""
-        layout = remembered(self.name)
+        """Return the state of programs and nodes; `healthy` is true if all run and are Ready."""
+        layout = registry.find(self.name)
         if layout is None:
             return {"name": self.name, "exists": False, "healthy": False}
         control = control_plane.running(layout)
@@ -252,16 +214,16 @@ class Cluster:
             "nodes": nodes,
         }
 
-    # -- nodes, by their numbers from 1
+    # -- nodes, numbered from 1
 
     def stop_node(self, number: int) -> None:
-        """Cut a node's power. The cluster takes up to 20 s to notice."""
+        """Stop a node abruptly, like a power cut. The cluster notices within 20 s."""
         with self._lock():
             layout = self.layout
             node.stop(layout, _member(layout, number))
 
     def start_node(self, number: int) -> None:
-        """Switch a node on again; return when it is Ready."""
+        """Start a node again; return when it is Ready."""
         supplies = self._supplies(None)
         with self._lock():
             layout = self.layout
@@ -270,25 +232,25 @@ class Cluster:
             readiness.wait_for_nodes(layout, [each], self.kubectl)
 
     def cut_link(self, number: int) -> None:
-        """Pull a node's network cable: its pods go on running, but nobody hears of them."""
+        """Cut a node off the network: its pods keep running, but are unreachable."""
         network.set_node_link(_member(self.layout, number), up=False)
 
     def restore_link(self, number: int) -> None:
         network.set_node_link(_member(self.layout, number), up=True)
 
     def node_command(self, number: int, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command inside a node: its network, its mounts, its processes."""
+        """Run a command inside a node: with its network, mounts and processes."""
         layout = self.layout
         inner = node.init_process(layout, _member(layout, number))
         if inner is None:
-            raise LocalClusterError(f"node{number} is off")
+            raise LocalClusterError(f"node{number} is not running")
         enter = ["nsenter", "--target", str(inner.pid), "--mount", "--net", "--pid", "--ipc"]
         return subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
 
     def add_disk(
         self, number: int, size: str, *, name: str, storage_class: str = disks.DEFAULT_CLASS
     ) -> None:
-        """Give a node a disk of this size, such as 64Mi, and offer it as a PersistentVolume."""
+        """Add a disk of this size, such as 64Mi, to a node, and a PersistentVolume for it."""
         with self._lock():
             layout = self.layout
             each = _member(layout, number)
@@ -304,9 +266,9 @@ class Cluster:
     # -- images
 
     def load(self, image: str | Path, *, nodes: Iterable[int] | None = None) -> None:
-        """Import an image into nodes that are on: one built here, by name, or an OCI archive.
+        """Import an image, given by name or as an OCI archive, into the running nodes.
 
-        Only what a node lacks is transferred; an image that it has already costs next to nothing.
+        Only the blobs that a node lacks are transferred.
         """
         layout = self.layout
         chosen = layout.nodes if nodes is None else [_member(layout, number) for number in nodes]
@@ -320,7 +282,7 @@ class Cluster:
         input_text: str | None = None,
         timeout_seconds: float | None = None,
     ) -> str:
-        """Run kubectl as administrator; return what it prints, raise if it fails."""
+        """Run kubectl as administrator; return its output. Raises LocalClusterError if it fails."""
         return run(
             self.kubectl_program,
             f"--kubeconfig={self.kubeconfig}",
@@ -331,7 +293,7 @@ class Cluster:
         )
 
     def helm(self, *arguments: str, timeout_seconds: float | None = None) -> str:
-        """Run helm as administrator; return what it prints, raise if it fails."""
+        """Run helm as administrator; return its output. Raises LocalClusterError if it fails."""
         return run(
             self.helm_program,
             f"--kubeconfig={self.kubeconfig}",
@@ -339,10 +301,6 @@ class Cluster:
             environment=DIRECT_ENVIRONMENT,
             timeout_seconds=timeout_seconds,
         )
-
-
-def _all_clusters_lock() -> AbstractContextManager[None]:
-    return cache.lock(clusters_folder() / ".lock", "the list of clusters")
 
 
 def _member(layout: Layout, number: int) -> NodeLayout:

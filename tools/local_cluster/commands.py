@@ -1,4 +1,4 @@
-"""Running a short command to its end, with an error that shows what it printed."""
+"""Run short commands; on failure, raise an error that shows their output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(
     timeout_seconds: float | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> str:
-    """Return what the command prints; if it fails, raise with what it complains about."""
+    """Run a command and return its standard output; raises LocalClusterError if it fails."""
     words = [os.fspath(word) for word in command]
     try:
         done = subprocess.run(
@@ -36,7 +36,7 @@ def run(
     except FileNotFoundError as error:
         raise LocalClusterError(f"{words[0]} is not installed") from error
     except subprocess.TimeoutExpired as error:
-        raise LocalClusterError(f"not within {timeout_seconds} s: {_short(words)}") from error
+        raise LocalClusterError(f"timed out after {timeout_seconds} s: {_short(words)}") from error
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).splitlines()[-LINES_SHOWN:])
         raise LocalClusterError(f"exit {done.returncode}: {_short(words)}\n{said}")
@@ -52,7 +52,7 @@ def succeeds(*command: str | os.PathLike[str], timeout_seconds: float | None = N
 
 
 def show(message: str) -> None:
-    """Tell the person at the terminal what is going on."""
+    """Print a progress message."""
     print(message, flush=True)
 
 

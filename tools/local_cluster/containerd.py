@@ -1,4 +1,4 @@
-"""Talking to a container runtime, and running one for nothing but its storage."""
+"""Commands for a container runtime, and a temporary runtime that only fills its storage."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ STOP_SECONDS = 30.0
 
 
 def ctr(socket: Path, *arguments: str | Path) -> list[str | Path]:
-    """Return the command that does something with the images of the runtime at this socket."""
+    """Return a `ctr` command for the images of the runtime at this socket."""
     return ["ctr", "--address", socket, "--namespace", NAMESPACE, *arguments]
 
 
 def import_built(socket: Path, image: oci_layout.Image) -> None:
-    """Import what the runtime lacks of an image; nothing at all if it has this very image.
+    """Import the blobs of an image that the runtime lacks; do nothing if it has the image.
 
-    Hold the layout's lock, shared.
+    The caller holds the layout's lock, shared.
     """
     if f"{image.name} {image.digest}" in _names_and_digests(socket):
         return
@@ -42,7 +42,7 @@ def import_built(socket: Path, image: oci_layout.Image) -> None:
         with process.stdin:
             oci_layout.write_tar(images.layout_folder(), image, process.stdin, without=have)
     except BrokenPipeError:
-        # It gave up early, and says why below.
+        # The import ended early; its output is reported below.
         pass
     with process:
         said = process.stdout.read().decode(errors="replace") if process.stdout else ""
@@ -62,7 +62,7 @@ def _names_and_digests(socket: Path) -> set[str]:
 def running_for_storage(root: Path) -> Iterator[Path]:
     """Run a container runtime that keeps its files in `root` and runs no containers.
 
-    Gives its socket; when the block ends, so has the runtime, and the files may be copied.
+    Yields its socket. The runtime has ended when the block ends, so the files may be copied.
     """
     with tempfile.TemporaryDirectory(prefix="containerd-") as temporary:
         state = Path(temporary)
@@ -74,7 +74,7 @@ def running_for_storage(root: Path) -> Iterator[Path]:
             f'[grpc]\n  address = "{socket}"\n'
         )
         with log.open("wb") as output:
-            # What it mounts while it unpacks must not outlive it, however it ends.
+            # Its own mount namespace removes the mounts of unpacking, however it ends.
             process = subprocess.Popen(
                 [
                     *("unshare", "--mount", "--propagation", "private"),
@@ -100,5 +100,5 @@ def running_for_storage(root: Path) -> Iterator[Path]:
 
 def _fail_if_ended(process: subprocess.Popen[bytes], log: Path) -> bool:
     if process.poll() is not None:
-        raise LocalClusterError(with_log("containerd ended while it started", log))
+        raise LocalClusterError(with_log("containerd ended during its start", log))
     return False

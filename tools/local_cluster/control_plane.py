@@ -1,6 +1,6 @@
-"""etcd, the API server, the controllers, the scheduler and the cluster's DNS.
+"""The control plane: etcd, the API server, the controllers, the scheduler and the cluster's DNS.
 
-They run on the machine itself, not on a node, so that losing any node leaves them whole.
+It runs on the machine itself, not on a node, so the loss of a node does not affect it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .waiting import answers, wait_until
 
 READY_SECONDS = 60.0
 
-# Volumes are made by the controller manager with mode 0750. Running it under the user id that the
-# project's images run under lets their pods write; the capabilities let it still read its keys
-# and delete what pods running as root have left.
+# The controller manager creates volumes with mode 0750. It runs under the user id of the project's
+# images, so that their pods can write; the capabilities let it read its keys and delete files of
+# pods that run as root.
 VOLUME_OWNER = "10001"
 _AS_VOLUME_OWNER = [
     *("setpriv", "--reuid", VOLUME_OWNER, "--regid", VOLUME_OWNER, "--clear-groups"),
     *("--inh-caps", "+dac_override,+fowner", "--ambient-caps", "+dac_override,+fowner"),
 ]
-# The provisioner's folder is fixed in Kubernetes' source. In a mount namespace of its own, each
-# cluster has a folder of its own there.
+# Kubernetes' source fixes the provisioner's folder. The controller manager's own mount namespace
+# gives each cluster a separate folder there.
 VOLUMES_MOUNT = Path("/tmp/hostpath_pv")
 _WITH_OWN_VOLUMES = (
     *("unshare", "--mount", "--propagation", "private", "/bin/sh", "-ec"),
@@ -61,7 +61,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:cored
 
 @dataclass(frozen=True)
 class Program:
-    """One program of the control plane and how to tell that it serves."""
+    """One program of the control plane, and the check that it serves requests."""
 
     name: str
     command: list[str]
@@ -75,7 +75,7 @@ def etcd(layout: Layout, programs: Path) -> Program:
         str(programs / "etcd"),
         f"--data-dir={layout.folder / 'etcd'}",
         "--log-level=warn",
-        # What a power cut of the whole machine would lose is not worth a wait for each write.
+        # A power cut of the machine may lose the cluster, so no write has to wait for the disk.
         "--unsafe-no-fsync",
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",
@@ -106,13 +106,13 @@ def api_server(layout: Layout, programs: Path) -> Program:
         f"--kubelet-client-certificate={pki / 'kubelet-client.crt'}",
         f"--kubelet-client-key={pki / 'kubelet-client.key'}",
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
-        # Node names are in no DNS that the machine asks.
+        # The machine's DNS does not know the node names.
         "--kubelet-preferred-address-types=InternalIP",
-        # The lease-based default would wait for an old lease to end after a restart.
+        # The lease-based default would wait after a restart until the old lease expires.
         "--endpoint-reconciler-type=master-count",
         "--allow-privileged",
     ]
-    # Its certificate is from an authority that only kubectl is told of, but anybody may ask this.
+    # This page needs no client certificate.
     return Program("kube-apiserver", command, lambda: answers(f"{layout.api_url}/readyz"))
 
 
@@ -129,7 +129,7 @@ def controller_manager(layout: Layout, programs: Path) -> Program:
         "--enable-hostpath-provisioner",
         "--bind-address=127.0.0.1",
         f"--secure-port={layout.controller_manager_port}",
-        # A lost node is noticed within 20 s, not 50 s: tests wait for that.
+        # Notice a lost node within 20 s, not 50 s, because tests wait for it.
         "--node-monitor-period=2s",
         "--node-monitor-grace-period=16s",
     ]
@@ -194,7 +194,7 @@ def ensure_started(layout: Layout, program: Program) -> None:
 
 
 def wait_ready(layout: Layout, program: Program) -> None:
-    """Wait until a program serves; a program that has ended is an error at once."""
+    """Wait until a program serves; raises LocalClusterError as soon as it has ended."""
     log_file = log(layout, program.name)
 
     def is_ready() -> bool:
@@ -206,12 +206,12 @@ def wait_ready(layout: Layout, program: Program) -> None:
         f"{program.name} is ready",
         is_ready,
         deadline_seconds=READY_SECONDS,
-        explain=lambda: with_log(f"{program.name} runs but does not serve", log_file),
+        explain=lambda: with_log(f"{program.name} is running but not ready", log_file),
     )
 
 
 def start(layout: Layout, programs: Path) -> None:
-    """Start what does not run; return when the API serves. Its clients may take longer."""
+    """Start the missing programs; return when the API serves. Its clients may take longer."""
     layout.volumes.mkdir(exist_ok=True)
     os.chown(layout.volumes, int(VOLUME_OWNER), int(VOLUME_OWNER))
     for program in (etcd(layout, programs), api_server(layout, programs)):
@@ -248,8 +248,8 @@ def running(layout: Layout) -> dict[str, bool]:
 
 
 def down(layout: Layout) -> None:
-    """Stop the clients, then the API server, then etcd: nobody complains about a lost server."""
+    """Stop the clients, then the API server, then etcd, so that no program loses its server."""
     processes.stop_recorded(record(layout, name) for name in NAMES[:3])
-    # All it knows is in etcd, and asked politely it would wait long for watchers that are gone.
+    # Kill it: all its state is in etcd, and SIGTERM would make it wait for lost watchers.
     processes.stop_recorded([record(layout, "kube-apiserver")], stop_seconds=0)
     processes.stop_recorded([record(layout, "etcd")])

@@ -1,7 +1,7 @@
-"""Small disks for nodes: volumes that really run full, which folders on a shared disk do not.
+"""Small disks for nodes: volumes that really run full, unlike folders on a shared disk.
 
-A disk is a file with a file system in it, mounted inside its node and offered to pods as a local
-PersistentVolume. It stays with its node, and is mounted again when the node is switched on.
+A disk is a file with a file system in it, mounted inside its node and available to pods as a local
+PersistentVolume. It stays with its node, and is mounted again when the node is started.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .errors import LocalClusterError
 from .layout import NodeLayout
 
 DEFAULT_CLASS = "limited"
-# An ext4 smaller than this has no journal, and too little room to say anything about.
+# A smaller ext4 has no journal and almost no space.
 SIZE_MIN = 8 << 20
 _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
@@ -26,7 +26,7 @@ def parse_size(text: str) -> int:
     """Return the bytes of a Kubernetes quantity such as 64Mi."""
     found = re.fullmatch(r"([1-9]\d*)(Ki|Mi|Gi)", text)
     if not found:
-        raise LocalClusterError(f"size {text!r}: want a number and Ki, Mi or Gi")
+        raise LocalClusterError(f"size {text!r}: want a number with Ki, Mi or Gi")
     size = int(found[1]) * _UNITS[found[2]]
     if size < SIZE_MIN:
         raise LocalClusterError(f"size {text}: want {SIZE_MIN >> 20}Mi or more")
@@ -40,17 +40,17 @@ def mounts(each: NodeLayout) -> list[tuple[Path, Path]]:
 
 
 def create(each: NodeLayout, name: str, size: int) -> tuple[Path, Path]:
-    """Make the file of a new disk; return it with its mount point."""
+    """Create the file of a new disk; return the file and its mount point."""
     file = each.folder / "disks" / f"{name}.ext4"
     if file.exists():
-        raise LocalClusterError(f"{each.name} has a disk {name!r} already")
+        raise LocalClusterError(f"{each.name} already has a disk {name!r}")
     file.parent.mkdir(exist_ok=True)
     file.with_suffix("").mkdir(exist_ok=True)
     partial = file.with_suffix(".partial")
     with open(partial, "wb") as content:
         content.truncate(size)
     owner = f"root_owner={VOLUME_OWNER}:{VOLUME_OWNER}"
-    # Nothing set aside for root: the one who fills the disk gets to its end.
+    # Without blocks reserved for root, an unprivileged pod can fill the whole disk.
     run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", owner, partial)
     partial.rename(file)
     return file, file.with_suffix("")
@@ -63,7 +63,7 @@ def manifests(each: NodeLayout, name: str, size: int, storage_class: str) -> str
         "kind": "StorageClass",
         "metadata": {"name": storage_class},
         "provisioner": "kubernetes.io/no-provisioner",
-        # A claim waits for its pod, so that the pod's node decides which disk it gets.
+        # A claim waits for its pod, whose node decides which disk the claim gets.
         "volumeBindingMode": "WaitForFirstConsumer",
     }
     on_this_node = {"key": "kubernetes.io/hostname", "operator": "In", "values": [each.name]}

@@ -1,4 +1,4 @@
-"""The one error that this package raises on purpose, and how it shows a program's log."""
+"""The error that this package raises deliberately, and the text that shows a program's log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LOG_LINES_SHOWN = 25
 
 
 class LocalClusterError(Exception):
-    """Something the caller can act on: its text is meant to be printed without a traceback."""
+    """An error that the user can act on; its text is meant to be shown without a traceback."""
 
 
 def with_log(message: str, log: Path) -> str:

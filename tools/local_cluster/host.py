@@ -1,4 +1,4 @@
-"""The machine under the clusters: whether it can carry one, and what is prepared on it."""
+"""The machine under the clusters: whether it can run them, and the mount points on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONTROLLERS = ("cpu", "memory", "pids")
 
 
 def why_not() -> str | None:
-    """Say what keeps this machine from running a cluster; None if nothing is known to."""
+    """Return why this machine cannot run a cluster; None if no reason is known."""
     if reason := why_no_networks():
         return reason
     if platform.machine() not in ("x86_64", "aarch64"):
@@ -28,15 +28,15 @@ def why_not() -> str | None:
 
 
 def why_no_networks() -> str | None:
-    """Say what keeps this machine from having networks of its own; None if nothing is known to."""
+    """Return why this machine cannot create network namespaces; None if no reason is known."""
     if sys.platform != "linux":
-        return f"it takes Linux, this is {sys.platform}"
+        return f"Linux is required, this is {sys.platform}"
     if os.geteuid() != 0:
-        return "it takes root, for namespaces, mounts and network links"
+        return "root is required for namespaces, mounts and network links"
     capabilities = _effective_capabilities()
     for name, bit in (("NET_ADMIN", _CAP_NET_ADMIN), ("SYS_ADMIN", _CAP_SYS_ADMIN)):
         if not capabilities >> bit & 1:
-            return f"root lacks the capability {name} here, as in an unprivileged container"
+            return f"root lacks the capability {name}, as in an unprivileged container"
     return None
 
 
@@ -70,7 +70,7 @@ def _made_list() -> Path:
 
 
 def make_mount_points(points: list[Path]) -> None:
-    """Make the folders that nodes mount over, and remember which were not there before."""
+    """Create the folders that nodes mount over, and record which did not exist before."""
     made = _read_made()
     for point in points:
         missing = [folder for folder in (point, *point.parents) if not folder.exists()]
@@ -81,8 +81,11 @@ def make_mount_points(points: list[Path]) -> None:
 
 
 def remove_mount_points() -> None:
-    """Remove the folders that were made, if empty. Only to be called when no cluster is left: a
-    folder that is removed takes with it the mounts over it in other namespaces."""
+    """Remove the folders that were created, if they are empty.
+
+    Call this only if no cluster is left: removing a folder also removes the mounts over it in other
+    namespaces.
+    """
     for folder in sorted(_read_made(), reverse=True):
         with contextlib.suppress(OSError):
             Path(folder).rmdir()

@@ -1,11 +1,12 @@
-"""The storage of a container runtime that has the images already, from which new nodes start.
+"""The prepared storage of a container runtime, with the images imported, for new nodes.
 
-To import images writes each of their bytes twice, and with three nodes that is gigabytes. So a
-runtime without containers imports them once, and its storage is kept in the cache. A new node gets
-hard links of the files, which no runtime ever changes, and copies of the databases, which it does.
+Importing an image writes each of its bytes twice, which with three nodes amounts to gigabytes.
+Therefore a runtime without containers imports the images once, and its storage is kept in the
+cache. A new node gets hard links to the files, which no runtime ever changes, and copies of the
+databases, which runtimes do change.
 
-What changes with every build is the last layer of each image, and is small: the storage is kept by
-the other layers, and what a node lacks of the newest images is imported as always.
+Every build changes only the last layer of each image, which is small. The storage is keyed by the
+other layers; a node imports the layers that it lacks as usual.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from pathlib import Path
 from . import cache, containerd, images, oci_layout
 from .commands import run, show, succeeds
 
-# Bump when the storage is made in another way.
+# Bump when the way to create the storage changes.
 FORMAT = "1"
 _ROOT = "containerd"
 _DATABASES = "io.containerd.*/*.db"
 
 
 def ensure() -> Path | None:
-    """Return a storage with the images that were last built here; None if there are none."""
+    """Return a storage with the images that were last built here; None if none were built."""
     with images.layout_lock(shared=True):
         built = oci_layout.images(images.layout_folder())
         if not built:
@@ -34,8 +35,8 @@ def ensure() -> Path | None:
 
 
 def key(built: list[oci_layout.Image], version: str) -> str:
-    """Hash what a storage for these images is good for, and the runtime's version."""
-    # Of the blobs, manifest and configuration come first; both change with the last layer.
+    """Return the cache key of a storage: the layers below the last ones and the runtime version."""
+    # Manifest and configuration, the first blobs, change with the last layer.
     kept = [(image.name, image.blobs[2:-1]) for image in built]
     return cache.key(FORMAT, version, repr(sorted(kept)))
 
@@ -48,11 +49,11 @@ def _fill(root: Path, built: list[oci_layout.Image]) -> None:
 
 
 def clone(store: Path, root: Path) -> None:
-    """Give a runtime that was never started the images of a storage."""
+    """Create the root folder of a new runtime from a storage."""
     unfinished = root.with_name(f"{root.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     if not succeeds("cp", "--archive", "--link", store, unfinished):
-        # The cache is on another file system.
+        # Hard links fail if the cache is on a different file system.
         shutil.rmtree(unfinished, ignore_errors=True)
         run("cp", "--archive", "--reflink=auto", store, unfinished)
     for database in store.glob(_DATABASES):

@@ -1,7 +1,7 @@
-"""The container images: a Debian base without a registry, and the project's three on top of it.
+"""The container images: a Debian base built without a registry, and the project's three images.
 
-All storage of the image builder is in the cache, apart from that of its other users, and may be
-deleted at any time. The results are in one OCI layout beside it.
+The image builder's storage is in the cache, separate from the machine's own, and may be deleted at
+any time. The results are in an OCI layout beside it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ TARGETS = ("operator", "node", "audit")
 SUITE = "bookworm"
 BASE_PACKAGES = ("python3", "python3-venv", "ca-certificates")
 AUDIT_BASE_PACKAGES = (*BASE_PACKAGES, "openjdk-17-jre-headless")
-# Bump when the root file system is made in another way.
+# Bump when the way to create the root file system changes.
 BASE_FORMAT = "1"
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 _MOUNTED_WHEN_BUILDING = (CERTIFICATES, "/etc/resolv.conf", "/etc/hosts")
 
-# Every build leaves a few small layers that later ones may reuse; past so many images, all that
-# no name leads to go, and the next build takes longer.
+# Every build leaves a few small layers that later builds may reuse. Beyond this number of images,
+# the unnamed ones are deleted, and the next build takes longer.
 STORED_IMAGES_MAX = 300
 
 
-# The storage mounts its folder over itself and leaves it so; this way it goes with the command.
+# The storage leaves a mount of its folder over itself; a mount namespace removes it.
 _IN_OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 
 
@@ -56,12 +56,12 @@ def layout_folder() -> Path:
 
 
 def layout_lock(*, shared: bool = False) -> AbstractContextManager[None]:
-    """Hold this, shared, while reading the layout: a build removes what it has replaced."""
+    """Hold this, shared, while reading the layout: builds remove replaced images."""
     return cache.lock(cache_folder() / "images" / ".lock", "images", shared=shared)
 
 
 def _buildah_command(*arguments: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
-    # The caches that the Dockerfile mounts are kept below the folder for temporary files.
+    # The cache mounts of the Dockerfile are kept below the folder for temporary files.
     temporary = _storage() / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     return [
@@ -76,16 +76,16 @@ def _buildah(*arguments: str | os.PathLike[str]) -> str:
 
 
 def _root_file_system(names: tuple[str, ...]) -> Path:
-    """Return a tar of a minimal Debian with these packages, from the cache or newly made."""
+    """Return a tar of a minimal Debian with these packages; builds it if not cached."""
 
     def make(folder: Path) -> None:
         show(f"building a Debian base with {', '.join(names)}")
         run(
             *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(names)}"),
             *(f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT),
-            # Java's package registers manual pages in a folder that it expects to be there.
+            # Java's package expects this folder, in which it registers manual pages.
             '--essential-hook=mkdir -p "$1"/usr/share/man/man1',
-            # What came from this machine, or says where the packages came from, stays out.
+            # Remove this machine's settings and package sources.
             '--customize-hook=rm -rf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/*',
             '--customize-hook=rm -f "$1"/etc/resolv.conf "$1"/etc/hostname',
             *(SUITE, folder / "root.tar"),
@@ -99,7 +99,7 @@ def _base_key(names: tuple[str, ...]) -> str:
 
 
 def _base_image(name: str, names: tuple[str, ...]) -> str:
-    """Return the image of a base, made from its tar if buildah's storage does not have it."""
+    """Return a base image; create it from its tar if buildah's storage does not have it."""
     reference = f"localhost/{name}:{_base_key(names)}"
     tar = _root_file_system(names)
     if succeeds(*_buildah_command("inspect", "--type", "image", reference)):
@@ -116,7 +116,7 @@ def _base_image(name: str, names: tuple[str, ...]) -> str:
 
 @contextmanager
 def _build_mounts() -> Iterator[list[str]]:
-    """Give buildah's arguments for what the build sees of this machine, and the image does not."""
+    """Yield buildah's arguments for files of this machine that only the build can see."""
     options = pip_settings.merge(
         os.environ, pip_settings.configuration_files(os.environ, Path.home())
     )
@@ -133,10 +133,12 @@ def _build_mounts() -> Iterator[list[str]]:
 def build(targets: Sequence[str] = TARGETS, *, context: Path = ROOT) -> list[str]:
     """Build images of the checkout into the OCI layout; return their names.
 
-    Layers that did not change are taken from the last build.
+    Unchanged layers are reused from the last build.
     """
     if unknown := set(targets) - set(TARGETS):
-        raise LocalClusterError(f"no image {', '.join(sorted(unknown))}; {', '.join(TARGETS)} are")
+        raise LocalClusterError(
+            f"unknown images: {', '.join(sorted(unknown))}; the images are {', '.join(TARGETS)}"
+        )
     packages.ensure(packages.FOR_IMAGES)
     with layout_lock():
         _tidy_storage()
@@ -153,8 +155,8 @@ def build(targets: Sequence[str] = TARGETS, *, context: Path = ROOT) -> list[str
 
 def _build_target(target: str, bases: dict[str, str], mounts: list[str], context: Path) -> None:
     began = time.monotonic()
-    # Kept under a name of its own, because to find it in its layers the builder would have to
-    # hash all files of the dependencies each time: for the audit, ten seconds.
+    # The runtime image has its own name. To find it among its layers, the builder would have to
+    # hash all files of the dependencies, which takes ten seconds for the audit.
     runtime = f"localhost/dledger-{target}-runtime:{_runtime_key(target, bases, context)}"
     if not succeeds(*_buildah_command("inspect", "--type", "image", runtime)):
         _build_stage(f"{target}-runtime", runtime, bases, mounts, context)
@@ -165,7 +167,7 @@ def _build_target(target: str, bases: dict[str, str], mounts: list[str], context
 
 
 def _runtime_key(target: str, bases: dict[str, str], context: Path) -> str:
-    """Hash what decides the dependencies of an image."""
+    """Hash everything that determines the dependencies of an image."""
     project = tomllib.loads((context / "pyproject.toml").read_text())
     return cache.key(
         repr(sorted(bases.items())),
@@ -190,8 +192,10 @@ def _build_stage(
 
 
 def _copy_to_layout(name: str) -> None:
-    """Copy what the layout lacks. It goes no further than this machine: compressing would only
-    take time, and would change the hashes by which to tell what is there already."""
+    """Copy an image's missing blobs to the layout, uncompressed.
+
+    Compression would take time and change the hashes that tell which blobs are present.
+    """
     layout = layout_folder()
     layout.parent.mkdir(parents=True, exist_ok=True)
     if any(not oci_layout.is_whole(layout, image) for image in oci_layout.images(layout)):
@@ -204,7 +208,7 @@ def _copy_to_layout(name: str) -> None:
 
 
 def export(name: str, folder: Path) -> Path:
-    """Write a built image to an OCI archive, for a cluster of another kind."""
+    """Write a built image to an OCI archive, for other kinds of clusters."""
     folder.mkdir(parents=True, exist_ok=True)
     archive = folder / (name.rpartition("/")[2].replace(":", "-") + ".tar")
     with layout_lock(shared=True), open(archive, "wb") as file:
@@ -213,11 +217,11 @@ def export(name: str, folder: Path) -> Path:
 
 
 def _tidy_storage() -> None:
-    """Start with an empty storage if the builder cannot read the one it has, and keep it small."""
+    """Delete the builder's storage if it is unreadable; remove unnamed images if it is large."""
     try:
         stored = _buildah("images", "--all", "--quiet").split()
     except LocalClusterError as error:
-        show(f"the image builder's storage is damaged and is made anew: {error}")
+        show(f"deleting the image builder's damaged storage: {error}")
         shutil.rmtree(_storage())
         return
     if len(stored) > STORED_IMAGES_MAX:

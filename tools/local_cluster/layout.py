@@ -1,10 +1,10 @@
-"""Where everything of one cluster is: folders, names, addresses, ports.
+"""The layout of a cluster: its folders, names, addresses and ports.
 
-Pure: every value follows from the cluster's name, slot and folder, so that two clusters with
-different names and slots share nothing. Nothing here touches the machine.
+Every value follows from the cluster's name, slot and folder, so clusters with different names and
+slots share nothing. This module only computes values and never changes the machine.
 
-The address plan cuts 198.18.0.0/15, the range reserved for benchmarks (RFC 2544), into sixteen
-slots. Slot S owns 198.18.(16 S).0/20 for nodes and pods, and 198.19.(16 S).0/20 for Services:
+The address plan divides 198.18.0.0/15, the range reserved for benchmarks (RFC 2544), into sixteen
+slots. Slot S has 198.18.(16 S).0/20 for nodes and pods, and 198.19.(16 S).0/20 for Services:
 
     198.18.(16 S).1         the machine itself: API server and cluster DNS
     198.18.(16 S).(10+N)    node N
@@ -24,11 +24,11 @@ TEST_RANGE = "198.18.0.0/15"
 DEFAULT_NAME = "dledger"
 API_PORT = 6443
 
-# What is added to the environment of all that speaks to a cluster: no proxy knows the way there.
+# Added to the environment of programs that talk to a cluster, which no proxy can reach.
 _DIRECT = f"{TEST_RANGE},127.0.0.1,localhost"
 DIRECT_ENVIRONMENT = {"NO_PROXY": _DIRECT, "no_proxy": _DIRECT}
 
-# A Unix socket's path may have 107 bytes, and the deepest one ends in this.
+# A Unix socket's path has at most 107 bytes. The longest path ends in _DEEPEST_SOCKET.
 SOCKET_PATH_MAX = 100
 _DEEPEST_SOCKET = "node15/run-containerd/containerd.sock.ttrpc"
 
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,18}[a-z0-9])?")
 
 
 def cache_folder() -> Path:
-    """Return the folder of what can be built again: programs, base images, packages."""
+    """Return the folder of the cache: programs, base images and packages."""
     own = os.environ.get("DLEDGER_CACHE")
     if own:
         return Path(own).expanduser().absolute()
@@ -45,7 +45,7 @@ def cache_folder() -> Path:
 
 
 def clusters_folder() -> Path:
-    """Return the folder that holds one folder per cluster, running or stopped."""
+    """Return the folder that holds a folder for each cluster, running or stopped."""
     return Path(os.environ.get("DLEDGER_CLUSTERS") or "/var/lib/dledger-clusters").absolute()
 
 
@@ -60,7 +60,7 @@ def bridge_name(slot: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLayout:
-    """One node. Its name inside Kubernetes is the same in every cluster; all else differs."""
+    """One node. Only its name in Kubernetes is the same in every cluster."""
 
     number: int
     slot: int
@@ -81,7 +81,7 @@ class NodeLayout:
 
     @property
     def link(self) -> str:
-        """Return the name of the link's end on the machine's side (at most 15 bytes)."""
+        """The name of the link's end on the machine's side, at most 15 bytes."""
         return f"dlc{self.slot}n{self.number}"
 
     @property
@@ -109,14 +109,16 @@ class Layout:
         if not 1 <= self.node_count <= NODES_MAX:
             raise ValueError(f"{self.node_count} nodes: want 1 to {NODES_MAX}")
         if len(os.fsencode(self.folder / _DEEPEST_SOCKET)) > SOCKET_PATH_MAX:
-            raise ValueError(f"{self.folder} is too long for the sockets that go below it")
+            raise ValueError(
+                f"{self.folder} is too long: the paths of sockets below it would exceed the limit"
+            )
 
     @property
     def nodes(self) -> list[NodeLayout]:
         return [self.node(number) for number in range(1, self.node_count + 1)]
 
     def node(self, number: int) -> NodeLayout:
-        """Return a node, also one beyond node_count: routes are laid for all that can be."""
+        """Return a node; its number may exceed node_count, since all nodes have routes."""
         if not 1 <= number <= NODES_MAX:
             raise ValueError(f"node {number}: want 1 to {NODES_MAX}")
         return NodeLayout(
@@ -148,7 +150,7 @@ class Layout:
 
     @property
     def api_service_address(self) -> str:
-        """Return the address of the Service `kubernetes`: always the first of the range."""
+        """The address of the Service `kubernetes`, always the first of the range."""
         return f"198.19.{16 * self.slot}.1"
 
     @property
@@ -156,7 +158,7 @@ class Layout:
         return f"https://{self.host_address}:{API_PORT}"
 
     def _port(self, offset: int) -> int:
-        # Loopback is shared by all clusters, and below 32768 no outgoing connection takes a port.
+        # All clusters share loopback. Outgoing connections use only ports from 32768 on.
         return 24000 + 10 * self.slot + offset
 
     @property
@@ -177,7 +179,7 @@ class Layout:
 
     @property
     def unreachable_metric(self) -> int:
-        """Return a metric that is this cluster's own, so that each may remove its own route."""
+        """A route metric unique to this cluster, so that it can remove its own route."""
         return 9000 + self.slot
 
     @property
@@ -194,7 +196,7 @@ class Layout:
 
     @property
     def volumes(self) -> Path:
-        """Return the folder of the provisioned volumes, which every node sees."""
+        """The folder of the provisioned volumes, which every node mounts."""
         return self.folder / "volumes"
 
     @property
@@ -207,5 +209,5 @@ class Layout:
 
     @property
     def description(self) -> Path:
-        """Return the file that remembers name, slot and node count between commands."""
+        """The file that records slot and node count between commands."""
         return self.folder / "cluster.json"

@@ -1,4 +1,4 @@
-"""Bringing images into the nodes' container runtimes."""
+"""Import images into the nodes' container runtimes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .layout import Layout, NodeLayout
 
 
 def load(layout: Layout, image: str, nodes: Sequence[NodeLayout]) -> None:
-    """Import an image, given by its name or as the path of an archive, into nodes that are on."""
+    """Import an image, given by name or by an archive's path, into the running nodes."""
     running = [each for each in nodes if node.is_running(layout, each)]
     if off := [each.name for each in nodes if each not in running]:
-        show(f"{image} is not on {', '.join(off)}: load it again when they are on")
+        show(f"{image} was not loaded into {', '.join(off)}, which are off")
     sockets = [each.containerd_socket for each in running]
     archive = Path(image)
     with ThreadPoolExecutor() as threads:

@@ -1,8 +1,8 @@
 """The bridge between the nodes, their links, and the machine's routes to them.
 
-The nodes exchange pod traffic directly over the bridge, and nothing in a node has a route out of
-the test ranges, so the machine forwards nothing and its firewall is not touched. Routes beyond
-what lives say `unreachable`: no packet for a dead pod leaves through the machine's own uplink.
+The nodes exchange pod traffic directly over the bridge, and no node has a route out of the test
+ranges. The machine therefore forwards nothing, and its firewall stays unchanged. `unreachable`
+routes cover the rest of these ranges, so no packet for a dead pod leaves through the uplink.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def _link_exists(name: str) -> bool:
 
 
 def ensure_kernel_modules(sysctls: Path = SYSCTLS) -> None:
-    """Load what a stock kernel has as modules that nothing loads in time.
+    """Load kernel modules that a stock kernel may not have loaded yet.
 
-    kube-proxy ends if connection tracking has no settings yet. What passes a node's bridge has to
-    pass iptables too, for a Service whose client and whose pod are on one node; that is on in each
-    new network namespace, and so in every node, and stays off on the machine itself.
+    kube-proxy exits if the settings of connection tracking are missing. Packets on a node's bridge
+    must also pass iptables, for Services whose client and pod are on the same node. New network
+    namespaces, and so all nodes, have that enabled; on the machine itself it is switched off.
     """
     if not (sysctls / "netfilter" / "nf_conntrack_max").exists():
         run("modprobe", "nf_conntrack")
@@ -38,7 +38,7 @@ def ensure_kernel_modules(sysctls: Path = SYSCTLS) -> None:
 
 
 def ensure_bridge(layout: Layout) -> None:
-    """Make the bridge and the machine's routes; refuse if the addresses are someone else's."""
+    """Create the bridge and the machine's routes; raises LocalClusterError if they conflict."""
     if not _link_exists(layout.bridge):
         _refuse_taken_range(layout)
         run("ip", "link", "add", layout.bridge, "type", "bridge")
@@ -56,7 +56,7 @@ def ensure_bridge(layout: Layout) -> None:
 
 
 def slot_of_bridge(name: str) -> int | None:
-    """Return the slot of the bridge that was made for the cluster of this name, if there is one."""
+    """Return the slot of the bridge of the cluster with this name; None if there is no bridge."""
     for slot in range(SLOTS):
         alias = Path("/sys/class/net", bridge_name(slot), "ifalias")
         if alias.exists() and alias.read_text().strip() == name:
@@ -68,13 +68,13 @@ def _refuse_taken_range(layout: Layout) -> None:
     found = json.loads(run("ip", "-json", "route", "show", "root", layout.pods_and_nodes_range))
     if found:
         raise LocalClusterError(
-            f"slot {layout.slot} wants {layout.pods_and_nodes_range}, but there is a route to"
-            f" {found[0].get('dst')} already; choose another --slot"
+            f"slot {layout.slot} needs {layout.pods_and_nodes_range}, but a route to"
+            f" {found[0].get('dst')} exists; choose another --slot"
         )
 
 
 def connect_node(layout: Layout, node: NodeLayout, pid: int) -> None:
-    """Plug a node, given by a process inside it, into the bridge and lay its routes."""
+    """Connect a node to the bridge and add its routes; `pid` is a process inside the node."""
     if _link_exists(node.link):
         run("ip", "link", "delete", node.link)
     run(
@@ -86,7 +86,7 @@ def connect_node(layout: Layout, node: NodeLayout, pid: int) -> None:
         "link set lo up",
         f"address add {node.address}/24 dev {NODE_INTERFACE}",
         f"link set {NODE_INTERFACE} up",
-        # A Service's address is rewritten on the way out, but only if there is a way out.
+        # A Service's address is rewritten only for packets that have a route.
         f"route add {layout.service_range} via {layout.host_address}",
     ]
     for number in range(1, NODES_MAX + 1):
@@ -104,15 +104,15 @@ def is_connected(node: NodeLayout) -> bool:
 
 
 def set_node_link(node: NodeLayout, *, up: bool) -> None:
-    """Plug the node's cable in or pull it, without stopping anything on the node."""
+    """Connect or disconnect a node's link, without stopping anything on the node."""
     run("ip", "link", "set", node.link, "up" if up else "down")
 
 
 def disconnect_node(node: NodeLayout) -> None:
-    """Remove a node's link at once; the kernel would do so some time after its last process."""
+    """Remove a node's link now; the kernel would do so some time after its last process."""
     if not _link_exists(node.link) or succeeds("ip", "link", "delete", node.link):
         return
-    # The kernel may have been quicker.
+    # The kernel may have removed it in the meantime.
     if _link_exists(node.link):
         raise LocalClusterError(f"link {node.link} cannot be removed")
 

@@ -1,6 +1,6 @@
-"""One node: a container runtime, a kubelet and a proxy in namespaces of their own.
+"""One node: a container runtime, a kubelet and a proxy in separate namespaces.
 
-`node_init.py` is what runs inside; this module prepares its files and starts and stops it.
+This module prepares the node's files, and starts and stops `node_init.py`, which runs inside.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from .waiting import wait_until
 INIT_SECONDS = 10.0
 CTR_ADDRESS = "/run/containerd/containerd.sock"
 
-# Debian's folder for the network plugins.
+# Debian's folder of the network plugins.
 CNI_PLUGINS = "/usr/lib/cni"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Supplies:
-    """What a node is made of."""
+    """The programs and images from which a node is built."""
 
     programs: Path
-    """The folder of the kubelet and the rest."""
+    """The folder of the kubelet and the other programs."""
     pause_archive: Path
     image_store: Path | None
-    """The storage that the container runtime of a new node starts from; None to start empty."""
+    """The initial storage of a new node's container runtime; None for an empty one."""
 
 
 def mounts(layout: Layout, node: NodeLayout) -> list[tuple[Path, Path]]:
-    """Return what lies over which path of the machine, as the node's daemons see it.
+    """Return pairs of a node's folder and the path of the machine over which it is mounted.
 
-    Most of these paths are fixed in the daemons' sources; without this, nodes would share them.
+    The daemons' sources fix most of these paths; without the mounts, nodes would share them.
     """
     own = {
         "kubelet": "/var/lib/kubelet",
@@ -55,12 +55,12 @@ def mounts(layout: Layout, node: NodeLayout) -> list[tuple[Path, Path]]:
 
 
 def mount_points(layout: Layout) -> list[Path]:
-    """Return the folders that must be there on the machine, be they empty, to mount over."""
+    """Return the folders that must exist on the machine to be mounted over."""
     return [*(point for _, point in mounts(layout, layout.node(1))), Path("/run/netns")]
 
 
 def storage(node: NodeLayout) -> Path:
-    """Return the folder in which a node keeps its images and containers."""
+    """Return the folder of a node's images and containers."""
     return node.folder / "containerd"
 
 
@@ -123,10 +123,10 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, Any]:
         "cgroupRoot": f"/{node.cgroup}",
         "cgroupsPerQOS": True,
         "enforceNodeAllocatable": [],
-        # From 1.35 on a kubelet refuses version 1 unless told otherwise; 1.34 only warns.
+        # From 1.35 on, a kubelet rejects cgroup version 1 without this; 1.34 only warns.
         "failCgroupV1": False,
         "failSwapOn": False,
-        # All nodes share one disk, and how full it is is the machine's affair.
+        # All nodes share the machine's disk, so they must not evict pods when it runs full.
         "evictionHard": {
             "imagefs.available": "0%",
             "nodefs.available": "0%",
@@ -138,7 +138,7 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, Any]:
         "oomScoreAdj": 0,
         "maxPods": 60,
         "serializeImagePulls": False,
-        # Kernel settings and scores that a sandboxed root cannot change become warnings.
+        # Failure to change kernel settings and scores, as in a sandbox, only causes warnings.
         "featureGates": {"KubeletInUserNamespace": True},
     }
 
@@ -151,7 +151,7 @@ def proxy_config(layout: Layout, node: NodeLayout) -> dict[str, Any]:
         "mode": "iptables",
         "clusterCIDR": layout.pods_and_nodes_range,
         "hostnameOverride": node.name,
-        # Zero leaves the size of the connection table alone: it belongs to the machine.
+        # Zero keeps the size of the connection table, which belongs to the machine.
         "conntrack": {"maxPerCore": 0},
         "iptables": {"minSyncPeriod": "100ms", "syncPeriod": "30s"},
     }
@@ -197,14 +197,14 @@ def log(layout: Layout, node: NodeLayout, program: str) -> Path:
 
 
 def _write_files(layout: Layout, node: NodeLayout, supplies: Supplies) -> Path:
-    # What a real machine keeps in memory does not outlive a restart here either.
+    # A real machine keeps this folder in memory, so it must not survive a restart.
     shutil.rmtree(node.folder / "run-containerd", ignore_errors=True)
     for source, _ in mounts(layout, node):
         source.mkdir(parents=True, exist_ok=True)
     for name in ("cni", "kernel-settings"):
         (node.folder / name).mkdir(exist_ok=True)
     (node.folder / "containerd.toml").write_text(containerd_config(node))
-    # Cluster names are all that pods may look up: the address leads nowhere.
+    # Pods can only resolve cluster names: no DNS server runs at this address.
     (node.folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     specification = init_specification(layout, node, supplies)
     files = {
@@ -223,18 +223,18 @@ def is_running(layout: Layout, node: NodeLayout) -> bool:
 
 
 def init_process(layout: Layout, node: NodeLayout) -> Identity | None:
-    """Return the node's process 1, as the machine sees it."""
+    """Return the node's process 1, with its id on the machine."""
     outer = processes.read_record(record(layout, node))
     inner = processes.children(outer) if outer else []
     return inner[0] if inner else None
 
 
 def start(layout: Layout, node: NodeLayout, supplies: Supplies) -> None:
-    """Switch a node on, unless it is on. It becomes Ready some seconds later."""
+    """Start a node, unless it is running. It becomes Ready some seconds later."""
     if is_running(layout, node) and network.is_connected(node):
         network.set_node_link(node, up=True)
         return
-    # What is there is half a node: its start was interrupted.
+    # A running node without a link was interrupted during its start.
     stop(layout, node)
     pki.ensure_node(layout, node)
     cgroups.create(node.cgroup)
@@ -267,17 +267,17 @@ def start(layout: Layout, node: NodeLayout, supplies: Supplies) -> None:
 
 def _fail_if_ended(layout: Layout, node: NodeLayout) -> bool:
     if not is_running(layout, node):
-        message = f"{node.name} ended while it started"
+        message = f"{node.name} ended during its start"
         raise LocalClusterError(with_log(message, log(layout, node, "init")))
     return False
 
 
 def stop(layout: Layout, node: NodeLayout) -> None:
-    """Cut the node's power: all that runs on it ends at once, with no chance to say goodbye."""
+    """Kill all processes of a node at once, like a power cut."""
     network.disconnect_node(node)
     outer = processes.read_record(record(layout, node))
     if outer:
-        # `unshare` ends when its child has; the child, when all else in its namespace has.
+        # The child, process 1, ends after all others in its namespace; then `unshare` ends.
         processes.stop(processes.children(outer), stop_seconds=0)
         processes.stop([outer], stop_seconds=0)
     record(layout, node).unlink(missing_ok=True)

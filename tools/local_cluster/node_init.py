@@ -1,13 +1,13 @@
-"""Process 1 of a node: lays out its file system, starts its daemons, reaps its orphans.
+"""Process 1 of a node: sets up its file system, starts its daemons and reaps its orphans.
 
-Run by path, not as part of the package, inside fresh mount, process, network, IPC and UTS
-namespaces. Because the node is its namespaces, killing this process is a power cut: the kernel
-ends every process in them at once, and with the last one go the mounts and the network.
+It is run by path, not as part of the package, in new mount, process, network, IPC and UTS
+namespaces. These namespaces are the node, so killing this process is a power cut: the kernel kills
+every process in them at once, and removes their mounts and network with the last one.
 
-Argument: a JSON file with `hostname`, `mounts` and `disks` (pairs of source and mount point),
-`settings_folder` and `daemons`. First it waits for its network; then come the daemons in their
-order, each with `name`, `command`, `log`, and `then`: a list of commands that must succeed, each
-tried until it does, before the next daemon starts. A daemon that ends is started again.
+The argument is a JSON file with `hostname`, `mounts` and `disks` (pairs of source and mount
+point), `settings_folder` and `daemons`. The process waits for its network and then starts the
+daemons in order. Each daemon has a `name`, a `command`, a `log` and `then`, a list of commands that
+are retried until they succeed before the next daemon starts. A daemon that ends is started again.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ def mount(*arguments: str) -> None:
 
 
 def lay_out_file_system(mounts: list[list[str]], disks: list[list[str]]) -> None:
-    """Give the daemons the usual paths, each over a folder that is the node's own."""
-    # Fresh from `unshare` all is private; below, containers must see what the kubelet mounts.
+    """Mount the node's own folders over the daemons' usual paths."""
+    # `unshare` made all mounts private, but containers must see what the kubelet mounts.
     mount("--make-rshared", "/")
     for source, mount_point in mounts:
         mount("--bind", source, mount_point)
     for file, mount_point in disks:
         mount("-o", "loop", file, mount_point)
-    # A folder of network namespaces that goes when the node goes.
+    # The node's network namespaces; they disappear with the node.
     mount("-t", "tmpfs", "tmpfs", "/run/netns")
 
 
 def protect_kernel_settings(folder: Path) -> None:
-    """Keep the machine's settings out of the node's reach.
+    """Keep the node from changing the machine's kernel settings.
 
-    Only the network's are per namespace. A kubelet insists on writing some others, so it gets
-    files of the node's own in their place.
+    Only network settings are per namespace. A kubelet requires write access to a few others; files
+    of the node are mounted in their place.
     """
     mount("--bind", "/proc/sys", "/proc/sys")
     mount("--bind", "/proc/sys/net", "/proc/sys/net")
@@ -69,12 +69,12 @@ def protect_kernel_settings(folder: Path) -> None:
 
 
 def wait_for_network() -> None:
-    """Wait until the machine has plugged the node in: the kubelet wants its address to be there."""
+    """Wait until the machine has connected the node: the kubelet needs the node's address."""
     end = time.monotonic() + NETWORK_SECONDS
     # The first line is the header of the table.
     while len(Path("/proc/net/route").read_text().splitlines()) < 2:
         if time.monotonic() > end:
-            sys.exit("no network within its time")
+            sys.exit(f"no network within {NETWORK_SECONDS:g} s")
         time.sleep(RETRY_SECONDS)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
 
@@ -104,7 +104,7 @@ def until_success(command: list[str]) -> None:
         if done.returncode == 0:
             return
         if time.monotonic() > end:
-            sys.exit(f"{command} still fails: {done.stderr}")
+            sys.exit(f"{command} still fails after {STEP_SECONDS:g} s: {done.stderr}")
         time.sleep(RETRY_SECONDS)
 
 
@@ -115,14 +115,14 @@ def reap_and_restart(running: dict[int, dict[str, Any]]) -> None:
         if daemon is None:
             continue
         code = os.waitstatus_to_exitcode(status)
-        print(f"{daemon['name']} ended with {code}; starts again", flush=True)
+        print(f"{daemon['name']} exited with code {code}; restarting it", flush=True)
         time.sleep(RESTART_SECONDS)
         running[start(daemon)] = daemon
 
 
 def main() -> None:
     specification = json.loads(Path(sys.argv[1]).read_text())
-    # Process 1 ignores what it does not handle, but a child would inherit an ignored signal.
+    # A background job ignores SIGINT; the children must not inherit that.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     socket.sethostname(specification["hostname"])
     lay_out_file_system(specification["mounts"], specification["disks"])

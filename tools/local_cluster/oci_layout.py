@@ -1,8 +1,8 @@
-"""Reading and writing images in the OCI layout: a folder, or a tar, of blobs named by their hash.
+"""Read and write images in the OCI layout: a folder, or a tar, of blobs named by their hashes.
 
-One folder holds all images of the project, so a layer that several share is there once. What a
-node's container runtime imports is a tar of the same form; it may lack the blobs that the node
-has already, which turns the import of a changed image into a matter of its changed layers.
+One folder holds all images of the project, so it stores shared layers once. A node's container
+runtime imports a tar of the same form. The tar may omit the blobs that the node already has, so the
+import of a changed image only transfers the changed layers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .errors import LocalClusterError
 
 LAYOUT_FILE = b'{"imageLayoutVersion": "1.0.0"}'
 _REFERENCE = "org.opencontainers.image.ref.name"
-# Under this annotation containerd looks for the whole name of an image.
+# containerd reads the full name of an image from this annotation.
 _CONTAINERD_NAME = "io.containerd.image.name"
 
 
@@ -41,7 +41,7 @@ def blob_path(layout: Path, digest: str) -> Path:
 
 
 def images(layout: Path) -> list[Image]:
-    """Return the images that a layout's folder lists."""
+    """Return the images that a layout lists."""
     try:
         index = json.loads((layout / "index.json").read_text())
     except FileNotFoundError:
@@ -72,8 +72,10 @@ def is_whole(layout: Path, image: Image) -> bool:
 
 
 def remove_replaced(layout: Path) -> None:
-    """Delete what belonged to earlier builds: a new image takes over the name of the last one,
-    which stays listed without a name."""
+    """Delete the blobs of replaced images.
+
+    A new image takes over the name of the previous one, which stays listed without a name.
+    """
     index = json.loads((layout / "index.json").read_text())
     named = [each for each in index["manifests"] if each.get("annotations", {}).get(_REFERENCE)]
     if named != index["manifests"]:
@@ -87,7 +89,7 @@ def remove_replaced(layout: Path) -> None:
 
 
 def add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
-    """Add a file to a tar, with nothing in its header that differs from one run to the next."""
+    """Add a file to a tar, with a header that is the same in every run."""
     entry = tarfile.TarInfo(name)
     entry.size = len(content)
     entry.mode = mode
@@ -97,7 +99,7 @@ def add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) 
 def write_tar(
     layout: Path, image: Image, file: IO[bytes], *, without: Collection[str] = frozenset()
 ) -> None:
-    """Write one image as a tar; leave out blobs that the reader has. The file need not seek."""
+    """Write one image as a tar without the blobs `without`. The file need not be seekable."""
     descriptor = {
         **image.descriptor,
         "annotations": {_REFERENCE: image.name, _CONTAINERD_NAME: image.name},

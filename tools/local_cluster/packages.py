@@ -1,4 +1,4 @@
-"""Debian packages that a cluster needs, installed if they are missing."""
+"""The Debian packages that a cluster needs; missing ones are installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from .commands import run, show
 from .errors import LocalClusterError
 
-# Package -> a file that it brings. Looking for files also accepts what came in another way.
+# Package -> a file that it installs. A file that was installed in another way counts as well.
 FOR_CLUSTER = {
     "containerd": "containerd",
     "runc": "runc",
@@ -29,7 +29,7 @@ FOR_IMAGES = {
     "skopeo": "skopeo",
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
 }
-# Debian's Python comes without what `python3 -m venv` puts into an environment.
+# Debian's Python lacks the files that `python3 -m venv` puts into an environment.
 FOR_ENVIRONMENTS = {
     f"python{sys.version_info.major}.{sys.version_info.minor}-venv": str(
         Path(sysconfig.get_path("stdlib"), "ensurepip", "__init__.py")
@@ -44,7 +44,7 @@ def missing(packages: dict[str, str]) -> list[str]:
 def _is_there(file: str) -> bool:
     if file.startswith("/"):
         return Path(file).exists()
-    # Some of root's programs are in folders that a plain user's path leaves out.
+    # A user's PATH may lack the folders of root's programs.
     return bool(shutil.which(file) or shutil.which(file, path="/usr/sbin:/sbin"))
 
 
@@ -53,7 +53,9 @@ def ensure(packages: dict[str, str]) -> None:
     if not wanted:
         return
     if not shutil.which("apt-get"):
-        raise LocalClusterError(f"missing, and there is no apt-get: {', '.join(wanted)}")
+        raise LocalClusterError(
+            f"missing Debian packages, and no apt-get to install them: {', '.join(wanted)}"
+        )
     show(f"installing Debian packages: {' '.join(wanted)}")
     environment = {"DEBIAN_FRONTEND": "noninteractive"}
     run("apt-get", "update", "--quiet", environment=environment)
@@ -62,4 +64,6 @@ def ensure(packages: dict[str, str]) -> None:
         environment=environment,
     )
     if still := missing(packages):
-        raise LocalClusterError(f"installed, but their programs are not there: {', '.join(still)}")
+        raise LocalClusterError(
+            f"packages were installed, but their programs are missing: {', '.join(still)}"
+        )

@@ -1,6 +1,6 @@
-"""The image that every pod's sandbox runs, written as an OCI archive without any image builder.
+"""The image of every pod's sandbox, written as an OCI archive without an image builder.
 
-It holds Debian's static busybox, so it also serves as the smallest image to try things with.
+It contains Debian's static busybox, so it also serves as a minimal image for experiments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUSYBOX_FALLBACK = Path("/bin/busybox")
 
 _GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
-# Bump when the content of the archive changes in another way than through busybox.
+# Bump when the archive's content changes other than through busybox.
 FORMAT = "1"
 
 
@@ -36,7 +36,7 @@ def _add_folder(archive: tarfile.TarFile, name: str, mode: int = 0o755) -> None:
 
 
 def _layer(busybox: Path, applets: list[str]) -> bytes:
-    """Return a tar of busybox under all its names; times are zero, so it is always the same."""
+    """Return a tar of busybox under all its names; all times are zero, for a stable hash."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
         _add_folder(layer, "bin")
@@ -67,7 +67,7 @@ def busybox_path() -> Path:
 
 
 def write_pause_image(path: Path) -> None:
-    """Write the archive; the name that containerd gives the image is an annotation in it."""
+    """Write the archive; an annotation tells containerd the image's name."""
     busybox = busybox_path()
     listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
     layer = _layer(busybox, [name for name in listed.stdout.split() if name != "busybox"])
@@ -91,6 +91,6 @@ def write_pause_image(path: Path) -> None:
 
 
 def pause_archive() -> Path:
-    """Return the archive from the cache, written first if it is not there."""
+    """Return the archive from the cache; write it if it is not cached."""
     key = cache.key(FORMAT, busybox_path())
     return cache.ensure("pause", key, lambda folder: write_pause_image(folder / NAME)) / NAME

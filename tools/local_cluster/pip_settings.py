@@ -1,8 +1,8 @@
-"""The machine's pip settings, carried into an image build without a trace in the image.
+"""The machine's pip settings, made available to an image build without a trace in the image.
 
-A build runs pip inside a container, where neither the machine's configuration files nor its
-environment are. They are merged into one file, which is mounted for the time of the build along
-with the files and folders that it names.
+A build runs pip inside a container, which has neither the machine's configuration files nor its
+environment. They are merged into one file, which is mounted during the build together with the
+files and folders that it names.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-# The environment's names that are no option of pip's, or that would change what a build does.
+# PIP_ variables that are not options of pip, or that would change the result of a build.
 _NOT_OPTIONS = {"config-file", "user", "target", "prefix", "root", "require-virtualenv"}
 CONFIG_IN_BUILD = "/etc/pip.conf"
 
 
 def configuration_files(environment: Mapping[str, str], home: Path) -> list[Path]:
-    """Return pip's files in the order in which they are read; later ones win."""
+    """Return pip's configuration files in the order in which pip reads them; later ones win."""
     base = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     files = [Path("/etc/pip.conf"), home / ".pip" / "pip.conf", base / "pip" / "pip.conf"]
     own = environment.get("PIP_CONFIG_FILE")
@@ -28,7 +28,7 @@ def configuration_files(environment: Mapping[str, str], home: Path) -> list[Path
 
 
 def merge(environment: Mapping[str, str], files: Iterable[Path]) -> dict[str, str]:
-    """Return pip's options for `install`: the environment wins, as it does for pip."""
+    """Return the options of `pip install`; the environment wins over files, as in pip."""
     options: dict[str, str] = {}
     for section in ("global", "install"):
         for file in files:
@@ -43,7 +43,7 @@ def merge(environment: Mapping[str, str], files: Iterable[Path]) -> dict[str, st
 
 
 def text(options: Mapping[str, str]) -> str:
-    """Return the options as one configuration file."""
+    """Return the options as the text of a configuration file."""
     lines = ["[global]"]
     for name, value in options.items():
         # An indented line continues a list of values.

@@ -1,6 +1,6 @@
-"""Certificates, keys and kubeconfig files of a cluster, made by openssl.
+"""Certificates, keys and kubeconfig files of a cluster, created by openssl.
 
-Everything is thrown away with the cluster, so all is valid for ten years and nothing is renewed.
+They are deleted with the cluster, so they are valid for ten years and never renewed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
 
 
 def ensure_authority(layout: Layout) -> None:
-    """Make the authority and the key that signs service account tokens, unless they are there."""
+    """Create the certificate authority and the service account key, unless they exist."""
     folder = layout.pki
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (folder / "ca.crt").exists():
@@ -35,7 +35,7 @@ def ensure_authority(layout: Layout) -> None:
 
 
 def ensure_certificate(layout: Layout, name: str, subject: str, *alternatives: str) -> None:
-    """Make a key and a certificate for both sides of TLS, unless they are there."""
+    """Create a key and a certificate for TLS servers and clients, unless they exist."""
     folder = layout.pki
     if (folder / f"{name}.crt").exists():
         return
@@ -54,14 +54,14 @@ def ensure_certificate(layout: Layout, name: str, subject: str, *alternatives: s
         *("-CA", folder / "ca.crt", "-CAkey", folder / "ca.key", "-CAcreateserial"),
         *("-out", folder / f"{name}.crt.new"),
     )
-    # Last, so that a certificate that is there is whole and has its key.
+    # Rename last, so that an existing certificate is complete and has its key.
     os.rename(folder / f"{name}.crt.new", folder / f"{name}.crt")
     request.unlink()
     extensions.unlink()
 
 
 def ensure_control_plane(layout: Layout) -> None:
-    """Make what the control plane and the administrator need."""
+    """Create the certificates and kubeconfigs of the control plane and the administrator."""
     ensure_authority(layout)
     ensure_certificate(
         layout,
@@ -74,7 +74,7 @@ def ensure_control_plane(layout: Layout) -> None:
         f"IP:{layout.host_address}",
         f"IP:{layout.api_service_address}",
     )
-    # The roles for these user names come with Kubernetes; only the last two are given by group.
+    # Kubernetes has roles for these user names; the last two get theirs by group.
     ensure_certificate(layout, "controller-manager", "/CN=system:kube-controller-manager")
     ensure_certificate(layout, "scheduler", "/CN=system:kube-scheduler")
     ensure_certificate(layout, "kube-proxy", "/CN=system:kube-proxy")

@@ -1,12 +1,11 @@
-"""Starting programs that outlive this one, and stopping exactly those.
+"""Start programs that outlive this one, and stop exactly those.
 
-A process id alone says little: ids are reused. What is recorded is the id, the start time that
-the kernel keeps for it, and the boot it belongs to; a signal is only sent through a pidfd whose
-process was compared with that record after the pidfd was opened, so the id cannot change hands
-in between.
+Process ids are reused, so a record holds the id, the kernel's start time of the process and the
+boot id. Signals are only sent through a pidfd, and only if the process matches its record after the
+pidfd was opened; the id cannot be reused in between.
 
-Every program started here also carries an environment variable with its owner's folder. It finds
-what no record knows of: a process whose starter was killed before it could write one.
+Every started program also has an environment variable with its owner's folder. It identifies
+processes without a record, whose starter was killed before it could write one.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ OWNER_VARIABLE = "DLEDGER_LOCAL_CLUSTER"
 STOP_SECONDS = 10.0
 KILL_SECONDS = 10.0
 
-# The shell ends at once, so the program becomes a child of process 1: nobody has to reap it.
+# The shell exits at once, so the program becomes a child of process 1, which reaps it.
 _DETACH = 'setsid "$@" </dev/null >>"$0" 2>&1 & echo $!'
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A process, told apart from any later one with the same id."""
+    """Identifies a process, distinct from any later one with the same id."""
 
     pid: int
     start_ticks: int
@@ -43,15 +42,14 @@ class Identity:
 
 
 def parse_stat(stat: str) -> tuple[str, int]:
-    """Take the state letter and the start time from the text of /proc/PID/stat."""
-    # The second field is the program's name in parentheses and may hold spaces and parentheses.
+    """Return the state letter and the start time from the text of /proc/PID/stat."""
+    # The second field, the program's name in parentheses, may contain spaces and parentheses.
     fields = stat.rpartition(")")[2].split()
     return fields[0], int(fields[19])
 
 
 def identify(pid: int) -> Identity | None:
-    """Return who this id belongs to now; None if to nobody, or to one that only waits for its end
-    to be noticed (a zombie)."""
+    """Return the identity of the process that has this id; None if there is none, or a zombie."""
     try:
         state, start_ticks = parse_stat(Path(f"/proc/{pid}/stat").read_text())
     except (FileNotFoundError, ProcessLookupError):
@@ -67,7 +65,7 @@ def is_running(identity: Identity) -> bool:
 
 
 def read_record(record: Path) -> Identity | None:
-    """Return the recorded process if it still runs; a record that cannot be read counts as none."""
+    """Return the recorded process if it is running; None also for an unreadable record."""
     try:
         identity = Identity(**json.loads(record.read_text()))
     except (OSError, ValueError, TypeError):
@@ -82,7 +80,7 @@ def start(
     log: Path,
     owner: Path,
 ) -> Identity:
-    """Start a program in a session of its own and record it; say why if it ends at once."""
+    """Start a program in its own session and record it; raises LocalClusterError if it exits."""
     record.parent.mkdir(parents=True, exist_ok=True)
     log.parent.mkdir(parents=True, exist_ok=True)
     shell = subprocess.run(
@@ -94,7 +92,7 @@ def start(
     )
     identity = identify(int(shell.stdout))
     if identity is None:
-        raise LocalClusterError(with_log(f"{command[0]} ended as soon as it started", log))
+        raise LocalClusterError(with_log(f"{command[0]} exited immediately", log))
     temporary = record.with_suffix(".new")
     temporary.write_text(json.dumps(asdict(identity)))
     temporary.rename(record)
@@ -102,7 +100,7 @@ def start(
 
 
 def _open(identity: Identity) -> int | None:
-    """Open a pidfd for exactly this process, or nothing if it is gone."""
+    """Open a pidfd for exactly this process; return None if it has ended."""
     try:
         pidfd = os.pidfd_open(identity.pid)
     except ProcessLookupError:
@@ -120,7 +118,7 @@ def _signal(pidfds: Iterable[int], number: signal.Signals) -> None:
 
 
 def _wait(pidfds: list[int], seconds: float) -> list[int]:
-    """Return those that have not ended when the time is over."""
+    """Wait for processes to end; return those that are still running after `seconds`."""
     end = time.monotonic() + seconds
     left = set(pidfds)
     poll = select.poll()
@@ -134,8 +132,10 @@ def _wait(pidfds: list[int], seconds: float) -> list[int]:
 
 
 def stop(identities: Iterable[Identity], *, stop_seconds: float = STOP_SECONDS) -> None:
-    """Ask these processes to end, all at once; insist when the time is over; return when they are
-    gone. Zero seconds means not to ask."""
+    """Stop processes with SIGTERM, and after `stop_seconds` with SIGKILL; return when all ended.
+
+    With zero seconds, only SIGKILL is sent.
+    """
     opened = [pidfd for identity in identities if (pidfd := _open(identity)) is not None]
     try:
         left = opened
@@ -158,18 +158,18 @@ def stop_recorded(records: Iterable[Path], *, stop_seconds: float = STOP_SECONDS
 
 
 def children(identity: Identity) -> list[Identity]:
-    """Return the processes that this one has started itself and that still run."""
+    """Return the running child processes of this one."""
     try:
         listed = Path(f"/proc/{identity.pid}/task/{identity.pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
         return []
     found = [child for pid in listed if (child := identify(int(pid)))]
-    # Only if the parent is still the same one were these its children.
+    # If the id now belongs to another process, these are not its children.
     return found if is_running(identity) else []
 
 
 def owned_by(owner: Path) -> list[Identity]:
-    """Return every process on the machine whose environment names this owner."""
+    """Return every process on the machine whose environment contains this owner."""
     mark = f"{OWNER_VARIABLE}={owner}".encode()
     found = []
     for entry in Path("/proc").iterdir():

@@ -1,4 +1,4 @@
-"""Kubernetes, etcd, Helm and CoreDNS, built from the pinned modules beside this file."""
+"""Kubernetes, etcd, Helm and CoreDNS, built from the pinned Go modules beside this file."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def required_version(go_mod: str, module: str) -> str:
 
 
 def linker_flags(go_mod: str) -> str:
-    """Return flags that strip the programs and tell them their versions.
+    """Return linker flags that strip the programs and set their versions.
 
-    Built as modules they know none, and would call themselves v0.0.0: a chart that asks for a
-    minimum version of Kubernetes could not be installed.
+    Programs built from modules report v0.0.0 otherwise, and a chart that requires a minimum version
+    of Kubernetes could not be installed.
     """
     kubernetes = required_version(go_mod, "k8s.io/kubernetes")
     major, minor, _ = kubernetes.removeprefix("v").split(".")
@@ -68,7 +68,7 @@ def entry_key(go_version: str) -> str:
 
 
 def ensure() -> Path:
-    """Return the folder of the programs, building them first if the cache has none."""
+    """Return the folder of the programs; build them if they are not cached."""
     go = toolchain.find_go(MODULE / "go.mod")
     return cache.ensure(
         "programs", entry_key(toolchain.version(go)), lambda folder: _build(go, folder)
@@ -76,7 +76,7 @@ def ensure() -> Path:
 
 
 def _build(go: Path, folder: Path) -> None:
-    show("building Kubernetes, etcd, Helm and CoreDNS; the first time takes ten minutes or so")
+    show("building Kubernetes, etcd, Helm and CoreDNS; the first build takes about ten minutes")
     began = time.monotonic()
     flags = linker_flags((MODULE / "go.mod").read_text())
     run(
@@ -92,6 +92,6 @@ def _build(go: Path, folder: Path) -> None:
 
 
 def _built_name(package: str) -> str:
-    """Return the name that `go build` gives: the last part of the path that is no version."""
+    """Return the name that `go build` chooses: the last path element that is not a version."""
     last = package.rstrip("/").split("/")
     return last[-2] if re.fullmatch(r"v\d+", last[-1]) else last[-1]

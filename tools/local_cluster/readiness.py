@@ -1,4 +1,4 @@
-"""Whether nodes are Ready, and what to say if they do not become so."""
+"""Wait until nodes are Ready, and explain why they are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kubectl = Callable[..., str]
 
 
 def node_objects(kubectl: Kubectl) -> dict[str, Any]:
-    """Return the API's node objects by name; none if the API does not answer."""
+    """Return the node objects by name; empty if the API does not answer."""
     try:
         text = kubectl("get", "nodes", "--output=json", "--request-timeout=5s")
     except LocalClusterError:
@@ -36,8 +36,10 @@ def switched_on_at(layout: Layout, each: NodeLayout) -> float:
 
 
 def is_ready(node_object: Any, since: float) -> bool:
-    """Tell whether a node is Ready, and was so after it was last switched on: a node that is back
-    before its loss was noticed still looks Ready from its former life."""
+    """Tell whether a node is Ready and has sent a heartbeat since its last start.
+
+    A node that restarts before its loss was noticed still has the condition from before.
+    """
     for condition in (node_object or {}).get("status", {}).get("conditions", []):
         if condition["type"] == "Ready" and condition["status"] == "True":
             heartbeat = datetime.fromisoformat(condition["lastHeartbeatTime"]).timestamp()
@@ -52,7 +54,7 @@ def wait_for_nodes(layout: Layout, nodes: list[NodeLayout], kubectl: Kubectl) ->
     def all_ready() -> bool:
         for each in nodes:
             if not node.is_running(layout, each):
-                message = f"{each.name} has ended"
+                message = f"{each.name} has ended unexpectedly"
                 raise LocalClusterError(with_log(message, node.log(layout, each, "init")))
         objects = node_objects(kubectl)
         return all(
@@ -64,7 +66,7 @@ def wait_for_nodes(layout: Layout, nodes: list[NodeLayout], kubectl: Kubectl) ->
     def explain() -> str:
         objects = node_objects(kubectl)
         late = [each for each in nodes if not is_ready(objects.get(each.name), 0)] or nodes
-        message = f"first of those that are late: {late[0].name}"
+        message = f"the first node that is not Ready: {late[0].name}"
         for program in ("init", "containerd", "kubelet", "kube-proxy"):
             message = with_log(message, node.log(layout, late[0], program))
         return message

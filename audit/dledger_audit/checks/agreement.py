@@ -1,12 +1,12 @@
-"""Do all members hold the same entries, up to the lowest committed index?
+"""Check that all members hold the same entries, up to the lowest committed index.
 
-Chunks are compared first, and then, entry by entry, those that differ. A chunk also differs when
-members hold different parts of it, because one begins later or has lost some: then its entries
-agree, and nothing is reported.
+Chunks are compared first; the chunks that differ are then compared entry by entry. A chunk also
+differs if members hold different parts of it, because one begins later or has lost entries. Its
+entries then agree, and nothing is reported.
 
-Damaged entries have no vote: what their bytes say is not what was written. A member is named only
-if more than half of the group hold something else; with less than that, nobody can tell who is
-right.
+Damaged entries do not count as copies, since their bytes are not what was written. A finding names
+a member only if a majority of the group holds a different version; otherwise the audit cannot tell
+which version is right.
 """
 
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ from pyspark_dledger.layout import DAMAGED, Flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Electorate:
-    """Who has a vote, and over what."""
+class Voters:
+    """The group's voters, and the range of indexes in which their logs must agree."""
 
-    voters_count: int
+    count: int
     unread_count: int
-    """Voters of which nothing was read."""
+    """Number of voters whose logs were not read."""
     last_index: int
-    """Lowest committed index: what lies behind may soundly differ."""
+    """Lowest committed index of all members; later entries may legitimately differ."""
     complete_from: int
-    """Highest begin index: what lies before may soundly have been removed by some."""
+    """Highest begin index of all members; some may have removed earlier entries."""
 
     @property
     def majority(self) -> int:
-        """The fewest that are more than half."""
-        return self.voters_count // 2 + 1
+        """Smallest number of voters that is more than half."""
+        return self.count // 2 + 1
 
 
-def disputed(chunks: DataFrame, electorate: Electorate) -> DataFrame:
-    """Choose the chunks in which an entry may differ, or may be on less than half of the group."""
+def disputed(chunks: DataFrame, voters: Voters) -> DataFrame:
+    """Select chunks in which entries may differ or may lack copies on a majority of the group."""
     held = (
         chunks.where("compared > 0")
         .groupBy("member", "chunk")
@@ -54,61 +54,58 @@ def disputed(chunks: DataFrame, electorate: Electorate) -> DataFrame:
             F.count_distinct(F.struct("digest", "compared")).alias("versions"),
             F.count("*").alias("holders"),
         )
-        .where(
-            (F.col("versions") > 1)
-            | (F.col("holders") + electorate.unread_count < electorate.majority)
-        )
+        .where((F.col("versions") > 1) | (F.col("holders") + voters.unread_count < voters.majority))
         .select("chunk")
     )
 
 
-def agreement(entries: DataFrame, disputed: DataFrame, electorate: Electorate) -> DataFrame:
+def agreement(entries: DataFrame, disputed: DataFrame, voters: Voters) -> DataFrame:
     """Compare the entries of the disputed chunks."""
-    votes = _votes(
+    copies = _copies(
         with_chunk(entries)
-        .where(F.col("index") <= electorate.last_index)
+        .where(F.col("index") <= voters.last_index)
         .join(F.broadcast(disputed), "chunk", "left_semi")
     )
     differs = F.col("versions") > 1
-    is_decided = F.col("most_votes") >= electorate.majority
-    is_too_few = (F.col("index") >= electorate.complete_from) & (
-        F.col("intact") + F.col("unread") + electorate.unread_count < electorate.majority
+    is_decided = F.col("most_copies") >= voters.majority
+    is_too_few = (F.col("index") >= voters.complete_from) & (
+        F.col("intact") + F.col("unread") + voters.unread_count < voters.majority
     )
-    votes = votes.where(differs | is_too_few).coalesce(1).localCheckpoint()  # it is asked thrice
-    valid = votes.where(differs & F.col("version").isNotNull())
+    copies = copies.where(differs | is_too_few).coalesce(1).localCheckpoint()  # used three times
+    valid = copies.where(differs & F.col("version").isNotNull())
     return union(
-        _minorities(valid.where(is_decided & (F.col("votes") < F.col("most_votes")))),
+        _minorities(valid.where(is_decided & (F.col("copies") < F.col("most_copies")))),
         _without_majority(valid.where(~is_decided)),
-        _too_few(votes.where(is_too_few)),
+        _too_few(copies.where(is_too_few)),
     )
 
 
-def _votes(suspects: DataFrame) -> DataFrame:
-    """Count who holds what: a row for every index and version; the version null has no vote."""
+def _copies(suspects: DataFrame) -> DataFrame:
+    """Count the copies of each index and version; damaged copies have the version null."""
     of_index = Window.partitionBy("index")
     return (
         suspects.withColumn("version", F.when(~has(DAMAGED), identity()))
         .groupBy("index", "version")
         .agg(
-            F.count("version").alias("votes"),
+            F.count("version").alias("copies"),
             F.count_if(has(Flag.UNREADABLE)).alias("unread"),
             F.collect_list(F.struct("member", "segment")).alias("holders"),
         )
         .select(
             "index",
             "version",
-            "votes",
+            "copies",
             "holders",
             F.count("version").over(of_index).alias("versions"),
-            F.max("votes").over(of_index).alias("most_votes"),
-            F.sum("votes").over(of_index).alias("intact"),
+            F.max("copies").over(of_index).alias("most_copies"),
+            F.sum("copies").over(of_index).alias("intact"),
             F.sum("unread").over(of_index).alias("unread"),
         )
     )
 
 
-def _minorities(votes: DataFrame) -> DataFrame:
-    rows = votes.select("index", F.explode("holders").alias("holder"))
+def _minorities(copies: DataFrame) -> DataFrame:
+    rows = copies.select("index", F.explode("holders").alias("holder"))
     return as_findings(
         rows.groupBy(F.col("holder.member"), F.col("holder.segment")).agg(*_range()),
         MINORITY,
@@ -116,15 +113,15 @@ def _minorities(votes: DataFrame) -> DataFrame:
     )
 
 
-def _without_majority(votes: DataFrame) -> DataFrame:
+def _without_majority(copies: DataFrame) -> DataFrame:
     holders = F.array_sort(F.array_distinct(F.flatten(F.collect_set("holders.member"))))
-    rows = votes.groupBy().agg(*_range(), F.array_join(holders, ", ").alias("detail"))
+    rows = copies.groupBy().agg(*_range(), F.array_join(holders, ", ").alias("detail"))
     return as_findings(rows.where("entries > 0"), NO_MAJORITY, CRITICAL)
 
 
-def _too_few(votes: DataFrame) -> DataFrame:
+def _too_few(copies: DataFrame) -> DataFrame:
     return as_findings(
-        votes.groupBy().agg(*_range()).where("entries > 0"), TOO_FEW_COPIES, CRITICAL
+        copies.groupBy().agg(*_range()).where("entries > 0"), TOO_FEW_COPIES, CRITICAL
     )
 
 

@@ -1,8 +1,8 @@
-"""The one pass over every entry: from rows of entries to digests of 4096 of them.
+"""The only pass over all entries: it reduces them to chunks, digests of up to 4096 entries each.
 
-A chunk is a member's entries of one data segment whose indexes agree in all but the last 12 bits,
-and of those the ones with equal flags: where nothing is wrong, that is one row. Being aggregated
-before the shuffle, chunks are all that Spark moves or keeps of a log.
+A chunk holds a member's entries from one data segment whose indexes differ only in the last 12 bits
+and whose flags are equal; without faults, these are a single row. Spark aggregates before it
+shuffles, so chunks are all that it moves or keeps of a log.
 """
 
 from typing import Final
@@ -16,25 +16,26 @@ ENTRY_COLUMNS: Final = (
     "member string, segment long, index long, term long, magic int, size int, body_size int, "
     "crc long, flags int"
 )
-"""What the checks need of the data source, which decodes no more than this."""
+"""Columns that the checks need; the data source decodes only these."""
 
 
 def identity() -> Column:
-    """Hash what members must agree on.
+    """Hash the fields on which members must agree.
 
-    Neither pos nor the checksums: a member may soundly hold an entry at another place, and Java
-    fills in no checksums. The body is represented by the CRC that the reader computed.
+    These exclude pos and the stored checksums: a member may legitimately hold an entry at a
+    different position, and Java stores no checksums. The CRC that the reader computed stands for
+    the body.
     """
     return F.xxhash64("index", "term", "magic", "body_size", "crc")
 
 
 def with_chunk(entries: DataFrame) -> DataFrame:
-    """Add the number of the chunk."""
+    """Add the column `chunk`, the number of the chunk."""
     return entries.withColumn("chunk", F.shiftright("index", CHUNK_BITS))
 
 
 def chunks(entries: DataFrame, agreed_index: int) -> DataFrame:
-    """Reduce entries to chunks; `compared` and `digest` are of those up to `agreed_index`."""
+    """Reduce entries to chunks; `compared` and `digest` cover entries up to `agreed_index`."""
     is_compared = F.col("index") <= agreed_index
     return (
         with_chunk(entries)

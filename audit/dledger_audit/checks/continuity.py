@@ -1,6 +1,6 @@
-"""Does every member hold one unbroken history, from where it begins to what it calls committed?
+"""Check that every member's log is unbroken from its begin index to its committed index.
 
-Within a segment the decoder has counted; here segments are put one behind the other.
+The decoder has checked the entries within each segment; this module checks how segments connect.
 """
 
 from typing import Final
@@ -20,11 +20,11 @@ FILES: Final = pa.schema(
 MEMBERS: Final = pa.schema(
     {"member": pa.string(), "begin_index": pa.int64(), "committed_index": pa.int64()}.items()
 )
-"""What a member says of itself."""
+"""The begin index and the committed index from a member's manifest."""
 
 
 def continuity(chunks: DataFrame, files: DataFrame, members: DataFrame) -> DataFrame:
-    """Find gaps, repetitions, and terms that go back."""
+    """Find gaps, repetitions and decreasing terms."""
     segments = _segments(chunks).join(files, ["member", "segment"])
     return union(
         of_flags(chunks, {Flag.TERM_BACK: CRITICAL}),
@@ -33,7 +33,7 @@ def continuity(chunks: DataFrame, files: DataFrame, members: DataFrame) -> DataF
 
 
 def _segments(chunks: DataFrame) -> DataFrame:
-    """Reduce chunks to segments; only sound entries tell of terms."""
+    """Reduce chunks to segments; take terms only from sound entries."""
     sound_index = F.when(~has(DAMAGED), F.col("first_index"))
     return chunks.groupBy("member", "segment").agg(
         F.min("first_index").alias("first_index"),
@@ -44,7 +44,7 @@ def _segments(chunks: DataFrame) -> DataFrame:
 
 
 def _seams(segments: DataFrame, members: DataFrame) -> DataFrame:
-    """Compare every segment with the one before it, and the ends with what the member says."""
+    """Compare each segment with the previous one, and the ends of the log with the manifest."""
     in_order = Window.partitionBy("member").orderBy("segment")
     seams = segments.join(members, "member", "right").withColumns(
         {
@@ -55,7 +55,7 @@ def _seams(segments: DataFrame, members: DataFrame) -> DataFrame:
         }
     )
     here, first = F.col("segment"), F.col("first_index")
-    begin = F.greatest("begin_index", F.lit(0))  # an empty log says -1
+    begin = F.greatest("begin_index", F.lit(0))  # -1 for an empty log
     expected = F.coalesce(F.col("index_before") + 1, begin)
     missing_pos = F.when(here != F.col("pos_before"), F.col("pos_before"))
     is_held = here.isNotNull()
@@ -90,7 +90,7 @@ def _seams(segments: DataFrame, members: DataFrame) -> DataFrame:
 
 
 def _problem(check: str, when: Column, segment: Column, first: Column, last: Column) -> Column:
-    """Describe what is wrong with a segment, or null if it is not."""
+    """Return a struct that describes the problem, or null if `when` does not hold."""
     return F.when(
         when,
         F.struct(

@@ -1,4 +1,4 @@
-"""How much was read, and how much of that do checksums vouch for?"""
+"""Report entries that were not read or that no checksum covers, and count what was read."""
 
 from typing import Final
 
@@ -13,12 +13,12 @@ SEVERITIES: Final = {Flag.UNREADABLE: WARNING, Flag.NO_CRC: INFO}
 
 
 def coverage(chunks: DataFrame) -> DataFrame:
-    """Find what could not be judged: one finding a member, segment and reason."""
+    """Find entries that could not be verified: one finding per member, segment and reason."""
     return of_flags(chunks, SEVERITIES)
 
 
 def totals(chunks: DataFrame) -> DataFrame:
-    """Count what was read: a row for every member of which anything was."""
+    """Count what was read: one row for each member from which any entry was read."""
     is_sound = ~has(DAMAGED)
     return (
         chunks.where(~has(ABSENT))

@@ -1,11 +1,11 @@
-"""A finding as a row, and how a check makes one."""
+"""The columns of a finding, and functions that create findings."""
 
 from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812
 
 from dledger_formats.log import disk
 from pyspark_dledger.layout import Flag
@@ -23,15 +23,15 @@ COLUMNS: Final = {
 
 
 def check_name(flag: Flag) -> str:
-    """Name the check that a decoder's flag stands for."""
-    assert flag.name is not None, "one bit"
+    """Return the name of the check that a decoder's flag stands for."""
+    assert flag.name is not None, "expected a flag with one bit"
     return flag.name.lower()
 
 
 def as_findings(rows: DataFrame, check: str | Column, severity: str | Column) -> DataFrame:
-    """Make findings of rows that have an index range; what else they lack is filled in.
+    """Turn rows with an index range into findings; missing columns get defaults.
 
-    A `segment` that is a number becomes the data file's name.
+    A numeric `segment` becomes the data file's name.
     """
     given = {
         "check": F.lit(check) if isinstance(check, str) else check,
@@ -48,7 +48,7 @@ def as_findings(rows: DataFrame, check: str | Column, severity: str | Column) ->
 
 
 def of_flags(chunks: DataFrame, severities: Mapping[Flag, str]) -> DataFrame:
-    """Make one finding a member, segment and flag: the entries from first to last, and how many."""
+    """Create one finding per member, segment and flag, with the range and number of entries."""
     names = [
         F.when(
             has(flag),
@@ -70,10 +70,10 @@ def of_flags(chunks: DataFrame, severities: Mapping[Flag, str]) -> DataFrame:
 
 
 def has(flags: Flag) -> Column:
-    """Tell whether a row has any of these flags."""
+    """Return a condition: the row has any of these flags."""
     return F.col("flags").bitwiseAND(F.lit(int(flags))) != 0
 
 
 def union(*frames: DataFrame) -> DataFrame:
-    """Put findings one behind the other."""
+    """Concatenate DataFrames of findings."""
     return reduce(DataFrame.unionByName, frames)

@@ -1,4 +1,4 @@
-"""Is every entry what was once written? Nobody else is asked: each member is judged by itself."""
+"""Check that entries are undamaged, for each member by itself."""
 
 from typing import Final
 
@@ -17,11 +17,11 @@ SEVERITIES: Final = {
     Flag.BAD_CHAIN_CRC: CRITICAL,
     Flag.LOST_ENTRY: CRITICAL,
     Flag.SHORT_FILE: CRITICAL,
-    # The index files are made from the data files whenever a node finds them wrong.
+    # A node rebuilds index files from the data files when it finds them wrong.
     Flag.INDEX_FILE_DIFFERS: WARNING,
 }
 
 
 def integrity(chunks: DataFrame) -> DataFrame:
-    """Find damage: one finding a member, segment and kind."""
+    """Find damage: one finding per member, segment and kind."""
     return of_flags(chunks, SEVERITIES)

@@ -90,8 +90,8 @@ def ask(member: MemberState, joining: Joining, peer_id: str) -> None:
 
 def answer(member: MemberState, request: JoinRequest) -> None:
     """Say what this member knows; whatever the terms are, nothing changes here."""
-    if isinstance(member.part, Leader) and request.sender in member.part.progress:
-        member.part.progress[request.sender].join_asked_tick = member.now_ticks
+    if isinstance(member.role_state, Leader) and request.sender in member.role_state.progress:
+        member.role_state.progress[request.sender].join_asked_tick = member.now_ticks
     memberships = member.memberships
     member.send(
         JoinResponse(
@@ -100,7 +100,7 @@ def answer(member: MemberState, request: JoinRequest) -> None:
             term=member.term,
             incarnation=request.incarnation,
             ledger_end_index=member.log.end_index,
-            leading=isinstance(member.part, Leader),
+            leading=isinstance(member.role_state, Leader),
             joining=member.joining is not None,
             alone=member.alone,
             memberships=memberships.possible(member.committed_index) if memberships.changed else (),
@@ -109,7 +109,7 @@ def answer(member: MemberState, request: JoinRequest) -> None:
     )
 
 
-def take_answer(member: MemberState, response: JoinResponse) -> None:
+def handle_response(member: MemberState, response: JoinResponse) -> None:
     """Learn from an answer to this start's question; the term rises with it."""
     joining = member.joining
     if joining is None or response.incarnation != joining.incarnation:
@@ -139,7 +139,7 @@ def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
             return False
 
 
-def go_on(member: MemberState, joining: Joining) -> None:
+def become_voter_if_safe(member: MemberState, joining: Joining) -> None:
     """Become a voter as soon as that is safe; the shell saves it before anything depends on it."""
     if _is_new_group(member, joining) or _has_caught_up(member, joining):
         member.joining = None
@@ -233,20 +233,20 @@ def _is_new_group(member: MemberState, joining: Joining) -> bool:
         all(peer_id in joining.answers for peer_id in awaited)
         and member.term == 0
         and member.log.end_index < 0
-        and member.votes
+        and member.is_voter
         and all(known.blank for known in joining.answers.values())
     )
 
 
 def _has_caught_up(member: MemberState, joining: Joining) -> bool:
     """Tell whether all is here that this term's leader had when it answered."""
-    part = member.part
-    if not isinstance(part, Follower) or part.leader_id is None:
+    role_state = member.role_state
+    if not isinstance(role_state, Follower) or role_state.leader_id is None:
         return False
-    known = joining.answers.get(part.leader_id)
+    known = joining.answers.get(role_state.leader_id)
     return (
         known is not None
         and known.term == member.term
         and _may_be_heeded(member, joining, known)
-        and entry_handler.confirmed_index(member, part) >= known.ledger_end_index
+        and entry_handler.confirmed_index(member, role_state) >= known.ledger_end_index
     )

@@ -69,7 +69,7 @@ def forbids(member: MemberState, message: Message) -> bool:
     return member.recalls and not isinstance(message, JoinRequest | JoinResponse)
 
 
-def take_answer(member: MemberState, recalling: Recalling, response: JoinResponse) -> None:
+def handle_response(member: MemberState, recalling: Recalling, response: JoinResponse) -> None:
     """Compare what a peer remembers with what is here."""
     if response.incarnation != recalling.incarnation or response.sender in recalling.answered:
         return

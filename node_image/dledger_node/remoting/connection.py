@@ -264,11 +264,11 @@ class Connection(asyncio.Protocol):
             except FormatError as error:
                 self.send(system_answer(command.opaque, SystemCode.SYSTEM_ERROR, str(error)))
         if appends:
-            self._service.append(appends)
+            self._service.appends.append(appends)
         if once:
-            self._service.append_idempotent(once)
+            self._service.appends.append_idempotent(once)
         if batches:
-            self._service.append_batches(batches)
+            self._service.appends.append_batches(batches)
 
     def _append_once(self, command: RemotingCommand, calls: list[IdempotentCall]) -> None:
         refused, body, producer, sequence = self._once_reader.read(command.body)
@@ -288,7 +288,7 @@ class Connection(asyncio.Protocol):
         if self.peer_id is None:
             raise RemoteProtocolError("a message came before HELLO")
         message = native.decode(command.body, self.peer_id, self._service.self_id)
-        self._service.peer_message(message)
+        self._service.peers.receive(message)
 
     def _refuse_append(self, command: RemotingCommand, code: DLedgerResponseCode) -> None:
         answer = requests.AppendEntryResponse(code=code, group=self._service.group)
@@ -383,7 +383,7 @@ class Connection(asyncio.Protocol):
         if self.peer_id is not None:
             raise RemoteProtocolError(f"{self.peer_id} said HELLO a second time")
         hello = native.decode_hello(command.body)
-        reason = self._service.refuse_hello(hello)
+        reason = self._service.peers.refuse_hello(hello)
         code = DLedgerResponseCode.SUCCESS if reason is None else DLedgerResponseCode.UNKNOWN_MEMBER
         local_id = self._service.self_id
         response = requests.Message(code=code, group=self._service.group, local_id=local_id)

@@ -49,50 +49,77 @@ class BatchCall(ClientCall, frozen=True, gc=False):
     bodies: Sequence[bytes]
 
 
-class Service(Protocol):
-    """What connections ask of the server."""
-
-    group: str
-    self_id: str
-    gate: Gate
+class AppendService(Protocol):
+    """Takes appends; each is answered on its connection."""
 
     def append(self, calls: list[AppendCall]) -> None:
-        """Take appends; each is answered on its connection."""
+        """Take APPENDs."""
 
     def append_idempotent(self, calls: list[IdempotentCall]) -> None:
-        """Take appends that may be in the log already."""
+        """Take APPEND_IDEMPOTENTs, whose entries may be in the log already."""
 
     def append_batches(self, calls: list[BatchCall]) -> None:
-        """Take appends that came together; those of one call are answered together."""
+        """Take APPEND_BATCHes; each gets one answer for all of its bodies."""
+
+
+class PeerService(Protocol):
+    """Receives from the peers."""
+
+    def refuse_hello(self, hello: native.Hello) -> str | None:
+        """Return why the sender must not open a link; None if it may."""
+
+    def receive(self, message: native.PeerMessage) -> None:
+        """Take a message of the peer whose HELLO was accepted.
+
+        Raises RemoteProtocolError if no sane peer sends it.
+        """
+
+
+class Service(Protocol):
+    """What connections ask of the member."""
+
+    @property
+    def group(self) -> str:
+        """Name of the group."""
+
+    @property
+    def self_id(self) -> str:
+        """Id of the member."""
+
+    @property
+    def gate(self) -> Gate:
+        """Counts and limits the connections."""
+
+    @property
+    def appends(self) -> AppendService:
+        """Takes the appends."""
+
+    @property
+    def peers(self) -> PeerService:
+        """Receives from the peers."""
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
-        """Let a client number its appends."""
+        """Register a client that numbers its appends."""
 
     def metadata(self) -> requests.MetadataResponse:
-        """Who is in the group, and who leads it."""
+        """Return the members of the group and its leader."""
 
     def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Read committed entries."""
 
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
-        """Hand the leadership over."""
+        """Transfer the leadership."""
 
     def change_membership(self, request: ChangeMembershipRequest, reply: Reply) -> None:
-        """Change who belongs to the group."""
+        """Change the membership of the group."""
 
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
-        """Read the state, where it is a register."""
+        """Read a value of the register."""
 
     def follow(
         self, connection: "Connection", opaque: int, request: follow.FollowRequest
     ) -> follow.FollowResponse | None:
-        """Read committed entries; None when the answer is sent once there are some."""
-
-    def refuse_hello(self, hello: native.Hello) -> str | None:
-        """Say why this caller may not open a link; None when it may."""
-
-    def peer_message(self, message: native.PeerMessage) -> None:
-        """Take a message of the peer whose HELLO was accepted; RemoteProtocolError if it is bad."""
+        """Read committed entries. Return None if the answer is sent once there are some."""
 
 
 def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:

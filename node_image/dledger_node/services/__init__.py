@@ -1,13 +1,16 @@
-"""What clients ask of a member, one module for each service.
+"""The requests that clients make of a member, one module for each service.
 
-    append      appends: gathered, proposed as one batch, answered once a quorum holds them
-    idempotent  appends that may be in the log already, and the registration of their producers
+    append      appends: collected, proposed together, answered once a quorum holds them
+    idempotent  idempotent appends, and the registration of their producers
     get         committed entries, and the proof that a leader still leads
-    follow      readers that wait for the next entry
+    follow      reads that wait for the next entry
+    register    reads of the register, the example of a state machine
     transfer    leadership transfer
     membership  membership changes
     entries     entries as clients get them
-    pending     appends that wait for their quorum
+    proposed    bodies on their way into the log
+    waiting     requests that wait for an index of the log
+    refusals    codes of requests that are refused before anything is written
 
-A service answers at once, or when an entry is committed, or when its time is over.
+A service answers at once, or when an entry is committed, or when the request's deadline passes.
 """

@@ -1,11 +1,11 @@
-"""Clients' appends: gathered, proposed as one batch, and answered when their quorum holds them.
+"""Clients' appends: collected, proposed together, and answered once a quorum holds them.
 
-All appends of one turn of the loop become one proposal, but where there are many: what was read
-first is proposed while the rest is still read, so that followers have their part to do meanwhile.
+All appends of one turn of the event loop become one proposal. When many arrive in one turn, those
+read first are proposed while the rest is still read, so that the followers can start on them.
 
-Whatever cannot be taken is refused at once, and surely not stored; whatever was taken is answered
-with success, or as unknown: it may commit later. Appends that may be in the log already are sorted
-out first (`once`).
+An append that is refused is refused before it is proposed: it is not in the log and never will be.
+A proposed append is acknowledged, or its outcome is unknown: it may still commit later. Idempotent
+appends are compared with the log first (`idempotent`).
 """
 
 import asyncio
@@ -20,125 +20,228 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.remoting.connection import Connection
 from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall, IdempotentCall
-from dledger_node.services.idempotent import Entries, IdempotentAppends
-from dledger_node.services.pending import Batch, PendingAppends
+from dledger_node.services.idempotent import IdempotentAppends
+from dledger_node.services.proposed import ProposedEntries
+from dledger_node.services.refusals import PROPOSAL_CODES, Reserve
+from dledger_node.services.waiting import COMMIT_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
 PENDING_BYTES_MAX: Final = 64 << 20
-GATHERED_MAX: Final = 128
-GATHERED_BYTES_MAX: Final = 128 << 10
-"""So many appends, or bytes, do not wait for the turn of the loop to end: with 1000 in flight that
-made groups a third faster (docs/benchmarks.md). With fewer, each proposal costs more than it gains.
+PROPOSE_AT_ENTRIES: Final = 128
+PROPOSE_AT_BYTES: Final = 128 << 10
+"""From this many entries or bytes on, a proposal does not wait for the turn of the event loop to
+end. With 1000 appends in flight that makes groups a third faster (docs/benchmarks.md). With lower
+limits, each proposal costs more than it gains.
 """
-APPEND_WAIT_S: Final = 2.0
-"""After this an append is answered with 502; Java clients give up after 3 s."""
 
 
 @dataclass(slots=True)
-class _Gathered:
-    """What is proposed next, in this order: all at once."""
+class _NextProposal:
+    """The appends that are proposed next. The log gets them in the order of these fields."""
 
-    calls: list[AppendCall] = field(default_factory=list)
-    once: list[IdempotentCall] = field(default_factory=list)
+    singles: list[AppendCall] = field(default_factory=list)
+    idempotent: list[IdempotentCall] = field(default_factory=list)
+    """Not yet compared with the log; the new ones move to `singles`."""
     batches: list[BatchCall] = field(default_factory=list)
-    count: int = 0
-    """Of bodies."""
+    entry_count: int = 0
     body_bytes: int = 0
 
-    @property
-    def is_enough(self) -> bool:
-        return self.count >= GATHERED_MAX or self.body_bytes >= GATHERED_BYTES_MAX
-
-    def all(self) -> Sequence[ClientCall]:
-        """Who is answered; those of `once` are among `calls` when they are sorted out."""
-        return [*self.calls, *self.batches]
+    def calls(self) -> Sequence[ClientCall]:
+        """Return the calls, in the order in which the log gets them."""
+        return [*self.singles, *self.batches]
 
     def bodies(self) -> list[bytes]:
-        """The bodies of `all`."""
-        bodies = [call.body for call in self.calls]
+        """Return the bodies of `calls`."""
+        bodies = [call.body for call in self.singles]
         for batch in self.batches:
             bodies += batch.bodies
         return bodies
 
 
 class Appends:
-    """The way of an append from its connection into the core, and of its answer back."""
+    """Takes appends from connections, proposes them to the core, and answers them."""
 
     def __init__(
         self,
         settings: NodeSettings,
         core: Raft,
         store: LogStore,
+        idempotent: IdempotentAppends,
         *,
-        has_room: Callable[[Sequence[int]], bool],
+        reserve: Reserve,
         drive: Callable[[], None],
-        prove: Callable[[Callable[[DLedgerResponseCode], None]], None],
     ) -> None:
+        """`drive` has the core's work done after a proposal."""
         self._core = core
         self._store = store
+        self._idempotent = idempotent
         self._group = settings.group
-        self._pending_requests_max = settings.pending_requests_max
-        self._has_room = has_room
+        self._reserve = reserve
         self._drive = drive
         self._loop = asyncio.get_running_loop()
-        self._gathered = _Gathered()
-        self._drained = asyncio.Event()
-        self.pending = PendingAppends()
-        self.once = IdempotentAppends(
-            core,
-            store,
-            group=settings.group,
-            waiters_max=settings.pending_requests_max,
-            has_room=has_room,
-            drive=drive,
-            prove=prove,
-        )
+        self._next = _NextProposal()
+        self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
+        self._drained: asyncio.Future[None] | None = None
         self.acknowledged = 0
         self.refused = 0
         self.unknown = 0
 
-    def gather(self, calls: list[AppendCall]) -> None:
-        """Keep appends until they are enough for a proposal, or this turn of the loop ends."""
-        self._propose_soon()
-        self._gathered.calls += calls
-        self._propose_if_enough([call.body for call in calls])
+    @property
+    def pending_count(self) -> int:
+        """Number of entries that wait for their quorum."""
+        return self._waiters.count
 
-    def gather_idempotent(self, calls: list[IdempotentCall]) -> None:
-        """The same for appends that may be in the log already."""
-        self._propose_soon()
-        self._gathered.once += calls
-        self._propose_if_enough([call.body for call in calls])
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the bodies that wait for their quorum."""
+        return self._waiters.body_bytes
 
-    def gather_batches(self, calls: list[BatchCall]) -> None:
-        """The same for those that came together."""
+    def append(self, calls: list[AppendCall]) -> None:
+        """Take APPENDs; each is answered on its connection."""
+        self._take([call.body for call in calls])
+        self._next.singles += calls
+        self._propose_if_enough()
+
+    def append_idempotent(self, calls: list[IdempotentCall]) -> None:
+        """Take APPEND_IDEMPOTENTs, whose entries may be in the log already."""
+        self._take([call.body for call in calls])
+        self._next.idempotent += calls
+        self._propose_if_enough()
+
+    def append_batches(self, calls: list[BatchCall]) -> None:
+        """Take APPEND_BATCHes; each gets one answer for all of its bodies."""
         for call in calls:
-            self._propose_soon()
-            self._gathered.batches.append(call)
-            self._propose_if_enough(call.bodies)
+            self._take(call.bodies)
+            self._next.batches.append(call)
+            self._propose_if_enough()
 
-    def settle(self, committed_index: int) -> None:
-        """Answer every append that is committed, with one write for each connection.
+    def on_turn(self, committed_index: int) -> None:
+        """Answer the appends whose outcome is decided, with one write for each connection."""
+        core, waiters = self._core, self._waiters
+        if waiters.count:
+            leading_term = core.term if core.leads else None
+            committed, unknown = waiters.release(committed_index, leading_term)
+            if committed:
+                self._acknowledge(committed)
+            if unknown:
+                self._answer_unknown(unknown)
+        if self._drained is not None and not waiters.count and not self._drained.done():
+            self._drained.set_result(None)
 
-        An index says whose append is committed there only while this member still leads the term
-        in which it gave the index away. Once it does not, another leader's entry may have taken
-        the place, so everything that waits is answered as unknown.
-        """
-        self.once.settle(committed_index)
-        if not self.pending.count:
-            self._drained.set()
+    def expire(self, now_s: float) -> None:
+        """Answer the appends that have waited too long: their outcome is unknown."""
+        self._answer_unknown(self._waiters.take_expired(now_s))
+
+    def give_up(self) -> None:
+        """Answer every append that waits: its outcome is unknown."""
+        self._answer_unknown(self._waiters.take_all())
+
+    async def drained(self) -> None:
+        """Return once no append waits for its quorum."""
+        if self._waiters.count:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    # -- proposing -------------------------------------------------------------------------------
+
+    def _take(self, bodies: Sequence[bytes]) -> None:
+        """Count what is proposed next, and have it proposed when this turn of the loop ends."""
+        upcoming = self._next
+        if not upcoming.entry_count:
+            self._loop.call_soon(self._propose)
+        upcoming.entry_count += len(bodies)
+        upcoming.body_bytes += sum(map(len, bodies))
+
+    def _propose_if_enough(self) -> None:
+        upcoming = self._next
+        if upcoming.entry_count >= PROPOSE_AT_ENTRIES or upcoming.body_bytes >= PROPOSE_AT_BYTES:
+            self._propose()
+
+    def _propose(self) -> None:
+        """Propose all that was taken, or refuse it."""
+        upcoming, self._next = self._next, _NextProposal()
+        if not self._core.leads:
+            upcoming.singles += upcoming.idempotent
+            self._refuse(upcoming.calls(), DLedgerResponseCode.NOT_LEADER)
             return
-        if not self._leads(self.pending.first_term):
-            self.give_up()
+        if upcoming.idempotent:
+            upcoming.singles += self._without_duplicates(upcoming.idempotent)
+        bodies = upcoming.bodies()
+        sizes = list(map(len, bodies))
+        if not self._may_wait(sizes):
+            self._refuse_excess(upcoming)
+            bodies = upcoming.bodies()
+            sizes = list(map(len, bodies))
+        if not bodies:
             return
+        refused = self._reserve(sizes)
+        if refused is not None:
+            self._refuse(upcoming.calls(), refused)
+            return
+        channels = None
+        if upcoming.idempotent:
+            of_singles = self._idempotent.channels(upcoming.singles)
+            channels = of_singles + [0] * (len(bodies) - len(of_singles))
+        proposal = self._core.propose(len(bodies), ProposedEntries(bodies, channels))
+        if isinstance(proposal, Refusal):
+            self._refuse(upcoming.calls(), PROPOSAL_CODES[proposal.reason])
+            return
+        self._await_quorum(proposal, upcoming, sizes)
+        self._drive()
+
+    def _without_duplicates(self, calls: list[IdempotentCall]) -> list[IdempotentCall]:
+        """Return the appends that the log lacks; the others are answered."""
+        new, repeated = self._idempotent.deduplicate(calls)
+        if repeated:  # duplicates of the new ones: compared with the log once it has those
+            self._take([call.body for call in repeated])
+            self._next.idempotent += repeated
+        return new
+
+    def _may_wait(self, sizes: Sequence[int]) -> bool:
+        """Tell whether bodies of these sizes, all of them, may wait for their quorum."""
+        waiters = self._waiters
+        return (
+            len(sizes) <= waiters.count_max - waiters.count
+            and sum(sizes) <= PENDING_BYTES_MAX - waiters.body_bytes
+            and max(sizes, default=0) <= self._store.body_bytes_max
+        )
+
+    def _await_quorum(
+        self, proposal: Proposal, upcoming: _NextProposal, sizes: Sequence[int]
+    ) -> None:
+        """Add a waiter for all singles, and one for each batch."""
+        deadline_s = self._loop.time() + COMMIT_WAIT_S
+        parts: list[tuple[Sequence[ClientCall], int]]
+        parts = [([batch], len(batch.bodies)) for batch in upcoming.batches]
+        if upcoming.singles:
+            parts.insert(0, (upcoming.singles, len(upcoming.singles)))
+        begin = 0
+        for calls, count in parts:
+            end = begin + count
+            self._waiters.add(
+                Waiter(
+                    replies=calls,
+                    last_index=proposal.first_index + end - 1,
+                    term=proposal.term,
+                    deadline_s=deadline_s,
+                    entry_count=count,
+                    body_bytes=sum(sizes[begin:end]),
+                )
+            )
+            begin = end
+
+    # -- answering -------------------------------------------------------------------------------
+
+    def _acknowledge(self, committed: Iterable[Waiter[ClientCall]]) -> None:
         answers: dict[Connection, list[tuple[int, bytes]]] = {}
-        for batch in self.pending.take_committed(committed_index):
-            calls, first_index = batch.calls, batch.first_index
+        for waiter in committed:
+            calls, first_index = waiter.replies, waiter.first_index
             written = requests.append_successes(
                 self._group,
                 self._core.config.self_id,
-                batch.term,
+                waiter.term,
                 first_index,
-                # One for each call: where all entries are one call's, only the first is told.
+                # One for each call: a batch is answered with the position of its first entry.
                 self._store.positions(first_index, first_index + len(calls) - 1),
             )
             for call, response in zip(calls, written, strict=True):
@@ -146,120 +249,19 @@ class Appends:
                 if mine is None:
                     mine = answers[call.connection] = []
                 mine.append((call.opaque, response))
-            self.acknowledged += batch.entry_count
+            self.acknowledged += waiter.entry_count
         _send(answers)
-        if not self.pending.count:
-            self._drained.set()
 
-    def expire(self) -> None:
-        """Answer what has waited too long."""
-        self._answer_unknown(self.pending.take_expired(self._loop.time()))
-        self.once.expire()
-
-    def give_up(self) -> None:
-        """Answer everything that waits: this member leads no more, or stops."""
-        self._answer_unknown(self.pending.take_all())
-        self.once.give_up()
-
-    def _leads(self, term: int | None) -> bool:
-        return self._core.leads and term in (None, self._core.term)
-
-    async def drained(self) -> None:
-        """Return once nothing waits for its quorum."""
-        self._drained.clear()
-        if self.pending.count:
-            await self._drained.wait()
-
-    def _propose_soon(self) -> None:
-        """See to it, before more is gathered, that all is proposed when this turn ends."""
-        if not self._gathered.count:
-            self._loop.call_soon(self._propose)
-
-    def _propose_if_enough(self, bodies: Sequence[bytes]) -> None:
-        gathered = self._gathered
-        gathered.count += len(bodies)
-        gathered.body_bytes += sum(map(len, bodies))
-        if gathered.is_enough:
-            self._propose()
-
-    def _propose(self) -> None:
-        gathered, self._gathered = self._gathered, _Gathered()
-        if gathered.once:
-            gathered.calls += self._sort_out(gathered.once)
-        if not self._leads(None):
-            self._refuse(gathered.all(), DLedgerResponseCode.NOT_LEADER)
-            return
-        bodies = gathered.bodies()
-        sizes = list(map(len, bodies))
-        if not self._may_wait(sizes):
-            self._refuse_excess(gathered)
-            bodies = gathered.bodies()
-            sizes = list(map(len, bodies))
-        if not bodies:
-            return
-        if not self._has_room(sizes):
-            self._refuse(gathered.all(), DLedgerResponseCode.DISK_FULL)
-            return
-        channels = None
-        if gathered.once:
-            of_calls = self.once.channels(gathered.calls)
-            channels = of_calls + [0] * (len(bodies) - len(of_calls))
-        proposal = self._core.propose(len(bodies), Entries(bodies, channels))
-        if isinstance(proposal, Refusal):
-            self._refuse(gathered.all(), DLedgerResponseCode.NOT_LEADER)
-            return
-        self._await_quorum(proposal, gathered, sizes)
-        self._drive()
-
-    def _may_wait(self, sizes: Sequence[int]) -> bool:
-        """Whether bodies of these sizes may wait for their quorum, all of them."""
-        return (
-            len(sizes) <= self._pending_requests_max - self.pending.count
-            and sum(sizes) <= PENDING_BYTES_MAX - self.pending.body_bytes
-            and max(sizes, default=0) <= self._store.body_bytes_max
-        )
-
-    def _await_quorum(self, proposal: Proposal, gathered: _Gathered, sizes: Sequence[int]) -> None:
-        deadline_s = self._loop.time() + APPEND_WAIT_S
-        at = 0
-        parts: list[tuple[Sequence[ClientCall], int]]
-        parts = [([batch], len(batch.bodies)) for batch in gathered.batches]
-        if gathered.calls:
-            parts.insert(0, (gathered.calls, len(gathered.calls)))
-        for part, count in parts:
-            self.pending.add(
-                Batch(
-                    first_index=proposal.first_index + at,
-                    term=proposal.term,
-                    calls=part,
-                    entry_count=count,
-                    deadline_s=deadline_s,
-                    body_bytes=sum(sizes[at : at + count]),
-                )
-            )
-            at += count
-
-    def _sort_out(self, once: list[IdempotentCall]) -> list[IdempotentCall]:
-        """Answer what is in the log already, and such; returns what is to be appended."""
-        if not self._leads(None):
-            return once  # to be refused with the others
-        fresh, again = self.once.sort_out(once)
-        if again:  # copies of what is proposed now: not before that is done
-            self._propose_soon()
-            self._gathered.once += again
-            self._gathered.count += len(again)
-        return fresh
-
-    def _refuse_excess(self, gathered: _Gathered) -> None:
-        """Refuse what is too large, and what is more than may wait; the others stay."""
-        count = self._pending_requests_max - self.pending.count
-        room_bytes = PENDING_BYTES_MAX - self.pending.body_bytes
+    def _refuse_excess(self, upcoming: _NextProposal) -> None:
+        """Refuse appends that are too large, or more than may wait; the others stay."""
+        count = self._waiters.count_max - self._waiters.count
+        room_bytes = PENDING_BYTES_MAX - self._waiters.body_bytes
 
         def stays(call: ClientCall, sizes: Sequence[int]) -> bool:
             nonlocal count, room_bytes
             if max(sizes) > self._store.body_bytes_max:
                 self._refuse([call], DLedgerResponseCode.DISK_ERROR)  # Java's answer too
-            elif len(sizes) > self._pending_requests_max:
+            elif len(sizes) > self._waiters.count_max:
                 self._refuse([call], DLedgerResponseCode.UNSUPPORTED)  # one by one they fit
             elif len(sizes) > count or sum(sizes) > room_bytes:
                 self._refuse([call], DLedgerResponseCode.LEADER_PENDING_FULL)
@@ -269,9 +271,9 @@ class Appends:
                 return True
             return False
 
-        gathered.calls = [call for call in gathered.calls if stays(call, [len(call.body)])]
-        gathered.batches = [
-            batch for batch in gathered.batches if stays(batch, list(map(len, batch.bodies)))
+        upcoming.singles = [call for call in upcoming.singles if stays(call, [len(call.body)])]
+        upcoming.batches = [
+            batch for batch in upcoming.batches if stays(batch, list(map(len, batch.bodies)))
         ]
 
     def _refuse(self, calls: Sequence[ClientCall], code: DLedgerResponseCode) -> None:
@@ -282,10 +284,10 @@ class Appends:
         )
         self._answer(calls, code)
 
-    def _answer_unknown(self, batches: Iterable[Batch]) -> None:
-        for batch in batches:
-            self.unknown += batch.entry_count
-            self._answer(batch.calls, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+    def _answer_unknown(self, waiters: Iterable[Waiter[ClientCall]]) -> None:
+        for waiter in waiters:
+            self.unknown += waiter.entry_count
+            self._answer(waiter.replies, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def _answer(self, calls: Sequence[ClientCall], code: DLedgerResponseCode) -> None:
         response = requests.AppendEntryResponse(

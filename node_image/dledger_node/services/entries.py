@@ -1,4 +1,4 @@
-"""Entries as clients get them."""
+"""Entries in the form in which clients get them."""
 
 from typing import Final
 
@@ -6,14 +6,16 @@ from dledger_formats.protocol.requests import DLedgerEntry
 from dledger_node.store.log.log_store import LogStore
 
 READ_BYTES_MAX: Final = 1 << 20
-"""Bytes of bodies in one answer, if it holds more than one entry."""
+"""Bytes of bodies in an answer that holds more than one entry."""
 
 
 def read_entries(
     store: LogStore, first_index: int, last_index: int, max_size: int
 ) -> list[DLedgerEntry]:
-    """Read the entries from `first_index` to at most `last_index`: one, and more while their
-    bodies together hold no more than `max_size` bytes, READ_BYTES_MAX at most.
+    """Read entries from `first_index` to at most `last_index`.
+
+    The first one is always read. Others follow while all bodies together hold at most `max_size`
+    and READ_BYTES_MAX bytes. Raises StoreDamagedError.
     """
     entries: list[DLedgerEntry] = []
     room_bytes = min(max_size, READ_BYTES_MAX)

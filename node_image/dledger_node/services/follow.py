@@ -1,53 +1,51 @@
-"""Readers that wait for entries which are not committed yet (FOLLOW).
+"""FOLLOW: reads that may wait for an entry that is not committed yet.
 
-At most WAITERS_MAX wait. One more makes the oldest be answered without entries, which tells it to
-ask again: so nobody is refused, and nothing grows.
+A bounded number of requests waits. One more releases the oldest, which is answered without entries:
+its client asks again. So no request is refused, and the memory stays bounded.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from dledger_formats.protocol import follow, frames
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerEntry, DLedgerResponseCode
+from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.connection import Connection
 from dledger_node.services.entries import read_entries
+from dledger_node.services.waiting import CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
-WAITERS_MAX: Final = 1024
+FOLLOWERS_MAX: Final = 1024
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Waiter:
+class _Read(NamedTuple):
     """A request that is not answered yet."""
 
     connection: Connection
     opaque: int
     begin_index: int
     max_size: int
-    deadline_s: float
 
 
 class Follows:
-    """Answers FOLLOW, at once or when there is something to tell."""
+    """Answers FOLLOW, at once or when the entry is committed."""
 
-    def __init__(self, core: Raft, store: LogStore, *, group: str) -> None:
+    def __init__(
+        self, core: Raft, store: LogStore, *, group: str, waiters_max: int = FOLLOWERS_MAX
+    ) -> None:
         self._core = core
         self._store = store
         self._group = group
         self._loop = asyncio.get_running_loop()
-        # Oldest first. Invariant: no waiter's begin_index is below _lowest_index.
-        self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
-        self._lowest_index = 0
+        self._waiters = CommitWaiters[_Read](waiters_max)
 
-    def take(
+    def follow(
         self, connection: Connection, opaque: int, request: FollowRequest
     ) -> FollowResponse | None:
-        """Return the answer, or None when it will be sent later."""
+        """Return the answer, or None if it will be sent later."""
         begin_index = request.begin_index
         if (
             not self._core.master
@@ -55,42 +53,39 @@ class Follows:
             or request.wait_ms <= 0
         ):
             return self._answer(begin_index, request.max_size)
-        if len(self._waiters) >= WAITERS_MAX:
-            self._send([next(iter(self._waiters))])
+        if self._waiters.is_full:
+            self._send([self._waiters.take_oldest()])
         wait_s = min(request.wait_ms, follow.WAIT_MS_MAX) / 1000
-        waiter = _Waiter(
-            connection, opaque, begin_index, request.max_size, self._loop.time() + wait_s
-        )
-        self._lowest_index = min(self._lowest_index, begin_index) if self._waiters else begin_index
-        self._waiters[waiter] = None
+        read = _Read(connection, opaque, begin_index, request.max_size)
+        deadline_s = self._loop.time() + wait_s
+        self._waiters.add(Waiter([read], begin_index, self._core.term, deadline_s))
         return None
 
-    def settle(self) -> None:
-        """Answer those whose entry is committed by now, or all when this member leads no more."""
-        if not self._waiters:
-            return
-        committed_index = self._core.committed_index
-        if not self._core.master:
-            self._send(list(self._waiters))
-        elif self._lowest_index <= committed_index:
-            self._send([w for w in self._waiters if w.begin_index <= committed_index])
-            self._lowest_index = min((w.begin_index for w in self._waiters), default=0)
+    def on_turn(self, committed_index: int) -> None:
+        """Answer the reads whose entry is committed; all of them once this member does not lead."""
+        core = self._core
+        if self._waiters.count:
+            leading_term = core.term if core.leads else None
+            for waiters in self._waiters.release(committed_index, leading_term):
+                self._send(waiters)
 
-    def expire(self) -> None:
-        """Answer those that have waited as long as they wished."""
-        if self._waiters:
-            now_s = self._loop.time()
-            self._send([waiter for waiter in self._waiters if waiter.deadline_s <= now_s])
+    def expire(self, now_s: float) -> None:
+        """Answer the reads that have waited as long as their clients wished."""
+        self._send(self._waiters.take_expired(now_s))
 
-    def _send(self, waiters: Iterable[_Waiter]) -> None:
-        """Answer waiters; those that wait for the same get the same bytes."""
+    def give_up(self) -> None:
+        """Answer every read that waits."""
+        self._send(self._waiters.take_all())
+
+    def _send(self, waiters: Iterable[Waiter[_Read]]) -> None:
+        """Answer reads; equal reads get the same bytes."""
         answers: dict[tuple[int, int], bytes] = {}
         for waiter in waiters:
-            del self._waiters[waiter]
-            key = (waiter.begin_index, waiter.max_size)
-            if key not in answers:
-                answers[key] = self._answer(*key).to_json()
-            waiter.connection.send(frames.encode_responses([(waiter.opaque, answers[key])]))
+            for connection, opaque, begin_index, max_size in waiter.replies:
+                key = (begin_index, max_size)
+                if key not in answers:
+                    answers[key] = self._answer(*key).to_json()
+                connection.send(frames.encode_responses([(opaque, answers[key])]))
 
     def _answer(self, begin_index: int, max_size: int) -> FollowResponse:
         core = self._core
@@ -101,7 +96,11 @@ class Follows:
         elif 0 <= begin_index < core.ledger_begin_index:
             code = DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
         elif 0 <= begin_index <= core.committed_index:
-            entries = read_entries(self._store, begin_index, core.committed_index, max_size)
+            try:
+                entries = read_entries(self._store, begin_index, core.committed_index, max_size)
+            except StoreDamagedError:
+                # The store keeps the damage it found; at the next tick this member leaves service.
+                code = DLedgerResponseCode.NOT_LEADER
         return FollowResponse(
             code=code,
             group=self._group,

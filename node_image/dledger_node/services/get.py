@@ -1,13 +1,12 @@
 """GET: committed entries, and the proof that there are no more.
 
-An entry that is committed never changes. But a leader that was deposed without knowing would say
-"out of range" of an entry that another has acknowledged since; so that answer waits until the core
-has proved that this member still leads. So do other answers of that kind (`prove`).
+A committed entry never changes. But a deposed leader that does not know it yet would answer "out of
+range" for an entry that the new leader has acknowledged. So that answer waits until the core has
+proved that this member still leads. Other services use the same proof (`Reads.prove`).
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from dledger_formats.protocol import requests
 from dledger_formats.protocol.requests import DLedgerResponseCode
@@ -15,16 +14,17 @@ from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import ReadState
 from dledger_node.services.entries import read_entries
+from dledger_node.services.waiting import Answer, CommitWaiters, Waiter, answer_all
 from dledger_node.store.log.log_store import LogStore
 
-END_READS_MAX: Final = 10_000
-"""How many may wait for a proof; the same as Java's limit of pending requests."""
+PROOFS_MAX: Final = 10_000
+"""Requests that may wait for a proof; the same as Java's limit of pending requests."""
 
-Reply = Callable[[requests.GetEntriesResponse], None]
+Reply: TypeAlias = Callable[[requests.GetEntriesResponse], None]
 
 
 class Reads:
-    """The reads of one member's clients."""
+    """Answers GET, and proves to other services that this member leads."""
 
     def __init__(
         self,
@@ -34,15 +34,20 @@ class Reads:
         group: str,
         drive: Callable[[Callable[[], None]], None],
     ) -> None:
+        """`drive` gives the core an input and has its work done."""
         self._core = core
         self._store = store
         self._group = group
         self._drive = drive
-        self._waiting_count = 0
-        self._proved: deque[ReadState] = deque()
+        self._in_core_count = 0
+        """Requests for a proof that the core has not answered."""
+        self._proved = CommitWaiters[Answer](PROOFS_MAX)
+        """Requests with a proof, until their read index is committed."""
+        self._unproved: list[Answer] = []
+        """Requests that the core could not prove, until the end of the turn."""
 
     def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
-        """Answer at once what is committed here, and later what is not."""
+        """Answer a GET of a committed entry at once, and any other after a proof."""
         if not self._core.master or request.begin_index <= self._core.committed_index:
             reply(self._read(request))
             return
@@ -53,43 +58,55 @@ class Reads:
 
         self.prove(answer)
 
-    def prove(self, answer: Callable[[DLedgerResponseCode], None]) -> None:
-        """Call `answer` with SUCCESS once this member is known to have led after this call, with
-        all committed that was acknowledged before it; with NOT_LEADER when that cannot be, or
-        LEADER_PENDING_FULL.
+    def prove(self, answer: Answer) -> None:
+        """Call `answer` once with a code.
+
+        SUCCESS: this member has led after this call, and has committed every entry that was
+        acknowledged before it. NOT_LEADER: it stopped leading. LEADER_PENDING_FULL: too many wait.
         """
-        if self._waiting_count >= END_READS_MAX:
+        if self._in_core_count + self._proved.count >= PROOFS_MAX:
             answer(DLedgerResponseCode.LEADER_PENDING_FULL)
             return
-        self._waiting_count += 1
+        self._in_core_count += 1
         self._drive(lambda: self._begin(answer))
 
     def proved(self, reads: Iterable[ReadState]) -> None:
-        """Take what the core has released."""
-        self._proved.extend(reads)
-
-    def settle(self, committed_index: int) -> None:
-        """Answer what is proved and committed; called after everything the core was given."""
-        if not self._proved:
-            return
-        leads = self._core.leads
-        while self._proved:
-            read = self._proved[0]
-            if leads and read.index is not None and read.index > committed_index:
-                return
-            self._proved.popleft()
-            self._waiting_count -= 1
+        """Take the reads that the core has released. They are answered at the end of the turn."""
+        for read in reads:
+            self._in_core_count -= 1
             assert callable(read.handle)
-            proved = leads and read.index is not None
-            read.handle(DLedgerResponseCode.SUCCESS if proved else DLedgerResponseCode.NOT_LEADER)
+            if read.index is None:
+                self._unproved.append(read.handle)
+            else:
+                self._proved.add(Waiter([read.handle], read.index, self._core.term))
 
-    def _begin(self, answer: Callable[[DLedgerResponseCode], None]) -> None:
+    def on_turn(self, committed_index: int) -> None:
+        """Answer the requests that are proved and whose read index is committed."""
+        if not (self._proved.count or self._unproved):
+            return
+        core = self._core
+        leading_term = core.term if core.leads else None
+        committed, unknown = self._proved.release(committed_index, leading_term)
+        answer_all(committed, DLedgerResponseCode.SUCCESS)
+        answer_all(unknown, DLedgerResponseCode.NOT_LEADER)
+        unproved, self._unproved = self._unproved, []
+        for answer in unproved:
+            answer(DLedgerResponseCode.NOT_LEADER)
+
+    def expire(self, now_s: float) -> None:
+        """Do nothing: a leader that cannot prove that it leads steps down, which answers reads."""
+
+    def give_up(self) -> None:
+        """Refuse every proved request that waits."""
+        answer_all(self._proved.take_all(), DLedgerResponseCode.NOT_LEADER)
+
+    def _begin(self, answer: Answer) -> None:
         if self._core.read_index(answer) is not None:
-            self._waiting_count -= 1
+            self._in_core_count -= 1
             answer(DLedgerResponseCode.NOT_LEADER)
 
     def _read(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
-        """One entry, or as many as `maxSize` bytes hold."""
+        """Read one entry, or as many as `maxSize` bytes hold."""
         code = self._refuse(request.begin_index)
         if code is not None:
             return self._refused(code)
@@ -97,17 +114,17 @@ class Reads:
         try:
             entries = read_entries(self._store, request.begin_index, last_index, request.max_size)
         except StoreDamagedError:
-            # The store keeps what it found, and with the next tick this member is out of service.
+            # The store keeps the damage it found; at the next tick this member leaves service.
             return requests.GetEntriesResponse(
                 code=DLedgerResponseCode.NOT_LEADER, group=self._group
             )
         return requests.GetEntriesResponse(group=self._group, entries=entries)
 
     def _refuse(self, index: int) -> DLedgerResponseCode | None:
-        """Why a read is refused; None when it is not.
+        """Return the code with which a read is refused, or None.
 
-        A leader serves what it knows to be committed also before its own first entry is, which no
-        group can commit whose volumes are full. What comes after, it does not know yet.
+        A leader serves the entries that it knows to be committed even before its own first entry
+        is: a group whose volumes are full cannot commit one. Later entries it does not serve yet.
         """
         core = self._core
         if not core.leads:

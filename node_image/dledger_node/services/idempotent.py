@@ -1,59 +1,36 @@
-"""Appends that may be in the log already, and the registration of those who number them.
+"""Idempotent appends, and the registration of the producers that number them.
 
-What the log has of a producer, its table of producers says (`store.producers`). A copy of what is
-there is not appended, but answered with the place of the first as soon as that is committed.
+The store's table of producers (`store.producers`) says which sequences of a producer the log has. A
+duplicate of an entry in the log is not appended. It is answered with the place of that entry as
+soon as the entry is committed.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import channel_of
-from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol import frames
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
-from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode, Message
+from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
-from dledger_node.remoting.connection import Connection
 from dledger_node.remoting.service import AppendCall, IdempotentCall, Reply
+from dledger_node.services.proposed import ProposedEntries
+from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Reserve
+from dledger_node.services.waiting import COMMIT_WAIT_S, Answer, CommitWaiters, Waiter, answer_all
 from dledger_node.store.derived.producers import Finding
 from dledger_node.store.log.log_store import LogStore
 
-WAIT_S: Final = 2.0
-"""After this a copy is answered with 502, as an append is."""
 _REFUSALS: Final = {
     Finding.TOO_OLD: DLedgerResponseCode.SEQUENCE_TOO_OLD,
     Finding.TOO_NEW: DLedgerResponseCode.SEQUENCE_TOO_NEW,
 }
 
 
-class Entries(NamedTuple):
-    """What is proposed to the core: its handle on bodies that become entries."""
-
-    bodies: Sequence[bytes]
-    channels: Sequence[int] | None = None
-    """One for each body; None when all are 0."""
-    magic: int = disk.NORMAL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiter:
-    """One who is answered when an entry is committed that is in the log already."""
-
-    index: int
-    deadline_s: float
-    reply: Reply
-    answer: Callable[[DLedgerResponseCode], Message]
-    """Makes the answer; of SUCCESS only once the entry is committed."""
-
-
 class IdempotentAppends:
-    """Sorts out copies; what it refuses or answers is told to nobody else.
-
-    Invariant: all that waits was asked for in `_term`, in which this member leads.
-    """
+    """Answers duplicates and registers producers."""
 
     def __init__(
         self,
@@ -62,52 +39,49 @@ class IdempotentAppends:
         *,
         group: str,
         waiters_max: int,
-        has_room: Callable[[Sequence[int]], bool],
+        reserve: Reserve,
         drive: Callable[[], None],
-        prove: Callable[[Callable[[DLedgerResponseCode], None]], None],
+        prove: Prove,
     ) -> None:
-        """`prove` tells SUCCESS once this member is proved to lead, or why that cannot be."""
         self._core = core
         self._store = store
         self._group = group
-        self._waiters_max = waiters_max
-        self._has_room = has_room
+        self._reserve = reserve
         self._drive = drive
         self._prove = prove
         self._loop = asyncio.get_running_loop()
-        self._waiters: list[_Waiter] = []
-        self._lowest_index = 0
-        self._term = -1
+        self._waiters = CommitWaiters[Answer](waiters_max)
         self.repeated = 0
-        """Copies that were answered with the first one's place."""
+        """Number of duplicates that were answered with the place of an entry in the log."""
 
-    def sort_out(
+    def deduplicate(
         self, calls: Sequence[IdempotentCall]
     ) -> tuple[list[IdempotentCall], list[IdempotentCall]]:
-        """Answer, now or later, what is not to be appended.
+        """Answer, now or later, the calls that must not be appended.
 
-        Returns those that are, and those to sort out again behind them: further copies.
+        Returns the calls to append, and further copies of these: they are to be passed in again
+        once the log has the first ones.
         """
-        fresh: list[IdempotentCall] = []
-        again: list[IdempotentCall] = []
+        new: list[IdempotentCall] = []
+        repeated: list[IdempotentCall] = []
         taken: set[tuple[int, int]] = set()
         find = self._store.producers.table.find
         for call in calls:
             found = find(call.producer, call.sequence)
             if found is Finding.NEW:
                 key = (call.producer, call.sequence)
-                (again if key in taken else fresh).append(call)
+                (repeated if key in taken else new).append(call)
                 taken.add(key)
             elif found is Finding.UNKNOWN_PRODUCER:
-                self._refuse_unknown(call)
+                self._refuse_unknown_producer(call)
             elif isinstance(found, Finding):
-                self._reply_to(call)(self._append_answer(_REFUSALS[found]))
+                self._answer_append(call, _REFUSALS[found])
             else:
-                self._answer_copy(call, found)
-        return fresh, again
+                self._answer_duplicate(call, found)
+        return new, repeated
 
     def channels(self, calls: Sequence[AppendCall]) -> list[int]:
-        """The channels with which appends are written; 0 for ordinary ones."""
+        """Return the channels with which appends are written; 0 for ordinary ones."""
         channel = self._store.producers.table.channel
         return [
             channel(call.producer, call.sequence) if isinstance(call, IdempotentCall) else 0
@@ -115,128 +89,114 @@ class IdempotentAppends:
         ]
 
     def register(self, _: RegisterProducerRequest, reply: Reply) -> None:
-        """Give a new producer its identity: the index of its registration, once committed."""
-        core = self._core
-        if not core.leads:
-            reply(self._registration_answer(DLedgerResponseCode.NOT_LEADER))
-        elif len(self._waiters) >= self._waiters_max:
-            reply(self._registration_answer(DLedgerResponseCode.LEADER_PENDING_FULL))
-        elif not self._has_room([0]):
-            reply(self._registration_answer(DLedgerResponseCode.DISK_FULL))
-        else:
-            self._propose_registration(reply)
-
-    def settle(self, committed_index: int) -> None:
-        """Answer who waits for what is committed by now, or everybody once this member leads no
-        more: another's entry may take the place of theirs.
-        """
-        if not self._waiters:
+        """Register a new producer. Its identity is the index of the registration's entry."""
+        if not self._core.leads:
+            self._answer_registration(reply, DLedgerResponseCode.NOT_LEADER)
             return
-        core = self._core
-        if not core.leads or core.term != self._term:
-            self.give_up()
-        elif self._lowest_index <= committed_index:
-            done = [waiter for waiter in self._waiters if waiter.index <= committed_index]
-            self._keep([waiter for waiter in self._waiters if waiter.index > committed_index])
-            for waiter in done:
-                waiter.reply(waiter.answer(DLedgerResponseCode.SUCCESS))
+        if self._waiters.is_full:
+            self._answer_registration(reply, DLedgerResponseCode.LEADER_PENDING_FULL)
+            return
+        refused = self._reserve([0])
+        if refused is not None:
+            self._answer_registration(reply, refused)
+            return
+        number = self._store.producers.table.next_number()
+        entries = ProposedEntries([b""], [channel_of(number, 0)], disk.NOOP)
+        proposal = self._core.propose(1, entries)
+        if isinstance(proposal, Refusal):
+            self._answer_registration(reply, PROPOSAL_CODES[proposal.reason])
+            return
+        index = proposal.first_index
+        self._await_commit(index, lambda code: self._answer_registration(reply, code, index))
+        self._drive()
 
-    def expire(self) -> None:
-        """Answer what has waited too long."""
-        if self._waiters:
-            now_s = self._loop.time()
-            self._give_up([waiter for waiter in self._waiters if waiter.deadline_s <= now_s])
+    def on_turn(self, committed_index: int) -> None:
+        """Answer the requests whose outcome is decided."""
+        core = self._core
+        if self._waiters.count:
+            leading_term = core.term if core.leads else None
+            committed, unknown = self._waiters.release(committed_index, leading_term)
+            answer_all(committed, DLedgerResponseCode.SUCCESS)
+            answer_all(unknown, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+
+    def expire(self, now_s: float) -> None:
+        """Answer the requests that have waited too long."""
+        expired = self._waiters.take_expired(now_s)
+        answer_all(expired, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def give_up(self) -> None:
-        """Answer everything that waits: this member leads no more, or stops."""
-        self._give_up(self._waiters)
+        """Answer every request that waits: its outcome is unknown."""
+        answer_all(self._waiters.take_all(), DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
-    def _refuse_unknown(self, call: IdempotentCall) -> None:
-        """Say that nobody knows its producer; a leader that was deposed unawares may just not have
-        heard of it.
+    def _refuse_unknown_producer(self, call: IdempotentCall) -> None:
+        """Refuse a producer that this log lacks, once this member has proved that it leads: a
+        deposed leader may lack a registration that the group has.
         """
-        reply = self._reply_to(call)
 
         def answer(code: DLedgerResponseCode) -> None:
             proved = code is DLedgerResponseCode.SUCCESS
-            reply(self._append_answer(DLedgerResponseCode.UNKNOWN_PRODUCER if proved else code))
+            self._answer_append(call, DLedgerResponseCode.UNKNOWN_PRODUCER if proved else code)
 
         self._prove(answer)
 
-    def _answer_copy(self, call: IdempotentCall, index: int) -> None:
-        """Answer a copy of the entry `index`, at once or when that is committed."""
+    def _answer_duplicate(self, call: IdempotentCall, index: int) -> None:
+        """Answer a duplicate of the entry at `index`, now or once that is committed."""
+        if index <= self._core.committed_index:
+            self._answer_with_place(call, index)
+        elif self._waiters.is_full:
+            self._answer_append(call, DLedgerResponseCode.LEADER_PENDING_FULL)
+        else:
 
-        def answer(code: DLedgerResponseCode) -> Message:
-            if code is not DLedgerResponseCode.SUCCESS:
-                return self._append_answer(code)
-            self.repeated += 1
-            if index < self._store.begin_index:  # removed since; so it is committed
-                return AppendEntryResponse(group=self._group, index=index)
-            unit = self._store.position(index)
-            return AppendEntryResponse(
+            def answer(code: DLedgerResponseCode) -> None:
+                if code is DLedgerResponseCode.SUCCESS:
+                    self._answer_with_place(call, index)
+                else:
+                    self._answer_append(call, code)
+
+            self._await_commit(index, answer)
+
+    def _await_commit(self, index: int, answer: Answer) -> None:
+        deadline_s = self._loop.time() + COMMIT_WAIT_S
+        self._waiters.add(Waiter([answer], index, self._core.term, deadline_s))
+
+    def _answer_with_place(self, call: IdempotentCall, index: int) -> None:
+        self.repeated += 1
+        if index < self._store.begin_index:  # removed since, so it is committed
+            _send(call, AppendEntryResponse(group=self._group, index=index))
+            return
+        unit = self._store.position(index)
+        _send(
+            call,
+            AppendEntryResponse(
                 group=self._group,
                 leader_id=self._core.leader_id,
                 term=unit.term,
                 index=index,
                 pos=unit.pos,
-            )
+            ),
+        )
 
-        reply = self._reply_to(call)
-        if index <= self._core.committed_index:
-            reply(answer(DLedgerResponseCode.SUCCESS))
-        elif len(self._waiters) >= self._waiters_max:
-            reply(answer(DLedgerResponseCode.LEADER_PENDING_FULL))
-        else:
-            self._wait(index, reply, answer)
+    def _answer_append(self, call: IdempotentCall, code: DLedgerResponseCode) -> None:
+        _send(
+            call,
+            AppendEntryResponse(
+                code=code, group=self._group, leader_id=self._core.leader_id, term=self._core.term
+            ),
+        )
 
-    def _propose_registration(self, reply: Reply) -> None:
-        number = self._store.producers.table.next_number()
-        entries = Entries([b""], [channel_of(number, 0)], disk.NOOP)
-        proposal = self._core.propose(1, entries)
-        if isinstance(proposal, Refusal):
-            reply(self._registration_answer(DLedgerResponseCode.NOT_LEADER))
-            return
-        index = proposal.first_index
-        self._wait(index, reply, lambda code: self._registration_answer(code, index))
-        self._drive()
-
-    def _wait(
-        self, index: int, reply: Reply, answer: Callable[[DLedgerResponseCode], Message]
+    def _answer_registration(
+        self, reply: Reply, code: DLedgerResponseCode, producer: int = -1
     ) -> None:
-        deadline_s = self._loop.time() + WAIT_S
-        self._term = self._core.term
-        waiter = _Waiter(index=index, deadline_s=deadline_s, reply=reply, answer=answer)
-        self._lowest_index = min(self._lowest_index, index) if self._waiters else index
-        self._waiters.append(waiter)
-
-    def _keep(self, waiters: list[_Waiter]) -> None:
-        self._waiters = waiters
-        self._lowest_index = min((waiter.index for waiter in waiters), default=0)
-
-    def _give_up(self, waiters: Sequence[_Waiter]) -> None:
-        gone = set(map(id, waiters))
-        self._keep([waiter for waiter in self._waiters if id(waiter) not in gone])
-        for waiter in waiters:
-            waiter.reply(waiter.answer(DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT))
-
-    def _append_answer(self, code: DLedgerResponseCode) -> Message:
-        return AppendEntryResponse(
-            code=code, group=self._group, leader_id=self._core.leader_id, term=self._core.term
+        reply(
+            RegisterProducerResponse(
+                code=code,
+                group=self._group,
+                leader_id=self._core.leader_id,
+                term=self._core.term,
+                producer=producer if code is DLedgerResponseCode.SUCCESS else -1,
+            )
         )
 
-    def _registration_answer(self, code: DLedgerResponseCode, producer: int = -1) -> Message:
-        return RegisterProducerResponse(
-            code=code,
-            group=self._group,
-            leader_id=self._core.leader_id,
-            term=self._core.term,
-            producer=producer if code is DLedgerResponseCode.SUCCESS else -1,
-        )
 
-    def _reply_to(self, call: IdempotentCall) -> Reply:
-        connection, opaque = call.connection, call.opaque
-        return lambda answer: _send(connection, opaque, answer)
-
-
-def _send(connection: Connection, opaque: int, answer: requests.Message) -> None:
-    connection.send(frames.encode_responses([(opaque, answer.to_json())]))
+def _send(call: IdempotentCall, answer: AppendEntryResponse) -> None:
+    call.connection.send(frames.encode_responses([(call.opaque, answer.to_json())]))

@@ -1,15 +1,14 @@
-"""Changes of the membership that clients ask for: the core decides, here the outcome is awaited.
+"""Changes of the membership on behalf of clients: the core decides, this module answers.
 
-A change is asked for in terms of what shall be, so what is so already is a success. That is told
-only once this member has proved that it leads: a leader that was deposed unawares may not have
-heard of later changes.
+A request names the wanted state, so a change that was made before is a success. That is answered
+only once this member has proved that it leads: a deposed leader that does not know it yet may lack
+later changes.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
 from dledger_formats.log.memberships import BODY_BYTES_MAX
 from dledger_formats.protocol.membership_change import (
@@ -21,12 +20,12 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import AddLearner, Change, Demote, Promote, Remove
 from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason
+from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Reserve
+from dledger_node.services.waiting import COMMIT_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
 logger = logging.getLogger(__name__)
 
-WAIT_S: Final = 2.0
-"""After this a change is answered with 502, as an append is."""
 _CHANGES: Final[dict[ChangeKind, Callable[[str], Change]]] = {
     ChangeKind.ADD_LEARNER: AddLearner,
     ChangeKind.PROMOTE: Promote,
@@ -34,8 +33,7 @@ _CHANGES: Final[dict[ChangeKind, Callable[[str], Change]]] = {
     ChangeKind.REMOVE: Remove,
 }
 _CODES: Final = {
-    RefusalReason.NOT_LEADER: DLedgerResponseCode.NOT_LEADER,
-    RefusalReason.LEADER_TRANSFERRING: DLedgerResponseCode.LEADER_TRANSFERRING,
+    **PROPOSAL_CODES,
     RefusalReason.TERM_NOT_COMMITTED: DLedgerResponseCode.LEADER_NOT_READY,
     RefusalReason.FALL_BEHIND_TOO_MUCH: DLedgerResponseCode.FALL_BEHIND_TOO_MUCH,
     RefusalReason.MEMBERSHIP_CHANGING: DLedgerResponseCode.MEMBERSHIP_CHANGING,
@@ -44,21 +42,12 @@ _CODES: Final = {
     RefusalReason.QUORUM_AT_RISK: DLedgerResponseCode.QUORUM_AT_RISK,
     RefusalReason.TOO_MANY_MEMBERS: DLedgerResponseCode.TOO_MANY_MEMBERS,
 }
-Reply = Callable[[ChangeMembershipResponse], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
-    """One who is answered when the entry of its change is committed."""
-
-    index: int
-    term: int
-    reply: Reply
-    deadline_s: float
+_UNKNOWN: Final = DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+Reply: TypeAlias = Callable[[ChangeMembershipResponse], None]
 
 
 class MembershipChanges:
-    """The changes of one leader; the core allows one at a time."""
+    """The changes of one leader. The core allows one at a time."""
 
     def __init__(
         self,
@@ -66,27 +55,28 @@ class MembershipChanges:
         store: LogStore,
         *,
         group: str,
-        has_room: Callable[[Sequence[int]], bool],
+        reserve: Reserve,
         drive: Callable[[Callable[[], None]], None],
-        prove: Callable[[Callable[[DLedgerResponseCode], None]], None],
+        prove: Prove,
     ) -> None:
-        """`prove` tells SUCCESS once this member is proved to lead, or why that cannot be."""
+        """`drive` gives the core an input and has its work done."""
         self._core = core
         self._store = store
         self._group = group
-        self._has_room = has_room
+        self._reserve = reserve
         self._drive = drive
         self._prove = prove
         self._loop = asyncio.get_running_loop()
-        self._waiting: _Waiting | None = None
+        self._waiters = CommitWaiters[Reply](1)
 
-    def request(self, request: ChangeMembershipRequest, reply: Reply) -> None:
-        """Begin what a client asks for; the answer comes when it is decided."""
+    def change(self, request: ChangeMembershipRequest, reply: Reply) -> None:
+        """Begin a change. It is answered once its entry is committed."""
         if not self._core.leads:
             reply(self._response(DLedgerResponseCode.NOT_LEADER))
             return
-        if not self._has_room([BODY_BYTES_MAX]):
-            reply(self._response(DLedgerResponseCode.DISK_FULL))
+        refused = self._reserve([BODY_BYTES_MAX])
+        if refused is not None:
+            reply(self._response(refused))
             return
         change = _CHANGES[request.change](request.member_id)
         outcome: list[Proposal | Refusal] = []
@@ -95,64 +85,61 @@ class MembershipChanges:
             return  # this member must stop
         begun = outcome[0]
         if isinstance(begun, Proposal):
-            logger.info("membership: %s %s, by entry %d", request.change.value.lower(),
+            logger.info("membership change %s %s: entry %d", request.change.value.lower(),
                         request.member_id, begun.first_index)  # fmt: skip
-        elif self._is_so(change, begun.reason):
+        elif self._is_done(change, begun.reason):
             self._prove(lambda code: reply(self._response(code)))
         else:
             reply(self._response(_CODES[begun.reason]))
 
-    def settle(self) -> None:
-        """Answer who waits, if it is decided now; called after everything the core was given."""
-        waiting = self._waiting
-        if waiting is None:
-            return
-        if self._core.committed_index >= waiting.index:
-            kept = self._term_at(waiting.index) == waiting.term
-            self._answer(
-                DLedgerResponseCode.SUCCESS if kept else DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
-            )
-        elif not self._core.leads or self._core.term != waiting.term:
-            self.give_up()
+    def on_turn(self, committed_index: int) -> None:
+        """Answer the change if its outcome is decided."""
+        core = self._core
+        if self._waiters.count:
+            leading_term = core.term if core.leads else None
+            committed, unknown = self._waiters.release(committed_index, leading_term)
+            self._answer(committed, DLedgerResponseCode.SUCCESS)
+            for waiter in unknown:
+                # A leader that has removed itself does not lead once that is committed. Its log
+                # still tells whose entry is there.
+                kept = (
+                    waiter.last_index <= committed_index
+                    and self._term_at(waiter.last_index) == waiter.term
+                )
+                self._answer([waiter], DLedgerResponseCode.SUCCESS if kept else _UNKNOWN)
 
-    def expire(self) -> None:
-        """Answer who has waited too long."""
-        if self._waiting is not None and self._waiting.deadline_s <= self._loop.time():
-            self.give_up()
+    def expire(self, now_s: float) -> None:
+        """Answer the change if it has waited too long: its outcome is unknown."""
+        self._answer(self._waiters.take_expired(now_s), _UNKNOWN)
 
     def give_up(self) -> None:
-        """Answer who waits: the change may yet be committed, or not."""
-        if self._waiting is not None:
-            self._answer(DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+        """Answer the change that waits: its outcome is unknown."""
+        self._answer(self._waiters.take_all(), _UNKNOWN)
 
     def _begin(self, change: Change, reply: Reply) -> Proposal | Refusal:
         begun = self._core.change_membership(change)
         if isinstance(begun, Proposal):
             self.give_up()  # of an earlier term
-            self._waiting = _Waiting(
-                index=begun.first_index,
-                term=begun.term,
-                reply=reply,
-                deadline_s=self._loop.time() + WAIT_S,
-            )
+            deadline_s = self._loop.time() + COMMIT_WAIT_S
+            self._waiters.add(Waiter([reply], begun.last_index, begun.term, deadline_s))
         return begun
 
-    def _is_so(self, change: Change, reason: RefusalReason) -> bool:
-        """Whether a change is refused for being done; who is gone cannot be removed again."""
+    def _is_done(self, change: Change, reason: RefusalReason) -> bool:
+        """Tell whether a change is refused because the membership is as wanted already."""
         known = change.member_id in (*self._core.config.peers, self._core.config.self_id)
         gone = known and isinstance(change, Remove) and reason is RefusalReason.UNKNOWN_MEMBER
         return gone or reason is RefusalReason.ALREADY_MEMBER
 
     def _term_at(self, index: int) -> int | None:
-        """The term of an entry that is committed; None when it is here no more."""
+        """Return the term of an entry, or None if the log does not hold it."""
         if not self._store.begin_index <= index <= self._store.end_index:
             return None
         return self._store.position(index).term
 
-    def _answer(self, code: DLedgerResponseCode) -> None:
-        waiting, self._waiting = self._waiting, None
-        assert waiting is not None
-        waiting.reply(self._response(code))
+    def _answer(self, waiters: Iterable[Waiter[Reply]], code: DLedgerResponseCode) -> None:
+        for waiter in waiters:
+            for reply in waiter.replies:
+                reply(self._response(code))
 
     def _response(self, code: DLedgerResponseCode) -> ChangeMembershipResponse:
         current = self._core.memberships.current

@@ -1,7 +1,9 @@
-"""Handing the leadership over, as seen from the shell: on a client's request, and before a stop.
+"""Leadership transfers, on a client's request and before a member stops.
 
-The core decides and does it; here its outcome is waited for and told. Specification: DLedger's
+The core carries a transfer out; this module waits for the outcome. Specification: DLedger's
 LEADERSHIP_TRANSFER (51005), with the order of its checks.
+
+A transfer waits for a leader, not for a log index, so `CommitWaiters` does not fit.
 """
 
 import asyncio
@@ -9,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
@@ -27,20 +29,21 @@ _CODES: Final = {
     RefusalReason.FALL_BEHIND_TOO_MUCH: DLedgerResponseCode.FALL_BEHIND_TOO_MUCH,
     RefusalReason.LEADER_TRANSFERRING: DLedgerResponseCode.LEADER_TRANSFERRING,
 }
-Reply = Callable[[LeadershipTransferResponse], None]
+_STOPPING: Final = Refusal(reason=RefusalReason.NOT_LEADER, leader_id=None)
+Reply: TypeAlias = Callable[[LeadershipTransferResponse], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """One who asked for a transfer that is under way."""
+    """A request whose transfer is under way."""
 
     transferee_id: str
     reply: Reply
     deadline_s: float
 
 
-class Leadership:
-    """The transfers of one member; there is at most one at a time."""
+class LeadershipTransfers:
+    """The transfers of one member. There is at most one at a time."""
 
     def __init__(
         self,
@@ -50,17 +53,19 @@ class Leadership:
         timeout_s: float,
         drive: Callable[[Callable[[], None]], None],
     ) -> None:
-        """Take in `timeout_s` how long to wait for the transferee to show itself as the leader."""
+        """`timeout_s` bounds the wait for the transferee's first message as the leader. `drive`
+        gives the core an input and has its work done.
+        """
         self._core = core
         self._group = group
         self._timeout_s = timeout_s
         self._drive = drive
         self._loop = asyncio.get_running_loop()
         self._waiting: _Waiting | None = None
-        self._changed = asyncio.Event()
+        self._handing_over: asyncio.Event | None = None
 
-    def request(self, request: LeadershipTransferRequest, reply: Reply) -> None:
-        """Begin what a client asks for; the answer comes when it is decided."""
+    def transfer(self, request: LeadershipTransferRequest, reply: Reply) -> None:
+        """Begin a transfer. It is answered once its outcome is known."""
         refused = self._refuse(request)
         if refused is None:
             outcome = self._begin(request.transferee_id)
@@ -69,45 +74,60 @@ class Leadership:
             reply(self._response(refused))
             return
         self._waiting = _Waiting(request.transferee_id, reply, self._loop.time() + self._timeout_s)
-        self.settle()
+        self._answer_if_decided()
 
-    def settle(self) -> None:
-        """Answer who waits, if it is decided now; called after everything the core was given."""
-        self._changed.set()
+    def on_turn(self, committed_index: int) -> None:
+        """Answer the transfer if its outcome is known now."""
+        if self._handing_over is not None and not self._core.leads:
+            self._handing_over.set()
+        self._answer_if_decided()
+
+    def expire(self, now_s: float) -> None:
+        """Answer the transfer if no member has shown itself as the leader in time."""
         waiting = self._waiting
-        if waiting is None:
-            return
-        leader_id = self._core.leader_id
-        if leader_id == waiting.transferee_id:
-            code = DLedgerResponseCode.SUCCESS
-        elif self._core.leads and self._core.transferee_id is not None:
-            return  # under way
-        elif leader_id is None and self._loop.time() < waiting.deadline_s:
-            return  # nobody leads for a moment
-        else:
-            code = DLedgerResponseCode.TAKE_LEADERSHIP_FAILED
-        self._waiting = None
-        waiting.reply(self._response(code))
+        if waiting is not None and self._core.leader_id is None and waiting.deadline_s <= now_s:
+            self._answer(DLedgerResponseCode.TAKE_LEADERSHIP_FAILED)
+
+    def give_up(self) -> None:
+        """Answer the transfer that waits: its outcome is unknown."""
+        if self._waiting is not None:
+            self._answer(DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     async def hand_over(self, timeout_s: float) -> None:
-        """Let the fittest peer lead before this member stops; give up after `timeout_s`."""
+        """Transfer the leadership to the fittest peer before this member stops. Return after
+        `timeout_s` even if this member still leads.
+        """
         transferee_id = self._core.fittest_peer_id
         if transferee_id is None or self._begin(transferee_id) is not None:
             return
+        self._handing_over = asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while self._core.leads:
-                    self._changed.clear()
-                    await self._changed.wait()
+                if self._core.leads:
+                    await self._handing_over.wait()
             logger.info("%s: handed the leadership over to %s", self._group, transferee_id)
+
+    def _answer_if_decided(self) -> None:
+        waiting, leader_id = self._waiting, self._core.leader_id
+        if waiting is None or leader_id is None:
+            return  # without a leader, an election goes on
+        if leader_id == waiting.transferee_id:
+            self._answer(DLedgerResponseCode.SUCCESS)
+        elif not (self._core.leads and self._core.transferee_id is not None):
+            self._answer(DLedgerResponseCode.TAKE_LEADERSHIP_FAILED)
+
+    def _answer(self, code: DLedgerResponseCode) -> None:
+        waiting, self._waiting = self._waiting, None
+        assert waiting is not None
+        waiting.reply(self._response(code))
 
     def _begin(self, transferee_id: str) -> Refusal | None:
         outcome: list[Refusal | None] = []
         self._drive(lambda: outcome.append(self._core.transfer_leadership(transferee_id)))
-        return outcome[0]
+        return outcome[0] if outcome else _STOPPING
 
     def _refuse(self, request: LeadershipTransferRequest) -> DLedgerResponseCode | None:
-        """Check what the core does not know of, in Java's order."""
+        """Check the fields that the core does not see, in Java's order."""
         if request.transfer_id != self._core.config.self_id:
             return DLedgerResponseCode.UNEXPECTED_ARGUMENT
         if request.transferee_id not in self._core.config.peers:

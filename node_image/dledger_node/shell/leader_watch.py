@@ -1,4 +1,4 @@
-"""What changed at this member that others wait for, or that a person reads in the log."""
+"""Changes of the leader: logged, and reported to requests that wait for them."""
 
 import asyncio
 import logging
@@ -10,30 +10,30 @@ logger = logging.getLogger(__name__)
 
 
 class LeaderWatch:
-    """Compares what the core says with what was told before."""
+    """Compares the core's leader with the one that was reported last."""
 
     def __init__(self, core: Raft) -> None:
         self._core = core
-        self._leader_told = self._leader()
+        self._reported_leader = self._leader()
         self._leader_changed = asyncio.Event()
-        self._joining_told = ""
+        self._reported_joining = ""
 
-    def settle(self) -> None:
-        """Tell what is new; called after everything the core was given."""
+    def on_turn(self, committed_index: int) -> None:
+        """Report a change of the leader, and of what a joining member waits for."""
         leader, joining = self._leader(), self._core.joining
-        if leader != self._leader_told:
+        if leader != self._reported_leader:
             logger.info("leader: %s", status.leader_view(self._core))
-            self._leader_told = leader
+            self._reported_leader = leader
             self._leader_changed.set()
             self._leader_changed = asyncio.Event()
-        if joining != self._joining_told:
-            logger.warning("joining: %s", joining or "done, this member votes now")
-            self._joining_told = joining
+        if joining != self._reported_joining:
+            logger.warning("joining: %s", joining or "done, this member may vote now")
+            self._reported_joining = joining
 
     async def leader_changed(self) -> None:
         """Return once `leader_view` has another token than at the call."""
         await self._leader_changed.wait()
 
     def _leader(self) -> tuple[int, str | None, bool]:
-        """All that the token of `leader_view` depends on."""
+        """Return the values that the token of `leader_view` depends on."""
         return self._core.term, self._core.leader_id, self._core.master

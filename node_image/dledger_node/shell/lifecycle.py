@@ -1,20 +1,20 @@
-"""One member from start to end: in service while its store is sound, and out of it while it is not.
+"""One member from start to end: in service while its store is sound, out of service otherwise.
 
-A fault of the volume never ends the process. It ends the member's part in the group, at once and as
-a whole: links and connections are closed, so the others see it, and the store is let go of. Then
-HTTP says why, and the store is opened again, with everything verified that is in doubt, until that
-succeeds. Errors that are no fault of the volume end the process.
+A fault of the volume never ends the process. It takes the member out of the group, at once and as a
+whole: links and connections are closed, so that the others notice, and the store is closed. Then
+HTTP shows the reason, and the store is opened again, with everything in doubt verified, until that
+succeeds. Any other error ends the process.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from typing import Final, Protocol
 
 from aiohttp import web
 
-from dledger_formats.http.status import StorageState
+from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, StorageState
 from dledger_formats.settings import NodeSettings
 from dledger_node.errors import (
     Damage,
@@ -35,27 +35,52 @@ from dledger_node.volume.health import state_of
 logger = logging.getLogger(__name__)
 
 SLOW_OPENING_S: Final = 5.0
-"""After this HTTP answers although the store is not open yet."""
+"""An opening that takes longer is shown over HTTP."""
 RETRY_DELAY_MIN_S: Final = 0.5
 RETRY_DELAY_MAX_S: Final = 30.0
 STEADY_S: Final = 60.0
-"""A member that served so long before its volume failed begins with the shortest delay again."""
+"""After serving for this long, a member retries with the shortest delay again."""
 
 Opened = tuple[LogStore, HardState, OpenedState | None]
 
 
-class Face:
-    """What HTTP shows: the server while there is one, or the outage."""
+class Source(pages.Source, metrics.Source, Protocol):
+    """What HTTP shows of a member."""
 
-    def __init__(self, source: Outage | DLedgerServer) -> None:
+
+class CurrentSource:
+    """Passes on to the source of the moment: a server in service, or an outage."""
+
+    def __init__(self, source: Source) -> None:
         self.source = source
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.source, name)
+    def status(self) -> NodeStatus:
+        """Return this member's view of the group."""
+        return self.source.status()
+
+    def leader_view(self) -> LeaderView:
+        """Return the leader, as far as this member knows it."""
+        return self.source.leader_view()
+
+    async def leader_changed(self) -> None:
+        """Return once `leader_view` has another token than at the call."""
+        await self.source.leader_changed()
+
+    def manifest(self) -> Manifest:
+        """Return the files that may be read."""
+        return self.source.manifest()
+
+    def read_file(self, folder: pages.Folder, name: str, start: int, end: int) -> bytes:
+        """Return bytes of a file of the manifest; blocks."""
+        return self.source.read_file(folder, name, start, end)
+
+    def counters(self) -> metrics.Counters:
+        """Return what was counted."""
+        return self.source.counters()
 
 
 class Lifecycle:
-    """Opens, serves, stays out, and opens again, until `stopping` is set."""
+    """Opens the store and serves, again and again, until `stopping` is set."""
 
     def __init__(
         self,
@@ -68,9 +93,9 @@ class Lifecycle:
         heal: Callable[[StoreDamagedError], Awaitable[str]],
         stopping: asyncio.Event,
     ) -> None:
-        """`open_store` blocks; it takes whether to verify everything. `serve` returns when told to
-        stop, and raises what made the member stop otherwise. `heal` is told of damage that was
-        found twice in a row, and says why the store is still damaged, or nothing.
+        """`open_store` blocks; its argument says whether to verify everything. `serve` returns when
+        the member was asked to stop, and raises the error that made it stop otherwise. `heal` gets
+        damage that was found twice in a row, and returns why the store is still damaged, or "".
         """
         self._settings = settings
         self._version = version
@@ -79,16 +104,16 @@ class Lifecycle:
         self._serve = serve
         self._heal = heal
         self._stopping = stopping
-        self._face = Face(self._outage(StorageState.SOUND, "the store is being opened"))
+        self._shown = CurrentSource(self._outage(StorageState.SOUND, "the store is being opened"))
         self._runner: web.AppRunner | None = None
         self._http_listener: asyncio.Server | None = None
         self._delay_s = RETRY_DELAY_MIN_S
         self._verify_all = False
         self._damaged = False
-        """Whether the last opening, or the last member that served, found damage."""
+        """Whether the last opening, or the last time in service, found damage."""
 
     async def run(self) -> None:
-        """Return once stopped; raises what is no fault of the volume."""
+        """Return once stopped. Raises any error that is not a fault of the volume."""
         try:
             while not self._stopping.is_set():
                 try:
@@ -110,7 +135,7 @@ class Lifecycle:
             return
         server = self._build_server(opened)
         self._verify_all = self._damaged = False
-        self._face.source = server
+        self._shown.source = server.view
         began_s = asyncio.get_running_loop().time()
         try:
             await self._start_http()
@@ -120,7 +145,7 @@ class Lifecycle:
                 self._delay_s = RETRY_DELAY_MIN_S
 
     async def _opened(self) -> Opened:
-        """Open the store in a thread; HTTP says so when that takes long."""
+        """Open the store in a thread. HTTP starts meanwhile if that takes long."""
         opening = asyncio.ensure_future(asyncio.to_thread(self._open_store, self._verify_all))
         done, _ = await asyncio.wait({opening}, timeout=SLOW_OPENING_S)
         if not done:
@@ -128,12 +153,12 @@ class Lifecycle:
         return await opening
 
     async def _stay_out(self, error: StoreError | OSError) -> None:
-        """Say why for a while; the next attempt follows."""
+        """Show the reason over HTTP until the next attempt is due."""
         state = state_of(error)
         reason = str(error)
         logger.error("%s is out of service: %s", self._settings.self_id, reason)
         if isinstance(error, StoreDamagedError):
-            self._face.source = self._outage(state, reason)
+            self._shown.source = self._outage(state, reason)
             self._verify_all |= error.damage is not Damage.HARD_STATE
             obstacle = await self._heal(error) if self._damaged else ""
             if obstacle:
@@ -141,7 +166,7 @@ class Lifecycle:
                 reason = f"{reason}. {obstacle}"
         self._damaged = isinstance(error, StoreDamagedError)
         delay_s, self._delay_s = self._delay_s, min(RETRY_DELAY_MAX_S, 2 * self._delay_s)
-        self._face.source = self._outage(state, reason)
+        self._shown.source = self._outage(state, reason)
         await self._start_http()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)
@@ -149,10 +174,9 @@ class Lifecycle:
     async def _start_http(self) -> None:
         if self._runner is not None:
             return
-        source = cast("DLedgerServer", self._face)
         doors = Doors()
         runner = web.AppRunner(
-            pages.application(source, metrics.registry(source), [doors.middleware]),
+            pages.application(self._shown, metrics.registry(self._shown), [doors.middleware]),
             handle_signals=False,
             access_log=None,
             shutdown_timeout=0.5,

@@ -1,4 +1,4 @@
-"""What a leader pushes: its bytes are judged, and have room, before the core hears of them."""
+"""Pushes of a leader: their bytes are checked, and have room, before the core gets them."""
 
 import dataclasses
 from typing import TypeAlias
@@ -12,11 +12,11 @@ from dledger_node.volume.health import StorageWatch
 Push: TypeAlias = AppendRequest | InstallSnapshotRequest
 
 
-def judged(push: Push, store: LogStore, watch: StorageWatch) -> Push | None:
-    """The push with a block for its bytes; None when there is no room, and it gets no answer.
+def checked(push: Push, store: LogStore, watch: StorageWatch) -> Push | None:
+    """Return the push with a block for its bytes; None if there is no room for them.
 
-    RemoteProtocolError; also when the message tells other memberships than its entries say: the
-    core would count by the ones, and after a restart by the others.
+    Raises RemoteProtocolError if an entry is damaged, or if the message names other memberships
+    than its entries: the core would use the former now, and the latter after a restart.
     """
     assert isinstance(push.entries, memoryview)
     if isinstance(push, InstallSnapshotRequest):
@@ -42,7 +42,7 @@ def judged(push: Push, store: LogStore, watch: StorageWatch) -> Push | None:
 def _with_block(push: Push, block: Block) -> Push:
     if push.memberships != block.memberships:
         raise RemoteProtocolError(
-            f"{push.sender} tells the memberships {push.memberships} of entries that say "
+            f"{push.sender} names the memberships {push.memberships} for entries that contain "
             f"{block.memberships}"
         )
     return dataclasses.replace(push, entries=block)

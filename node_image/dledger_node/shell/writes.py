@@ -1,4 +1,4 @@
-"""What the core asks of the disk, done in the log store: the loop's `Store`."""
+"""The core's writes, done in the log store: the loop's `Store`."""
 
 import logging
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from dledger_node.raft.ready import (
     WritePushed,
     WriteSnapshot,
 )
-from dledger_node.services.idempotent import Entries
+from dledger_node.services.proposed import ProposedEntries
 from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
@@ -33,12 +33,9 @@ class StoreWriter:
         store: LogStore,
         group_commit: GroupCommit,
         save_hard_state: Callable[[HardState], None],
-        *,
-        reading: Callable[[], AbstractContextManager[object]],
+        reading: AbstractContextManager[object],
     ) -> None:
-        """`reading` returns what is held while the whole log is replaced: no other thread must read
-        the log then.
-        """
+        """`reading` is held while the whole log is replaced: no other thread must read it then."""
         self._store = store
         self._save_hard_state = save_hard_state
         self._reading = reading
@@ -69,7 +66,7 @@ class StoreWriter:
                 body = body_of(write.membership)
                 store.append_bodies([body], write.term, [MEMBERSHIP_CHANNEL], disk.NOOP)
             case WriteProposal():
-                assert isinstance(write.entries, Entries)
+                assert isinstance(write.entries, ProposedEntries)
                 bodies, channels, magic = write.entries
                 store.append_bodies(bodies, write.term, channels, magic)
             case WritePushed():
@@ -83,5 +80,5 @@ class StoreWriter:
                     "the log is replaced and now begins with the leader's entry %d",
                     write.first_index,
                 )
-                with self._reading():
+                with self._reading:
                     store.replace(write.entries, write.membership)

@@ -1,12 +1,12 @@
-"""The state that a log's entries add up to, if the group keeps one.
+"""The state that the log's entries result in, if the group keeps one.
 
-machine   what a state machine is
+machine   the interface of a state machine
 machines  the state machines by name
 register  DLedger's example: a map from numbers to numbers
-keeper    what a member keeps of a state: the machine, its snapshots, its readers
+keeper    the state of one member: the machine and its snapshots
 apply     committed entries on their way to the machine
-restore   from snapshots and log to the state with which a member begins
-install   a snapshot on its way from the leader to a member that lacks removed entries
+restore   how a member restores its state from snapshots and log: pure rules
+install   a snapshot on its way from a leader to a member that lacks removed entries
 fetch     which bytes of a snapshot a member asks for: pure rules
-lend      which bytes of its snapshots a member sends: pure rules
+send      which bytes of its snapshots a member sends: pure rules
 """

@@ -1,8 +1,9 @@
-"""What a member fetches that lacks what was removed from the log: which bytes, of whom, and when.
+"""Which chunks of a snapshot a member asks for, of which peer, and when.
 
-The rules, without IO: `installs` writes the bytes and says when that is done. A push that cannot be
-taken before the snapshot is here asks for it, and asks again when an answer is lost, from where it
-stopped. Another leader goes on with the same snapshot, or begins with its own.
+The rules alone, without IO: `install` writes the bytes and reports when that is done. A member that
+lacks entries which its leader has removed needs a snapshot before it can take the leader's push.
+Such a push begins the fetch. If an answer is lost, a later push asks for the same chunk again. From
+a new leader, the member continues the same snapshot, or begins another one.
 """
 
 from collections.abc import Callable
@@ -17,23 +18,23 @@ from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 
 @dataclass(slots=True, kw_only=True)
 class Fetch:
-    """A snapshot that comes in; `asked_at_s` is when the chunk was asked for that is awaited."""
+    """A snapshot that is being fetched. `asked_at_s` is the time of the last request."""
 
     meta: SnapshotMeta | None = None
-    """None until the first chunk tells which snapshot it is."""
+    """None until the first chunk says which snapshot it is."""
     offset: int = 0
-    """What is written so far."""
+    """Number of bytes that are written."""
     sender: str = ""
     least_index: int = -1
-    """What the snapshot must include."""
+    """Index of the last entry that the snapshot must include at least."""
     asked_at_s: float = float("-inf")
     working: bool = False
-    """A chunk is being written; no other is taken meanwhile."""
+    """A chunk is being written. Other chunks are ignored meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A chunk to be written now at `offset`; the first of a snapshot replaces what there is."""
+    """A chunk to be written now at `offset`. The first one of a snapshot replaces older data."""
 
     fetch: Fetch
     meta: SnapshotMeta
@@ -43,7 +44,7 @@ class Part:
 
 
 class Fetching:
-    """One member's fetch, if there is one. Whoever takes a Part ends with `leave`."""
+    """One member's fetch, if there is one. After `take`, the caller must end with `leave`."""
 
     def __init__(
         self,
@@ -62,24 +63,24 @@ class Fetching:
         self._now_s = now_s
         self._send = send
         self._fetch: Fetch | None = None
-        """There from a push that cannot be taken until the snapshot is here."""
+        """Set by a push that cannot be taken without a snapshot."""
 
     @property
     def awaited(self) -> Fetch | None:
-        """The fetch that this member cannot do without."""
+        """The fetch without which this member cannot go on; None if there is none."""
         fetch = self._fetch
         if fetch is None or self._log.end_index > fetch.least_index:
-            return None  # or another leader has led the log there
+            return None  # or the log got those entries from another leader
         return fetch
 
     def lacks(self, push: InstallSnapshotRequest) -> bool:
-        """Whether this member has no snapshot yet for the log that the leader offers.
+        """Tell whether this member lacks the snapshot for the log that the leader offers.
 
-        If so, the push must not reach the core; the snapshot is asked for.
+        If so, the push must not reach the core, and the snapshot is asked for.
         """
         held = self._log.begin_index <= push.first_index <= self._log.end_index
         if held and agrees(push.first_index, push.entries_term, self._log):
-            return False  # the log need not begin anew
+            return False  # the log need not be replaced
         if self._snapshots.newest_index >= push.first_index - 1:
             self._fetch = None
             return False
@@ -93,7 +94,7 @@ class Fetching:
         return True
 
     def take(self, chunk: SnapshotChunk) -> Part | None:
-        """What to write, if the chunk follows what there is, or begins a snapshot that will do."""
+        """Return what to write, if the chunk continues the fetch or begins a suitable snapshot."""
         fetch = self._fetch
         if fetch is None or fetch.working or chunk.sender != fetch.sender:
             return None
@@ -102,15 +103,15 @@ class Fetching:
         if begins:
             fetch.meta, fetch.offset = None, 0
             if chunk.offset or meta.last_included_index < fetch.least_index:
-                return None  # any other is asked for next
+                return None  # the next request asks for any snapshot
         elif chunk.offset != fetch.offset:
-            return None  # an answer to what was asked twice
+            return None  # the second answer to a repeated request
         fetch.meta = meta
         fetch.working = True
         return Part(fetch=fetch, meta=meta, offset=fetch.offset, data=chunk.data, begins=begins)
 
     def written(self, part: Part) -> bool:
-        """Ask for what follows a part that is written; True when nothing does: all is here."""
+        """Ask for the chunk behind a part that is written. Return True if it was the last one."""
         fetch = part.fetch
         fetch.offset += len(part.data)
         if fetch.offset < part.meta.data_bytes:
@@ -119,17 +120,17 @@ class Fetching:
         return True
 
     def adopted(self, part: Part) -> None:
-        """The snapshot of which this is the last part is this member's own, durably."""
+        """Note that the snapshot with this last part is durable, and end the fetch."""
         if self._fetch is part.fetch:
             self._fetch = None
 
-    def begin_anew(self, part: Part) -> None:
-        """Drop what came in. It is asked for again in its time, or there would be no pause."""
+    def restart(self, part: Part) -> None:
+        """Fetch the snapshot again from its first byte, after the usual pause."""
         part.fetch.meta, part.fetch.offset = None, 0
         part.fetch.asked_at_s = self._now_s()
 
     def leave(self, part: Part) -> None:
-        """Take others from now on."""
+        """Note that the part is dealt with: take further chunks."""
         part.fetch.working = False
 
     def _ask(self, fetch: Fetch) -> None:
@@ -145,7 +146,7 @@ class Fetching:
 
 
 def meta_of(chunk: SnapshotChunk) -> SnapshotMeta:
-    """Which snapshot a chunk is of."""
+    """Return the metadata of the snapshot to which a chunk belongs."""
     return SnapshotMeta(
         last_included_index=chunk.last_included_index,
         last_included_term=chunk.last_included_term,

@@ -1,9 +1,9 @@
-"""Snapshots on their way from a leader to a member that lacks what was removed from the log.
+"""Snapshots on their way from a leader to a member that lacks entries which were removed.
 
-The core says when a log must begin anew, and with which entry. A member with a state machine lets
-it do so only once it has, durably, a snapshot that includes all before: until then it confirms
-nothing, and its leader goes on asking. It fetches that snapshot a chunk at a time, the next one
-when the last is written (`fetching`). Whatever comes is checked as a whole before it counts.
+The core says that a log must be replaced, and with which first entry. A member with a state machine
+allows that only once it durably has a snapshot that includes all earlier entries. Until then it
+confirms no push, and its leader keeps offering. The member fetches the snapshot chunk by chunk, the
+next one when the last is written (`fetch`). A snapshot is verified as a whole before it counts.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from dledger_node.errors import StoreDamagedError, StoreFullError
+from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.native import PeerMessage
 from dledger_node.remoting.snapshot_messages import (
     CHUNK_BYTES_MAX,
@@ -22,7 +23,7 @@ from dledger_node.remoting.snapshot_messages import (
 )
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.fetch import Fetching, Part
-from dledger_node.state_machine.lend import Lending, Loan
+from dledger_node.state_machine.send import Sending, SentSnapshot
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 from dledger_node.store.snapshots.snapshots import DATA_NAME, Snapshots, disk_errors
@@ -35,7 +36,7 @@ SnapshotMessage: TypeAlias = SnapshotChunkRequest | SnapshotChunk
 
 
 class Installs:
-    """Fetches snapshots from other members, and lets them fetch this one's."""
+    """Fetches snapshots from other members, and sends them this member's."""
 
     def __init__(
         self,
@@ -46,30 +47,31 @@ class Installs:
         self_id: str,
         send: Callable[[PeerMessage], None],
         fail: Callable[[BaseException], None],
+        ask_again_s: float = ASK_AGAIN_S,
+        chunk_bytes_max: int = CHUNK_BYTES_MAX,
     ) -> None:
-        """`name` is the state machine's; `fail` is told what breaks the store."""
+        """`name` is the state machine's. `fail` takes the error that breaks the store."""
         self._name = name
         self._snapshots = snapshots
         self._self_id = self_id
         self._send = send
         self._fail = fail
+        self._chunk_bytes_max = chunk_bytes_max
         self._loop = asyncio.get_running_loop()
         self._fetching = Fetching(
-            self_id, snapshots, store, ask_again_s=ASK_AGAIN_S, now_s=self._loop.time, send=send
+            self_id, snapshots, store, ask_again_s=ask_again_s, now_s=self._loop.time, send=send
         )
-        self._lending = Lending(snapshots, store, now_s=self._loop.time)
+        self._sending = Sending(snapshots, store, now_s=self._loop.time)
         self._path: Path | None = None
-        """Of what comes in."""
+        """Path of the data that is being fetched."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self.installed = 0
-        """Snapshots that came from others, since the start."""
-        self.lacks = self._fetching.lacks
-        self.lent = self._lending.lent
+        """Number of snapshots that were fetched from other members since the start."""
 
     @property
     def awaited(self) -> str:
-        """What this member waits for, for people; empty when it waits for nothing."""
+        """Human-readable: the snapshot that this member waits for; empty if it waits for none."""
         fetch = self._fetching.awaited
         if fetch is None:
             return ""
@@ -79,21 +81,29 @@ class Installs:
             f"{fetch.least_index} or later{so_far}"
         )
 
-    def heard(self, message: SnapshotMessage) -> None:
-        """Take a peer's message."""
+    def lacks(self, push: InstallSnapshotRequest) -> bool:
+        """Tell whether this member lacks the snapshot that it needs before it takes this push."""
+        return self._fetching.lacks(push)
+
+    def in_use(self) -> frozenset[int]:
+        """Return the last indexes of the snapshots that peers are fetching; they must be kept."""
+        return self._sending.in_use()
+
+    def receive(self, message: SnapshotMessage) -> None:
+        """Act on a peer's message."""
         if self._closed:
             return
         if isinstance(message, SnapshotChunkRequest):
-            loan = self._lending.grant(message)
-            if loan is not None:
-                self._spawn(self._send_chunk(loan))
+            sent = self._sending.grant(message)
+            if sent is not None:
+                self._spawn(self._send_chunk(sent))
             return
         part = self._fetching.take(message)
         if part is not None:
             self._spawn(self._take(part))
 
     async def close(self) -> None:
-        """Stop; what came in so far is dropped."""
+        """Stop. A snapshot that was not fetched completely is dropped."""
         self._closed = True
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -101,7 +111,7 @@ class Installs:
     # -- fetching ----------------------------------------------------------------------------------
 
     async def _take(self, part: Part) -> None:
-        """Write a part, and go on to the next, or to the end."""
+        """Write a part, then ask for the next one or finish."""
         try:
             if part.begins:
                 folder = await asyncio.to_thread(self._snapshots.installing)
@@ -117,45 +127,47 @@ class Installs:
             if self._fetching.written(part):
                 await self._finish(part, self._path)
         except StoreFullError as error:
-            logger.warning("%s; it is tried again", error)
-            self._fetching.begin_anew(part)
+            logger.warning("%s; the snapshot will be fetched again", error)
+            self._fetching.restart(part)
         finally:
             self._fetching.leave(part)
 
     async def _finish(self, part: Part, path: Path) -> None:
-        """Make the snapshot durable and this member's own, if it is what was announced."""
+        """Verify the snapshot and make it durable as this member's own."""
         try:
             await asyncio.to_thread(self._verify_and_adopt, path, part.meta)
         except StoreDamagedError as error:
             logger.warning(
-                "what %s sent is no snapshot: %s; it is tried again", part.fetch.sender, error
+                "the snapshot from %s is damaged: %s; it will be fetched again",
+                part.fetch.sender,
+                error,
             )
-            self._fetching.begin_anew(part)
+            self._fetching.restart(part)
         else:
             self.installed += 1
-            logger.info("the snapshot up to entry %d is here", part.meta.last_included_index)
+            logger.info("fetched the snapshot up to entry %d", part.meta.last_included_index)
             self._fetching.adopted(part)
 
     def _verify_and_adopt(self, path: Path, meta: SnapshotMeta) -> None:
-        """In a thread. That the machine cannot load it would be found out too late otherwise."""
+        """Check that a machine can load the snapshot, then adopt it; blocks."""
         self._snapshots.verify(path, meta, machines.make(self._name).load)
         self._snapshots.adopt(meta)
 
-    # -- lending -----------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
-    async def _send_chunk(self, loan: Loan) -> None:
+    async def _send_chunk(self, sent: SentSnapshot) -> None:
         try:
-            data = await asyncio.to_thread(self._chunk, loan)
+            data = await asyncio.to_thread(self._chunk, sent)
         finally:
-            loan.reading = False
+            sent.reading = False
         if data is not None and not self._closed:
-            self._send(loan.chunk(self._self_id, data))
+            self._send(sent.chunk(self._self_id, data))
 
-    def _chunk(self, loan: Loan) -> bytes | None:
-        """In a thread. One that has rotted would be sent in vain, again and again."""
-        if loan.offset == 0 and not self._snapshots.is_sound(loan.meta):
-            return None  # another is sent when it is asked for again
-        return self._snapshots.chunk(loan.meta, loan.offset, CHUNK_BYTES_MAX)
+    def _chunk(self, sent: SentSnapshot) -> bytes | None:
+        """Read a chunk; blocks. Returns None for a damaged snapshot: the peer would reject it."""
+        if sent.offset == 0 and not self._snapshots.is_sound(sent.meta):
+            return None  # the peer's next request gets another snapshot
+        return self._snapshots.chunk(sent.meta, sent.offset, self._chunk_bytes_max)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         async def guarded() -> None:
@@ -170,7 +182,10 @@ class Installs:
 
 
 def _write_at(path: Path, data: bytes | memoryview, offset: int) -> None:
-    """Write at the end of what is there; blocks. StoreFullError, StoreError."""
+    """Write at `offset` and drop any bytes behind it; blocks.
+
+    Raises StoreFullError or StoreError.
+    """
     with disk_errors(path), path.open("ab") as file:
         os.ftruncate(file.fileno(), offset)
         file.write(data)

@@ -1,35 +1,36 @@
-"""What a state machine must be able to do."""
+"""The interface of a state machine."""
 
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO, NamedTuple, Protocol, Self
 
 
 class CommittedEntry(NamedTuple):
-    """An entry as a state machine sees it; those that a leader writes for itself it never sees."""
+    """An entry that a client appended. A state machine never sees a leader's own entries."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     body: bytes
 
 
 class StateMachine(Protocol):
-    """A state that follows from the log alone: no clock, no chance, nothing from outside.
+    """A state that is derived from the log alone: no clock, no randomness, no other input.
 
-    So members that applied the same entries have the same state, and the same bytes of it.
+    So members that applied the same entries have the same state, and dump the same bytes.
     """
 
     def apply(self, entries: Sequence[CommittedEntry]) -> None:
-        """Take committed entries: in the order of the log, each once, in batches of any size.
+        """Apply committed entries: in log order, each exactly once, in batches of any size.
 
-        It must take any body: one that means nothing to it is committed all the same.
+        A body that the machine cannot interpret must be ignored: it is committed nonetheless.
         """
 
     def copy(self) -> Self:
-        """The present state, which stays while this one goes on; quick, for nothing is applied
-        meanwhile.
+        """Return a copy that stays as it is while this one changes.
+
+        Must be quick: no entry is applied meanwhile.
         """
 
     def dump(self) -> Iterable[bytes]:
-        """The state as bytes, a piece at a time."""
+        """Return the state as bytes, piece by piece."""
 
     def load(self, file: BinaryIO) -> None:
-        """Take the state that `dump` has written; ValueError when these bytes are none."""
+        """Replace the state by a dumped one. Raises ValueError if the bytes are not a dump."""

@@ -1,4 +1,4 @@
-"""Which state machines there are, by the names that the setting `state_machine` takes."""
+"""The state machines, by their names in the setting `state_machine`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,5 +13,5 @@ assert {NO_STATE_MACHINE, *_MACHINES} == set(STATE_MACHINES)
 
 
 def make(name: str) -> StateMachine:
-    """Make the state machine of this name, in its first state."""
+    """Make the state machine of this name, in its initial state."""
     return _MACHINES[name]()

@@ -1,10 +1,10 @@
-"""From a member's snapshots and its log to the state with which it begins, and what follows.
+"""How a member restores its state from snapshots and log, and which entries it applies next.
 
-A snapshot is believed where the log bears it out: the log holds its last entry in its term, or
-begins right behind it. One that ends behind the log counts only where nothing else would do: it
-came from another member, for a log that was about to be replaced.
+A snapshot is used if the log agrees with it: the log holds the snapshot's last entry in the same
+term, or begins right behind it. A snapshot that ends behind the log is used only if no other way
+leads to a state: it came from another member, for a log that was about to be replaced.
 
-What is decided here needs little of a log and of snapshots, so that a simulated disk will do.
+These rules need only a few facts of the log and the snapshots, so the simulator runs them too.
 """
 
 import logging
@@ -21,37 +21,37 @@ from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 logger = logging.getLogger(__name__)
 
 _WHAT_TO_DO: Final = (
-    ". Empty this member's folder, so that it gets both from its leader; or, if this group never "
-    "had a {name}, do without it"
+    ". Empty this member's folder, so that it gets snapshot and log from its leader; or, if this "
+    "group never had a {name}, unset the state machine"
 )
 
 
 class Position(Protocol):
-    """What is known of an entry without reading it."""
+    """The metadata of an entry, known without reading it."""
 
     @property
     def term(self) -> int:
-        """In which it was written."""
+        """Term of the entry."""
 
 
 class Log(Protocol):
-    """A member's log, as `LogStore` keeps it."""
+    """The facts of a member's log that these rules need; `LogStore` implements it."""
 
     @property
     def begin_index(self) -> int:
-        """The first entry that is here."""
+        """Index of the first entry in the log."""
 
     @property
     def end_index(self) -> int:
-        """The last one; -1 of an empty log."""
+        """Index of the last entry; -1 if the log is empty."""
 
     def position(self, index: int) -> Position:
-        """Of an entry that is here."""
+        """Return the metadata of an entry in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """A state, and the last entry that was applied to it; index and term -1 before the first."""
+    """A state, with index and term of the last entry applied to it; -1 before the first."""
 
     machine: StateMachine
     index: int = -1
@@ -64,10 +64,10 @@ def restore(
     store: Log,
     make: Callable[[str], StateMachine] = machines.make,
 ) -> Applied:
-    """The state of this name from which the log goes on; blocks.
+    """Return the state of this name that the log continues; blocks.
 
-    Snapshots that are of no use are discarded once there is a state without them.
-    StoreDamagedError, with nothing changed, when entries are gone that no snapshot includes.
+    Useless snapshots are discarded, once a state is found without them. Raises StoreDamagedError,
+    and changes nothing, if entries are gone that no snapshot includes.
     """
     useless = dict(snapshots.damaged)
     applied: Applied | None = None
@@ -88,9 +88,9 @@ def restore(
         raise _nothing_is_left(name, snapshots, useless, store)
     for meta in snapshots.newest_first:
         if not agrees(meta.last_included_index, meta.last_included_term, store):
-            useless[meta.last_included_index] = "the log holds another entry there"
+            useless[meta.last_included_index] = "the log has another entry there"
     for index, reason in useless.items():
-        logger.warning("the snapshot up to entry %d is discarded: %s", index, reason)
+        logger.warning("discarding the snapshot up to entry %d: %s", index, reason)
         snapshots.discard(index)
     return applied
 
@@ -103,18 +103,19 @@ def next_to_apply(
     store: Log,
     make: Callable[[str], StateMachine] = machines.make,
 ) -> tuple[Applied, int]:
-    """The state from which to go on, and the last entry that may be applied to it; blocks.
+    """Return the state to continue with, and the index of the last entry to apply to it; blocks.
 
-    Where the log has lost what comes next, that is the state of a snapshot. StoreDamagedError as
-    `restore`; and when what was applied is not what is committed, which `AsyncFlush` may lead to.
+    If the log lacks the next entry, this is the state of a snapshot. Raises StoreDamagedError as
+    `restore` does, and if the last applied entry is not the committed one: with `AsyncFlush` that
+    is possible.
     """
     if applied.index + 1 < store.begin_index:
         applied = restore(name, snapshots, store, make)
     last_index = min(committed_index, store.end_index)
     if applied.index <= last_index and not agrees(applied.index, applied.term, store):
         raise StoreDamagedError(
-            f"entry {applied.index} of term {applied.term} was applied to the {name}, "
-            "and the log has another in its place, which is committed. The state is made anew",
+            f"entry {applied.index} of term {applied.term} was applied to the {name}, but the "
+            "committed entry there is of another term. The state is restored from scratch",
             Damage.DIVERGED,
             applied.index,
         )
@@ -122,13 +123,15 @@ def next_to_apply(
 
 
 def covered_index(applied_index: int, snapshots: HeldSnapshots) -> int:
-    """Up to here the state needs no entry of the log, not even with its oldest snapshot."""
+    """Return the index up to which the state needs no entry of the log, even if it has to be
+    restored from the oldest snapshot.
+    """
     return min(snapshots.oldest_index, applied_index)
 
 
 def save_is_due(applied_index: int, threshold: int, snapshots: HeldSnapshots, store: Log) -> bool:
-    """Whether a snapshot should be taken: so many entries were applied since the last; or none is
-    left from which the log could go on, since one has rotted.
+    """Tell whether a snapshot should be taken: `threshold` entries were applied since the last, or
+    the log continues none of the snapshots, because one was found damaged.
     """
     newest_index = snapshots.newest_index
     if newest_index < store.begin_index - 1 <= applied_index:
@@ -137,14 +140,14 @@ def save_is_due(applied_index: int, threshold: int, snapshots: HeldSnapshots, st
 
 
 def agrees(index: int, term: int, store: Log) -> bool:
-    """Whether the log does not say otherwise: its entry there, if it is here, has this term."""
+    """Tell whether the log's entry at `index`, if the log holds it, has this term."""
     if not store.begin_index <= index <= store.end_index:
         return True
     return store.position(index).term == term
 
 
 def _candidates(snapshots: HeldSnapshots, store: Log) -> Iterator[SnapshotMeta | None]:
-    """The best first; None stands for the log from its first entry."""
+    """Yield the snapshots to try, the best first; None stands for the log from its first entry."""
     reaching = [
         meta
         for meta in snapshots.newest_first
@@ -160,15 +163,17 @@ def _candidates(snapshots: HeldSnapshots, store: Log) -> Iterator[SnapshotMeta |
 def _nothing_is_left(
     name: str, snapshots: HeldSnapshots, useless: dict[int, str], store: Log
 ) -> StoreDamagedError:
-    """What was is not known. A member that has, or had, a snapshot had a state, and so its leader
-    has one; where there is no trace of any, a state may have been asked for too late.
+    """Return the error for a state that cannot be restored.
+
+    A member that has, or had, a snapshot had a state, so its leader has one too. Without a trace of
+    a snapshot, the state machine may have been set when entries were removed already.
     """
-    had_one = bool(useless or snapshots.newest_first)
+    had_snapshot = bool(useless or snapshots.newest_first)
     reasons = "; ".join(f"up to {index}: {reason}" for index, reason in sorted(useless.items()))
     return StoreDamagedError(
         f"the log begins with entry {store.begin_index}, and no snapshot of the {name} includes "
-        f"those before ({reasons or 'there is none'})"
-        + ("" if had_one else _WHAT_TO_DO.format(name=name)),
-        Damage.BAD_SNAPSHOT if had_one else Damage.NO_SNAPSHOT,
+        f"the entries before it ({reasons or 'no snapshot exists'})"
+        + ("" if had_snapshot else _WHAT_TO_DO.format(name=name)),
+        Damage.BAD_SNAPSHOT if had_snapshot else Damage.NO_SNAPSHOT,
         store.begin_index,
     )

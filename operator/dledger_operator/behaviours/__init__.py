@@ -1,5 +1,4 @@
-"""What the operator does, one file for each behaviour: gather, decide (pure), act.
+"""The operator's control loops: observe, decide (pure functions), act through `clients`.
 
-What belongs here: the decisions, and the loops that carry them out through `clients`. Nothing here
-knows kopf; `handlers` tells the behaviours what changed.
+Nothing here depends on kopf; `handlers` forwards the watch events.
 """

@@ -1,4 +1,4 @@
-"""Runs an audit that a user asked for: one Job, whose last words become the object's status."""
+"""Runs a `DLedgerAudit`: creates its Job and reports the Job's result in the object's status."""
 
 import json
 import logging
@@ -10,18 +10,18 @@ from typing import Any, Final
 from dledger_formats.audit import AuditSummary, Verdict
 from dledger_formats.json_objects import FormatError, encode
 from dledger_operator import names
-from dledger_operator.behaviours.context import Tools
+from dledger_operator.api_objects import JobPodView, JobView, Manifest
+from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
-from dledger_operator.behaviours.members import electorate
-from dledger_operator.behaviours.report.event_recorder import AUDIT_FINISHED, News
+from dledger_operator.behaviours.members.membership import recorded_membership
+from dledger_operator.behaviours.report.event_recorder import AUDIT_FINISHED, EventNote
 from dledger_operator.clients.errors import NotFoundError, RefusedError
-from dledger_operator.conditions.condition import Judgement, stamped
+from dledger_operator.conditions.condition import Judgment, stamped
 from dledger_operator.resources import audit_job
 from dledger_operator.resources.event import NORMAL, WARNING
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.spec_reader import InvalidSpecError
-from dledger_operator.views import JobPodView, JobView, Manifest
 
 logger = logging.getLogger(__name__)
 
@@ -36,20 +36,20 @@ ENDED_PHASES: Final = (FINISHED, FAILED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How far an audit is, and why it is not further."""
+    """The progress of an audit, with the reason for its phase."""
 
     phase: str
     reason: str
     message: str
     job: str = ""
-    """The Job, once there is one."""
+    """Name of the Job; empty until it is created."""
     summary: AuditSummary | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
 
 def judge(job: JobView, pods: Sequence[JobPodView], *, name: str) -> Outcome:
-    """Read an audit's state from its Job and pod. Pure."""
+    """Return the outcome of an audit from its Job and pods. Pure."""
     ended = next((pod for pod in pods if pod.exit_code is not None), None)
     if ended is not None:
         return _judge_ended(ended, job, name)
@@ -57,38 +57,38 @@ def judge(job: JobView, pods: Sequence[JobPodView], *, name: str) -> Outcome:
         return Outcome(
             phase=FAILED,
             reason=job.failure.reason,
-            message=f"the audit was stopped before it had a result: {job.failure.message}",
+            message=f"Job {name} failed before the audit had a result: {job.failure.message}",
             job=name,
             started_at=job.started_at,
         )
     if job.ended:
-        message = f"the pod of Job {name} is gone, and its result with it"
+        message = f"the pod of Job {name} was deleted before its result was read"
         return Outcome(
             phase=FAILED, reason="ResultLost", message=message, job=name, started_at=job.started_at
         )
     running = next((pod for pod in pods if pod.running), None)
     if running is not None:
-        message = f"pod {running.name} reads the logs"
+        message = f"pod {running.name} is reading the members' logs"
         return Outcome(
             phase=RUNNING, reason=RUNNING, message=message, job=name, started_at=job.started_at
         )
-    trouble = next((pod.trouble for pod in pods if pod.trouble), None)
-    if trouble is not None:
-        return Outcome(phase=PENDING, reason=trouble.reason, message=trouble.message, job=name)
-    return Outcome(phase=PENDING, reason="JobCreated", message=f"Job {name} starts", job=name)
+    problem = next((pod.problem for pod in pods if pod.problem), None)
+    if problem is not None:
+        return Outcome(phase=PENDING, reason=problem.reason, message=problem.message, job=name)
+    return Outcome(phase=PENDING, reason="JobCreated", message=f"Job {name} is starting", job=name)
 
 
 def _judge_ended(pod: JobPodView, job: JobView, name: str) -> Outcome:
     try:
         summary = AuditSummary.from_json(pod.termination_message.encode())
     except FormatError as error:
-        reason = pod.trouble.reason if pod.trouble else "NoSummary"
+        reason = pod.problem.reason if pod.problem else "NoSummary"
         return Outcome(
             phase=FAILED,
             reason=reason,
             message=(
-                f"pod {pod.name} ended with exit code {pod.exit_code} and without a summary "
-                f"({error}); its log says more"
+                f"pod {pod.name} terminated with exit code {pod.exit_code} and without a valid "
+                f"summary ({error}); see the pod's log"
             ),
             job=name,
             started_at=job.started_at,
@@ -108,7 +108,7 @@ def _judge_ended(pod: JobPodView, job: JobView, name: str) -> Outcome:
 def build_status(
     outcome: Outcome, *, generation: int, previous: Mapping[str, Any], now: datetime
 ) -> Manifest:
-    """Build the status of an audit; `previous` is the one before, or empty."""
+    """Build the status of an audit; `previous` is its current status, or empty."""
     conditions = previous.get("conditions") or []
     status: Manifest = {
         "observedGeneration": generation,
@@ -116,7 +116,7 @@ def build_status(
         "conditions": [
             stamped(
                 COMPLETE,
-                Judgement(
+                Judgment(
                     holds=outcome.phase == FINISHED, reason=outcome.reason, message=outcome.message
                 ),
                 previous=next((each for each in conditions if each.get("type") == COMPLETE), None),
@@ -144,44 +144,46 @@ def build_status(
 
 
 class AuditWorker:
-    """Works for one DLedgerAudit until it has ended."""
+    """Runs one DLedgerAudit until it has ended."""
 
-    def __init__(self, body: Mapping[str, Any], tools: Tools, on_gone: Callable[[], None]) -> None:
-        """Take `on_gone` for the news that the API server does not know the audit any more."""
+    def __init__(
+        self, body: Mapping[str, Any], context: Context, on_gone: Callable[[], None]
+    ) -> None:
+        """Create a worker; `on_gone` is called when the audit no longer exists."""
         self.uid: str = body["metadata"]["uid"]
         self.namespace: str = body["metadata"]["namespace"]
         self.name: str = body["metadata"]["name"]
         self._body = body
         self._status: Mapping[str, Any] = body.get("status") or {}
-        self._tools = tools
+        self._context = context
         self._on_gone = on_gone
         self._wake = Wake()
 
     async def run(self) -> None:
-        """Take turns until the audit has ended."""
+        """Advance the audit until it has ended."""
         await repeat(
-            self._turn,
+            self._run_once,
             what=f"audit {self.namespace}/{self.name}",
             wake=self._wake,
             pace=PACE,
-            random=self._tools.random,
-            on_failure=self._tools.metrics.failures.labels("audit").inc,
+            random=self._context.random,
+            on_failure=self._context.metrics.failures.labels("audit").inc,
             until=self.ended,
         )
 
     def ended(self) -> bool:
-        """Whether the status tells the end."""
+        """Return whether the status is final."""
         return self._status.get("phase") in ENDED_PHASES
 
     def changed(self, body: Mapping[str, Any]) -> None:
-        """Take a newer version of the audit's object; its spec cannot have changed."""
+        """Store a newer version of the audit's object; its spec is immutable."""
         self._body = body
 
-    def look_again(self) -> None:
-        """Hear that the Job, or the group that was waited for, changed."""
+    def wake(self) -> None:
+        """Check the audit now, because its Job or the group that it waits for has changed."""
         self._wake.set()
 
-    async def _turn(self) -> None:
+    async def _run_once(self) -> None:
         if self.ended():
             return
         outcome = await self._advance()
@@ -189,18 +191,18 @@ class AuditWorker:
             outcome,
             generation=self._body["metadata"].get("generation", 1),
             previous=self._status,
-            now=self._tools.now(),
+            now=self._context.now(),
         )
         if status == self._status:
             return
         try:
-            await self._tools.api.apply_status(names.AUDIT_KIND, self._body, status)
+            await self._context.api.apply_status(names.AUDIT_KIND, self._body, status)
         except NotFoundError:
             self._on_gone()
             return
         self._status = status
         if self.ended():
-            await self._tell(outcome)
+            await self._record_result(outcome)
 
     async def _advance(self) -> Outcome:
         try:
@@ -208,52 +210,57 @@ class AuditWorker:
         except InvalidSpecError as error:
             return Outcome(phase=FAILED, reason="InvalidSpec", message=str(error))
         name = names.audit_job(request.name)
-        job = await self._tools.api.job(request.namespace, name)
+        job = await self._context.api.job(request.namespace, name)
         if job is None and self._status.get("job"):
-            message = f"Job {name} was removed before its result was read; create another audit"
+            message = f"Job {name} was deleted before its result was read; create another audit"
             return Outcome(phase=FAILED, reason="ResultLost", message=message, job=name)
         if job is None:
-            return await self._begin(request, name)
+            return await self._start(request, name)
         if job.owner_uid != request.uid:
-            message = f"Job {name} belongs to something else; the audit begins when it is gone"
+            message = (
+                f"a Job {name} that is not owned by this audit exists; the audit starts when that "
+                "Job is deleted"
+            )
             return Outcome(phase=PENDING, reason="JobNameTaken", message=message)
-        pods = await self._tools.api.job_pods(request.namespace, name)
+        pods = await self._context.api.job_pods(request.namespace, name)
         return judge(job, pods, name=name)
 
-    async def _begin(self, request: AuditRequest, job: str) -> Outcome:
-        """Create the Job, once the group is there to be audited."""
+    async def _start(self, request: AuditRequest, job: str) -> Outcome:
+        """Create the Job if the group exists and its spec is valid."""
         where = f"{names.GROUP_KIND} {request.namespace}/{request.group_name}"
         try:
-            body = await self._tools.api.group(request.namespace, request.group_name)
-            group = Group.from_body(body, self._tools.node_image)
+            body = await self._context.api.group(request.namespace, request.group_name)
+            group = Group.from_body(body, self._context.node_image)
         except NotFoundError:
-            message = f"{where} does not exist; the audit begins when it does"
+            message = f"{where} does not exist; the audit starts when it is created"
             return Outcome(phase=PENDING, reason="GroupNotFound", message=message)
         except InvalidSpecError as error:
-            message = f"{where} cannot be read: {error}"
+            message = f"the spec of {where} is invalid: {error}"
             return Outcome(phase=PENDING, reason="GroupInvalid", message=message)
-        image = self._tools.audit_image
+        image = self._context.audit_image
         manifest = audit_job.build(
             request,
             group,
-            member_ids=sorted(electorate.remembered(body.get("status") or {}, group).voters),
+            member_ids=sorted(recorded_membership(body.get("status") or {}, group).voters),
             image=image.reference,
             image_pull_policy=image.pull_policy,
         )
         try:
-            await self._tools.api.apply(manifest)
+            await self._context.api.apply(manifest)
         except RefusedError as error:
             return Outcome(phase=PENDING, reason="JobRefused", message=str(error))
-        return Outcome(phase=PENDING, reason="JobCreated", message=f"Job {job} starts", job=job)
+        return Outcome(
+            phase=PENDING, reason="JobCreated", message=f"Job {job} is starting", job=job
+        )
 
-    async def _tell(self, outcome: Outcome) -> None:
+    async def _record_result(self, outcome: Outcome) -> None:
         sound = outcome.summary is not None and outcome.summary.verdict is Verdict.SOUND
         verdict = outcome.summary.verdict.value if outcome.summary else FAILED
-        self._tools.metrics.audits.labels(verdict).inc()
+        self._context.metrics.audits.labels(verdict).inc()
         logger.info("audit %s/%s: %s: %s", self.namespace, self.name, verdict, outcome.message)
-        news = News(
+        note = EventNote(
             severity=NORMAL if sound else WARNING,
             reason=AUDIT_FINISHED,
             message=f"{verdict}: {outcome.message}",
         )
-        await self._tools.news.post(names.AUDIT_KIND, self._body, news)
+        await self._context.events.record(names.AUDIT_KIND, self._body, note)

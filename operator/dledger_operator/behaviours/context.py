@@ -1,4 +1,4 @@
-"""What every behaviour works with: the world outside, passed in."""
+"""The shared dependencies of all behaviors: clients, metrics, clocks and random numbers."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,31 +6,31 @@ from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 
-from dledger_operator.behaviours.report.event_recorder import NewsDesk
+from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.clients.kubernetes import KubeApi
-from dledger_operator.clients.member_pages import NodePages
-from dledger_operator.clients.member_requests import MemberRequests
+from dledger_operator.clients.member_http import MemberHttpClient
+from dledger_operator.clients.member_remoting import MemberRemotingClient
 from dledger_operator.metrics import OperatorMetrics
 from dledger_operator.spec.group import ImageDefaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """One set, shared by all groups and audits of this process."""
+class Context:
+    """Dependencies that all groups and audits of this process share."""
 
     api: KubeApi
-    pages: NodePages
-    requests: MemberRequests
+    member_http: MemberHttpClient
+    member_remoting: MemberRemotingClient
     metrics: OperatorMetrics
-    news: NewsDesk
+    events: EventRecorder
     node_image: ImageDefaults
     audit_image: ImageDefaults
     clock: Callable[[], float]
     """Monotonic seconds."""
     now: Callable[[], datetime]
-    """The time of day, in UTC."""
+    """Current time in UTC."""
     random: Random
     reconcile_slots: asyncio.Semaphore
-    """Bounds how many groups are reconciled at once, so that a restart with many groups leaves
+    """Limits concurrent reconciliations, so that after a restart with many groups there are still
     connections for following leaders.
     """

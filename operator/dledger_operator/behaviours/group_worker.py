@@ -1,49 +1,42 @@
-"""Everything that is done for one group, side by side, until the group is gone.
+"""Runs the control loops of one group concurrently, until the group is deleted.
 
-    reconcile   spec                     -> children
-    follow      who leads                -> role labels
-    endpoints   EndpointSlices           -> does the master Service lead to the leader?
-    observe     pods, volumes, /status   -> what is known of members
-    scale       members there are        -> members that the spec asks for
-    report      all that is known        -> status, metrics, Events
+    reconcile   spec                       -> children
+    follow      members' view of leader    -> role labels
+    endpoints   EndpointSlices             -> is the leader the master Service's only endpoint?
+    observe     pods, claims, /status      -> observed members
+    scale       observed members, spec     -> membership changes and StatefulSet replicas
+    report      observed state             -> status, metrics, Events
 
-Each is a loop of its own: a member that does not answer must not keep a leader from being followed.
+Each loop is a task of its own, so that a member that does not answer cannot delay following the
+leader.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
-from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
-from dledger_operator.behaviours.children.reconcile import Reconciled, reconcile
-from dledger_operator.behaviours.context import Tools
-from dledger_operator.behaviours.leader import endpoints
-from dledger_operator.behaviours.leader.double_master import DoubleMasterWatch
-from dledger_operator.behaviours.leader.follow_leader import Decision, Followed, LeaderFollower
+from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.group_snapshot import GroupSnapshot, group_to_follow
+from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
+from dledger_operator.behaviours.leader.follow_leader import Decision, FollowResult, LeaderFollower
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory, PhaseTime
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
 from dledger_operator.behaviours.members import observe
-from dledger_operator.behaviours.members.beginning import Beginning
-from dledger_operator.behaviours.members.electorate import heard, remembered
+from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.members.scale import Scaler
-from dledger_operator.behaviours.members.scale_steps import Seen
-from dledger_operator.behaviours.report.event_recorder import News
-from dledger_operator.behaviours.report.group_events import ConditionNews, of_leader_change
+from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.report.group_events import ConditionEvents, leader_change_event
 from dledger_operator.behaviours.report.status import (
     StatusReporter,
     build_status,
     leader_changes_from_json,
 )
 from dledger_operator.clients.errors import NotFoundError
-from dledger_operator.facts import Electorate, GroupFacts
-from dledger_operator.spec.group import Group, ImageDefaults
-from dledger_operator.spec.spec_reader import InvalidSpecError
-from dledger_operator.views import EndpointView, VolumeView
+from dledger_operator.observed_state import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -55,61 +48,56 @@ PACES: Final = {
     "scale": Pace(interval_s=60.0, gap_s=0.1, failure_gap_s_max=10.0),
     "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),
 }
-# An operator that has just started knows nothing yet; it must not say that nobody leads.
+# After its start, the operator waits this long for a leader before it reports that there is none.
 GATHERING_S_MAX: Final = 5.0
 
 
 class GroupWorker:
-    """Works for one group."""
+    """Runs the control loops of one group."""
 
-    def __init__(self, body: Mapping[str, Any], tools: Tools, on_gone: Callable[[], None]) -> None:
-        """Take `on_gone` for the news that the API server does not know the group any more."""
-        metadata = body["metadata"]
+    def __init__(
+        self, body: Mapping[str, Any], context: Context, on_gone: Callable[[], None]
+    ) -> None:
+        """Create a worker; `on_gone` is called when the group no longer exists."""
+        metadata, status = body["metadata"], body.get("status") or {}
         self.uid: str = metadata["uid"]
         self.namespace: str = metadata["namespace"]
         self.name: str = metadata["name"]
         self._body = body
-        self._tools = tools
+        self._context = context
         self._on_gone = on_gone
-        self._started_s = tools.clock()
-        self._is_new = not body.get("status")
-        self._beginning = Beginning(datetime.fromisoformat(metadata["creationTimestamp"]))
+        self._started_s = context.clock()
+        self._is_new = not status
         self._wakes = {loop: Wake() for loop in PACES}
-        self._group = group_to_follow(body, tools.node_image)
-        self._reconciled = Reconciled()
-        self._followed = Followed()
-        self._endpoints: list[EndpointView] | None = None
-        self._volumes: list[VolumeView] = []
-        self._answers: dict[str, NodeStatus] | None = None
-        self._electorate = remembered(body.get("status") or {}, self._group)
-        self._steps = 0
-        self._answers_after_steps = 0
-        self._children: dict[tuple[str, str], object] = {}
-        self._news: list[News] = []
-        self._condition_news = ConditionNews()
-        self._double_masters = DoubleMasterWatch()
-        self._history = LeaderHistory(leader_changes_from_json(body.get("status") or {}))
-        self._reporter = StatusReporter(tools.api, clock=tools.clock)
-        self._polls = LeaderPolls(tools.pages, tools.random, self._heard)
+        self._snapshot = GroupSnapshot.of(body, context.node_image)
+        self._scale_steps = 0
+        self._scale_steps_at_answers = 0
+        self._child_versions: dict[tuple[str, str], object] = {}
+        self._pending_events: list[EventNote] = []
+        self._condition_events = ConditionEvents()
+        self._double_masters = DoubleMasterDetector()
+        self._history = LeaderHistory(leader_changes_from_json(status))
+        self._reporter = StatusReporter(context.api, clock=context.clock)
+        self._polls = LeaderPolls(context.member_http, context.random, self._on_poll_change)
         self._follower = LeaderFollower(
-            tools.api,
+            context.api,
             self._polls,
-            clock=tools.clock,
-            on_decision=self._decided,
-            on_settled=self._settled,
+            clock=context.clock,
+            on_decision=self._on_decision,
+            on_settled=self._on_settled,
         )
         self._scaler = Scaler(
-            tools.api,
-            tools.requests,
-            clock=tools.clock,
-            random=tools.random,
-            on_members=self._heard_of_members,
-            tell=self._news.append,
+            context.api,
+            context.member_remoting,
+            clock=context.clock,
+            random=context.random,
+            on_membership=self._on_membership,
+            on_event=self._pending_events.append,
         )
 
     async def run(self) -> None:
-        """Run every behaviour until cancelled."""
-        turns = {
+        """Run all loops until cancelled."""
+        loops = {
             "reconcile": self._reconcile,
             "follow": self._follow,
             "endpoints": self._check_endpoints,
@@ -120,268 +108,227 @@ class GroupWorker:
         self._count_double_masters(0)
         try:
             async with asyncio.TaskGroup() as tasks:
-                for loop, turn in turns.items():
+                for loop, run in loops.items():
                     tasks.create_task(
                         repeat(
-                            turn,
+                            run,
                             what=f"{self.namespace}/{self.name}: {loop}",
                             wake=self._wakes[loop],
                             pace=PACES[loop],
-                            random=self._tools.random,
-                            on_failure=self._tools.metrics.failures.labels(loop).inc,
+                            random=self._context.random,
+                            on_failure=self._context.metrics.failures.labels(loop).inc,
                         )
                     )
         finally:
             await self._polls.stop()
 
-    # What happens outside
+    # Watch events
 
     def changed(self, body: Mapping[str, Any]) -> None:
-        """Take a newer version of the group's object."""
+        """Store a newer version of the group's object."""
         before, self._body = self._body, body
         if body["metadata"].get("generation") != before["metadata"].get("generation"):
-            self._group = group_to_follow(body, self._tools.node_image) or self._group
+            snapshot = self._snapshot
+            snapshot.group = group_to_follow(body, self._context.node_image) or snapshot.group
             self._wake("reconcile", "follow")
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Take a watch event of one of the group's pods; `kind` is None for one from a list."""
-        if self._group is not None:
-            metadata, roles = body["metadata"], self._group.roles
+        """Process a watch event of a pod of the group; `kind` is None for a pod from a LIST."""
+        if self._snapshot.group is not None:
+            metadata, roles = body["metadata"], self._snapshot.group.roles
             labels = metadata.get("labels") or {}
             master = kind != "DELETED" and labels.get(roles.label) == roles.master
             uid, version = metadata["uid"], int(metadata["resourceVersion"])
             if kind is None:
-                self._double_masters.saw_listed(uid, version, master=master)
+                self._double_masters.observe_listed(uid, version, master=master)
             else:
-                self._count_double_masters(self._double_masters.saw(uid, version, master=master))
-        self._polls.hurry()
+                count = self._double_masters.observe(uid, version, master=master)
+                self._count_double_masters(count)
+        self._polls.retry_now()
         self._wake("follow")
 
     def endpoints_changed(self) -> None:
-        """Hear that an EndpointSlice of the group changed."""
+        """Check the endpoints, because an EndpointSlice of the group has changed."""
         self._wake("endpoints")
 
     def child_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Take a watch event of a child that somebody may have changed or deleted.
+        """Reconcile if another client may have changed or deleted a child.
 
-        A StatefulSet's status moves with every pod; only another generation is another spec.
+        A StatefulSet's status changes with every pod, so only a new generation counts.
         """
         metadata = body["metadata"]
         key = (body.get("kind", ""), metadata["name"])
         version = metadata.get("generation") or metadata["resourceVersion"]
-        if kind == "DELETED" or self._children.get(key) != version:
+        if kind == "DELETED" or self._child_versions.get(key) != version:
             self._wake("reconcile")
-        self._children[key] = version
+        self._child_versions[key] = version
 
-    def _heard(self) -> None:
-        """Hear that a member says something new, or has fallen silent."""
-        self._history.look(self._tools.clock(), self._polls.observations(), self._followed.pods)
-        self._wake("follow")
-
-    def _heard_of_members(self, members: Electorate) -> None:
-        """Hear from a leader who belongs to the group: labels, budget and status follow."""
-        if members != self._electorate:
-            self._electorate = members
-            self._wake("reconcile", "follow", "scale", "report")
-
-    # The six loops
+    # The loops, and the callbacks of their parts
 
     async def _reconcile(self) -> None:
         body = self._body
         if body["metadata"].get("deletionTimestamp"):
             return
-        async with self._tools.reconcile_slots:
-            began_s = self._tools.clock()
+        async with self._context.reconcile_slots:
+            began_s = self._context.clock()
             outcome = await reconcile(
-                self._tools.api,
+                self._context.api,
                 {**body, "status": self._status()},
-                self._tools.node_image,
+                self._context.node_image,
                 led=self._history.leader is not None,
-                voters=len(self._electorate.voters),
+                voters=len(self._snapshot.membership.voters),
             )
         result = outcome.problem.reason if outcome.problem else "Applied"
-        self._tools.metrics.reconcile_s.labels(result).observe(self._tools.clock() - began_s)
-        self._reconciled = outcome
+        self._context.metrics.reconcile_s.labels(result).observe(self._context.clock() - began_s)
+        self._snapshot.reconciled = outcome
         self._wake("scale", "report")
 
     async def _follow(self) -> None:
-        if self._group is not None:
-            await self._follower.turn(self._group, self._electorate)
+        if self._snapshot.group is not None:
+            await self._follower.run_once(self._snapshot.group, self._snapshot.membership)
 
-    def _decided(self, decision: Decision) -> None:
-        """Note a leader as soon as it is proven, before the labels follow."""
+    def _on_poll_change(self) -> None:
+        """Process a member's new answer, or its silence."""
+        pods = self._snapshot.followed.pods
+        self._history.observe(self._context.clock(), self._polls.observations(), pods)
+        self._wake("follow")
+
+    def _on_decision(self, decision: Decision) -> None:
+        """Record a new leader as soon as it is proven, before the pods are relabeled."""
         before, leader = self._history.leader, decision.leader
         if leader is None:
             return
-        self._time(self._history.proven(self._tools.clock(), self._tools.now(), leader))
+        phases = self._history.proven(self._context.clock(), self._context.now(), leader)
+        self._record_phases(phases)
         if leader != before:
             change = self._history.changes[0]
-            news = of_leader_change(change)
-            logger.info("%s/%s: %s", self.namespace, self.name, news.message)
-            self._news.append(news)
-            self._tools.metrics.count_leader_change(self.namespace, self.name, change.reason)
+            note = leader_change_event(change)
+            logger.info("%s/%s: %s", self.namespace, self.name, note.message)
+            self._pending_events.append(note)
+            self._context.metrics.count_leader_change(self.namespace, self.name, change.reason)
         if before is None:
-            self._wake("reconcile")  # it has been founded
+            self._wake("reconcile")  # a first leader ends the founding
 
-    def _settled(self, followed: Followed) -> None:
-        """Note that the labels are as right as they can be."""
+    def _on_settled(self, followed: FollowResult) -> None:
+        """Record the result of a follow run, after which no patch is left to make."""
+        before = self._snapshot.followed
         if followed.master_pod:
-            self._time(self._history.relabelled(self._tools.clock()))
-        if followed.leader != self._followed.leader:
+            self._record_phases(self._history.relabeled(self._context.clock()))
+        if followed.leader != before.leader:
             self._wake("endpoints")
-        if followed != self._followed:
+        if followed != before:
             self._wake("observe", "report")
-        self._followed = followed
+        self._snapshot.followed = followed
 
     async def _check_endpoints(self) -> None:
-        if self._group is None:
+        snapshot = self._snapshot
+        if snapshot.group is None:
             return
         service = names.master_service(self.name)
-        found = await self._tools.api.service_endpoints(self.namespace, service)
-        if found != self._endpoints:
-            self._endpoints = found
+        found = await self._context.api.service_endpoints(self.namespace, service)
+        if found != snapshot.endpoints:
+            snapshot.endpoints = found
             self._wake("report")
-        judged = endpoints.judge(found, service=service, leader_pod=self._followed.leader_pod)
-        if judged.synced and self._followed.leader == self._history.leader:
-            self._time(self._history.endpoints_synced(self._tools.clock()))
+        if snapshot.judge_endpoints().synced and snapshot.followed.leader == self._history.leader:
+            self._record_phases(self._history.endpoints_synced(self._context.clock()))
 
     async def _observe(self) -> None:
-        group, pods, steps = self._group, self._followed.pods, self._steps
+        snapshot, steps = self._snapshot, self._scale_steps
+        group, pods = snapshot.group, snapshot.followed.pods
         if group is None or not pods:
-            self._answers_after_steps = steps
+            self._scale_steps_at_answers = steps
             return
         all_ready = len(pods) >= group.replicas and all(pod.ready for pod in pods)
-        api = self._tools.api
-        self._volumes = [] if all_ready else await api.volumes(self.namespace, self.name)
-        self._answers = await observe.statuses(self._tools.pages, pods)
-        self._answers_after_steps = steps
-        self._heard_of_members(heard(self._answers.values(), self._electorate))
+        api = self._context.api
+        snapshot.claims = [] if all_ready else await api.volume_claims(self.namespace, self.name)
+        snapshot.answers = await observe.statuses(self._context.member_http, pods)
+        self._scale_steps_at_answers = steps
+        self._on_membership(reported_membership(snapshot.answers.values(), snapshot.membership))
         self._wake("report")
-        if not self._scaler.at_rest:
+        if not self._scaler.idle:
             self._wake("scale")
 
+    def _on_membership(self, membership: Membership) -> None:
+        """Store the membership that a leader reports; labels, budget and status depend on it."""
+        if membership != self._snapshot.membership:
+            self._snapshot.membership = membership
+            self._wake("reconcile", "follow", "scale", "report")
+
     async def _scale(self) -> None:
-        """Take a step, unless the spec is not in force yet, or what members said is from before the
-        last one.
+        """Take a scaling step, unless the current spec has not been applied yet or the members have
+        not been asked since the last step.
         """
-        group, applied = self._group, self._reconciled
-        current = applied.generation == self._body["metadata"].get("generation", 1)
-        if group is None or applied.shape is None or applied.problem or not current:
+        group, applied = self._snapshot.group, self._snapshot.reconciled
+        is_current = applied.generation == self._body["metadata"].get("generation", 1)
+        if group is None or applied.shape is None or applied.problem or not is_current:
             return
-        if self._answers_after_steps != self._steps:
+        if self._scale_steps_at_answers != self._scale_steps:
             return
         name = names.stateful_set(self.name)
-        stateful_set = await self._tools.api.stateful_set(self.namespace, name)
+        stateful_set = await self._context.api.stateful_set(self.namespace, name)
         if stateful_set is None:
             self._wake("reconcile")
             return
-        pods = [pod for pod in self._followed.pods if not pod.leaving]
-        answers = self._answers or {}
-        seen = Seen(
-            replicas=group.replicas,
-            shape=replace(applied.shape, pods=stateful_set.replicas),
-            leader=self._followed.leader,
-            electorate=self._electorate,
-            answers={pod.member_id: answers[pod.uid] for pod in pods if pod.uid in answers},
-        )
-        ips = {pod.member_id: pod.ip for pod in pods if pod.ip}
-        if await self._scaler.turn(group, seen, stateful_set, ips):
-            self._steps += 1
+        state = self._snapshot.scale_state(group, applied.shape, stateful_set)
+        if await self._scaler.run_once(group, state, stateful_set, self._snapshot.pod_ips()):
+            self._scale_steps += 1
             self._wake("observe")
         self._wake("report")
 
     async def _report(self) -> None:
-        if not self._knows_enough():
+        if not self._can_report():
             return
-        body, now = self._body, self._tools.now()
+        body, now = self._body, self._context.now()
         previous = self._status()
-        facts = self._facts(now)
+        observed = self._snapshot.observe(now, self._scaler.problem)
+        generation = self._snapshot.reconciled.generation
         status = build_status(
-            facts, self._history, generation=self._reconciled.generation, previous=previous, now=now
+            observed, self._history, generation=generation, previous=previous, now=now
         )
-        self._news += self._condition_news.of_conditions(
+        self._pending_events += self._condition_events.on_change(
             previous.get("conditions") or [], status["conditions"], now
         )
-        if self._group:
-            self._tools.metrics.show(
-                facts, image=self._group.image, flush_disk_type=self._group.flush_disk_type.value
+        if group := self._snapshot.group:
+            self._context.metrics.update_group(
+                observed, image=group.image, flush_disk_type=group.flush_disk_type.value
             )
         try:
             await self._reporter.report(body, status)
         except NotFoundError:
             self._on_gone()
             return
-        while self._news:
-            await self._tools.news.post(names.GROUP_KIND, body, self._news.pop(0))
-
-    # What is known
+        while self._pending_events:
+            note = self._pending_events.pop(0)
+            await self._context.events.record(names.GROUP_KIND, body, note)
 
     def _status(self) -> Mapping[str, Any]:
-        """The group's status as it was written last."""
+        """Return the group's current status."""
         return self._reporter.written or self._body.get("status") or {}
 
-    def _knows_enough(self) -> bool:
-        """Whether a report would tell of the group, and not of this process's ignorance.
+    def _can_report(self) -> bool:
+        """Return whether enough is known to replace the group's status.
 
-        A group that had no status is new, and there is nothing better to be kept.
+        A status from before the operator's start must not be replaced by an incomplete one. A new
+        group has no status to preserve.
         """
-        if not self._reconciled.generation:
+        if not self._snapshot.reconciled.generation:
             return False
-        if self._is_new:
+        if self._is_new or self._snapshot.is_complete:
             return True
-        looked = self._endpoints is not None and self._answers is not None
-        known = looked and self._followed.leader is not None
-        return known or self._tools.clock() - self._started_s > GATHERING_S_MAX
-
-    def _facts(self, now: datetime) -> GroupFacts:
-        group, followed, answers = self._group, self._followed, self._answers or {}
-        members = (
-            observe.members(group, followed.pods, self._volumes, answers, self._electorate)
-            if group
-            else ()
-        )
-        shape = self._reconciled.shape
-        return GroupFacts(
-            namespace=self.namespace,
-            name=self.name,
-            replicas=group.replicas if group else 0,
-            first_voters=shape.first_voters if shape else None,
-            electorate=self._electorate,
-            leader=followed.leader,
-            disputed=followed.disputed,
-            members=members,
-            endpoints=endpoints.judge(
-                self._endpoints or [],
-                service=names.master_service(self.name),
-                leader_pod=followed.leader_pod,
-            ),
-            paused=group.paused if group else False,
-            problem=self._reconciled.problem,
-            warning=self._reconciled.warning,
-            obstacle=self._scaler.obstacle,
-            starting=self._beginning.lasts(members, now),
-        )
+        return self._context.clock() - self._started_s > GATHERING_S_MAX
 
     def _count_double_masters(self, count: int) -> None:
         if count:
-            logger.error("%s/%s: two pods were labelled master at once", self.namespace, self.name)
-        self._tools.metrics.count_double_masters(self.namespace, self.name, count)
+            logger.error(
+                "%s/%s: two pods had the master label at the same time", self.namespace, self.name
+            )
+        self._context.metrics.count_double_masters(self.namespace, self.name, count)
 
-    def _time(self, phases: Sequence[PhaseTime]) -> None:
+    def _record_phases(self, phases: Sequence[PhaseTime]) -> None:
         for each in phases:
-            self._tools.metrics.failover_s.labels(each.phase).observe(each.seconds)
+            self._context.metrics.failover_s.labels(each.phase).observe(each.seconds)
         self._wake("report")
 
     def _wake(self, *loops: str) -> None:
         for loop in loops:
             self._wakes[loop].set()
-
-
-def group_to_follow(body: Mapping[str, Any], images: ImageDefaults) -> Group | None:
-    """Read as much of a spec as following needs; None when even that is not there."""
-    for read in (Group.from_body, Group.to_follow):
-        try:
-            return read(body, images)
-        except InvalidSpecError:
-            continue
-    return None

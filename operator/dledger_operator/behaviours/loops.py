@@ -1,6 +1,4 @@
-"""How a behaviour runs: turn after turn, at once when woken, later after a failure, never too
-often.
-"""
+"""The control loop of a behavior: runs at intervals and when woken; backs off after errors."""
 
 import asyncio
 import logging
@@ -14,17 +12,17 @@ logger = logging.getLogger(__name__)
 
 
 class Wake:
-    """A bell: `wait` returns when it was rung since the last `wait`, or when the time is over."""
+    """A wake-up signal. Signals between two calls of `wait` are merged into one."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def set(self) -> None:
-        """Ring."""
+        """Wake the waiting task, or the next call of `wait`."""
         self._event.set()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for the bell; False when the time was over first."""
+        """Wait for a signal. Return False on a timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._event.wait()
@@ -35,8 +33,9 @@ class Wake:
 
 
 def backoff_s(failures: int, shortest_s: float, longest_s: float, random: Random) -> float:
-    """Double the pause with each failure, and take a random part of its upper half, so that many
-    who failed together do not come back together.
+    """Return an exponential backoff with jitter, so that retries do not synchronize.
+
+    The pause doubles with each failure up to `longest_s`; the result is 50 to 100 % of it.
     """
     pause_s = min(longest_s, shortest_s * 2.0 ** min(failures - 1, 32))
     return pause_s * random.uniform(0.5, 1.0)
@@ -44,17 +43,18 @@ def backoff_s(failures: int, shortest_s: float, longest_s: float, random: Random
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often a behaviour takes its turn, in seconds."""
+    """How often a behavior runs, in seconds."""
 
     interval_s: float
-    """At the latest so long after the last turn."""
+    """Maximum time between two runs."""
     gap_s: float
-    """At the earliest so long after the last turn, however often it is woken."""
+    """Minimum time between two runs, however often the behavior is woken."""
     failure_gap_s_max: float = 30.0
+    """Maximum backoff after failures."""
 
 
 async def repeat(
-    turn: Callable[[], Awaitable[None]],
+    run: Callable[[], Awaitable[None]],
     *,
     what: str,
     wake: Wake,
@@ -63,16 +63,16 @@ async def repeat(
     on_failure: Callable[[], None],
     until: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Take turns until cancelled, or until `until` says that there is nothing left to do.
+    """Call `run` repeatedly until the task is cancelled or `until` returns True.
 
-    A turn that fails is logged and taken again after a pause; it never ends the loop, because one
-    behaviour's trouble must not stop another's. What is not a KubeError is a mistake of ours and is
-    logged with its trace.
+    A failed run is logged and retried after a backoff. It never ends the loop, because a failing
+    behavior must not stop the others. Any exception except KubeError is a bug and is logged with
+    its traceback.
     """
     failures = 0
     while not until():
         try:
-            await turn()
+            await run()
         except KubeError as error:
             failures += 1
             logger.warning("%s: %s", what, error)

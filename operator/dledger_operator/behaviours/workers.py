@@ -1,8 +1,8 @@
-"""One task for each group and each audit, started and stopped as their objects come and go.
+"""One task per group and per audit, started and stopped with their objects.
 
-Watch events may be repeated, missed or late, so everything here may be told twice, and an object is
-known by its uid: a late farewell to an old object must not stop the work for a new one of the same
-name.
+Watch events may be repeated, missed or late. So every method here is idempotent, and an object is
+identified by its uid: a late deletion of an old object must not stop the worker of a new object
+with the same name.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from dledger_operator import names
 from dledger_operator.behaviours.audit import AuditWorker
-from dledger_operator.behaviours.context import Tools
+from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_worker import GroupWorker
 
 logger = logging.getLogger(__name__)
 
 
 class Worker(Protocol):
-    """What works for one object."""
+    """The worker of one object."""
 
     uid: str
 
     async def run(self) -> None:
-        """Work until cancelled, or until there is nothing left to do."""
+        """Work until cancelled or done."""
 
 
 W = TypeVar("W", bound=Worker)
@@ -33,7 +33,7 @@ Key = tuple[str, str]
 
 
 class WorkerFailedError(Exception):
-    """A worker ended by a mistake of ours: this process should be restarted."""
+    """A worker crashed because of a bug; the process must be restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Running(Generic[W]):
     task: asyncio.Task[None]
 
 
-class _Crew(Generic[W]):
+class _WorkerPool(Generic[W]):
     """The workers of one kind, by namespace and name."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class _Crew(Generic[W]):
         self._running[key] = _Running(worker, task)
 
     def stop(self, key: Key, uid: str | None = None) -> bool:
-        """Stop a worker; with `uid`, only the one for that very object."""
+        """Stop a worker; with `uid`, only if it is the worker of that object."""
         running = self._running.get(key)
         if running is None or (uid is not None and running.worker.uid != uid):
             return False
@@ -79,71 +79,76 @@ class _Crew(Generic[W]):
 class Workers:
     """All workers of this process."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
-        self._groups: _Crew[GroupWorker] = _Crew()
-        self._audits: _Crew[AuditWorker] = _Crew()
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._groups: _WorkerPool[GroupWorker] = _WorkerPool()
+        self._audits: _WorkerPool[AuditWorker] = _WorkerPool()
 
     def group_changed(self, body: Mapping[str, Any]) -> None:
-        """Start to work for a group, or tell its worker."""
+        """Start a worker for a group, or pass the new version to its worker."""
         key, uid = _identity(body)
         worker = self._groups.get(key)
         if worker is not None and worker.uid == uid:
             worker.changed(body)
             return
-        logger.info("%s/%s: working for this group", *key)
-        self._groups.start(key, GroupWorker(body, self._tools, lambda: self._group_gone(key, uid)))
+        logger.info("%s/%s: started the group's worker", *key)
+        self._groups.start(
+            key, GroupWorker(body, self._context, lambda: self._group_gone(key, uid))
+        )
         for audit in self._audits.workers():
-            audit.look_again()  # it may be the group that one waits for
+            audit.wake()  # it may wait for this group
 
     def group_deleted(self, body: Mapping[str, Any]) -> None:
-        """Stop to work for a group; Kubernetes deletes its children."""
+        """Stop a group's worker; Kubernetes deletes the group's children."""
         self._group_gone(*_identity(body))
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Tell the group's worker of a pod's watch event; `kind` is None for one from a list."""
+        """Pass a pod's watch event to the group's worker; `kind` is None for a pod from a LIST."""
         if worker := self._groups.get(_owner(body, names.GROUP_LABEL)):
             worker.pod_changed(kind, body)
 
     def endpoints_changed(self, body: Mapping[str, Any]) -> None:
-        """Tell the group's worker that an EndpointSlice changed."""
+        """Notify the group's worker that an EndpointSlice has changed."""
         if worker := self._groups.get(_owner(body, names.GROUP_LABEL)):
             worker.endpoints_changed()
 
     def child_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Tell the group's worker of a child's watch event."""
+        """Pass a child's watch event to the group's worker."""
         if worker := self._groups.get(_owner(body, names.GROUP_LABEL)):
             worker.child_changed(kind, body)
 
     def audit_changed(self, body: Mapping[str, Any]) -> None:
-        """Start to work for an audit, or tell its worker; one that has ended needs none."""
+        """Start a worker for an audit, or pass the new version to its worker.
+
+        An audit that has ended gets no worker.
+        """
         key, uid = _identity(body)
         worker = self._audits.get(key)
         if worker is not None and worker.uid == uid:
             worker.changed(body)
             return
-        fresh = AuditWorker(body, self._tools, lambda: self._audit_gone(key, uid))
+        fresh = AuditWorker(body, self._context, lambda: self._audit_gone(key, uid))
         if not fresh.ended():
             self._audits.start(key, fresh)
 
     def audit_deleted(self, body: Mapping[str, Any]) -> None:
-        """Stop to work for an audit; Kubernetes deletes its Job."""
+        """Stop an audit's worker; Kubernetes deletes the audit's Job."""
         self._audit_gone(*_identity(body))
 
     def job_changed(self, body: Mapping[str, Any]) -> None:
-        """Tell the audit's worker that its Job changed."""
+        """Notify the audit's worker that its Job has changed."""
         if worker := self._audits.get(_owner(body, names.AUDIT_LABEL)):
-            worker.look_again()
+            worker.wake()
 
     def check(self) -> dict[str, int]:
-        """Count the workers; WorkerFailedError when one has ended by a mistake."""
+        """Count the workers. Raises WorkerFailedError if one has crashed."""
         for task in (*self._groups.tasks(), *self._audits.tasks()):
             if task.done() and not task.cancelled() and task.exception() is not None:
                 raise WorkerFailedError(f"{task.get_name()}: {task.exception()!r}")
         return {"groups": len(self._groups), "audits": len(self._audits)}
 
     async def stop(self) -> None:
-        """Stop all workers and wait until they have ended."""
+        """Cancel all workers and wait until they have ended."""
         tasks = [*self._groups.tasks(), *self._audits.tasks()]
         for task in tasks:
             task.cancel()
@@ -151,8 +156,8 @@ class Workers:
 
     def _group_gone(self, key: Key, uid: str) -> None:
         if self._groups.stop(key, uid):
-            logger.info("%s/%s: the group is gone", *key)
-            self._tools.metrics.forget(*key)
+            logger.info("%s/%s: the group was deleted; stopped its worker", *key)
+            self._context.metrics.remove_group(*key)
 
     def _audit_gone(self, key: Key, uid: str) -> None:
         self._audits.stop(key, uid)

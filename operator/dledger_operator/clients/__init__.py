@@ -1,5 +1,5 @@
-"""The operator's IO: the Kubernetes API, and the members' HTTP pages and client protocol.
+"""The operator's IO: the Kubernetes API, and the members' HTTP API and DLedger protocol.
 
-What belongs here: requests, timeouts, and the translation of answers into the operator's own views
-and errors. Decisions belong in `behaviours`.
+Requests, timeouts and the translation of answers into the operator's own types and errors belong
+here. Decisions belong in `behaviours`.
 """

@@ -1,33 +1,33 @@
-"""What a request may end with, when not with an answer.
+"""Errors of the clients.
 
-KubeError                the API server
-├── NotFoundError        the object, or its kind, does not exist
-├── ConflictError        somebody changed the object since it was read
-├── RefusedError         the server will never take this request as it is: invalid or forbidden
-└── UnavailableError     no answer in time, or the server cannot answer now
-MemberSilentError        a member gave no answer that can be used
+KubeError                a request to the API server failed
+├── NotFoundError        the object or its kind does not exist
+├── ConflictError        the object has changed since it was read
+├── RefusedError         the request is invalid or forbidden; a retry cannot succeed
+└── UnavailableError     no answer in time, or a temporary failure of the server
+MemberSilentError        a member gave no valid answer in time
 """
 
 
 class KubeError(Exception):
-    """The API server did not do what was asked."""
+    """A request to the API server failed."""
 
 
 class NotFoundError(KubeError):
-    """The object, or its kind, does not exist."""
+    """The object or its kind does not exist."""
 
 
 class ConflictError(KubeError):
-    """Somebody changed the object since it was read: read it again and decide again."""
+    """The object has changed since it was read: read it again and decide again."""
 
 
 class RefusedError(KubeError):
-    """The server will never take this request as it is: the message says why."""
+    """The request is invalid or forbidden; the message says why."""
 
 
 class UnavailableError(KubeError):
-    """No answer in time, or the server cannot answer now: try again later."""
+    """No answer in time, or a temporary failure of the server: retry later."""
 
 
 class MemberSilentError(Exception):
-    """A member gave no answer that can be used: it is gone, starting, cut off or too slow."""
+    """A member gave no valid answer in time: it is gone, starting, cut off or too slow."""

@@ -1,4 +1,4 @@
-"""Requests to the Kubernetes API, with our own errors and our own views as answers."""
+"""Client of the Kubernetes API, which returns the operator's own types and errors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,15 +27,7 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.types import PatchType
 
 from dledger_operator import names
-from dledger_operator.clients import translate
-from dledger_operator.clients.errors import (
-    ConflictError,
-    KubeError,
-    NotFoundError,
-    RefusedError,
-    UnavailableError,
-)
-from dledger_operator.views import (
+from dledger_operator.api_objects import (
     EndpointView,
     JobPodView,
     JobView,
@@ -43,7 +35,15 @@ from dledger_operator.views import (
     PodView,
     SettingsView,
     StatefulSetView,
-    VolumeView,
+    VolumeClaimView,
+)
+from dledger_operator.clients import translate
+from dledger_operator.clients.errors import (
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
 )
 
 REQUEST_S_MAX: Final = 5.0
@@ -75,8 +75,8 @@ _ERROR_OF_CODE: Final[dict[int, type[KubeError]]] = {
 
 
 class KubeApi:
-    """The few requests that the operator makes; each ends within `REQUEST_S_MAX`, or raises a
-    KubeError.
+    """The operator's requests to the API server. Each raises KubeError if it fails, at the latest
+    after `REQUEST_S_MAX`.
     """
 
     def __init__(self, client: AsyncClient) -> None:
@@ -84,10 +84,10 @@ class KubeApi:
 
     @classmethod
     def open(cls) -> Self:
-        """Connect as the pod's ServiceAccount or, outside a cluster, as the kubeconfig says.
+        """Connect as the pod's ServiceAccount or, outside a cluster, with the kubeconfig.
 
-        Connections are kept between two rounds of following: a relabelling that had to shake
-        hands first would take several times as long.
+        Idle connections stay open between requests: a TLS handshake would make relabeling several
+        times slower.
         """
         config = _configuration()
         transport = httpx2.AsyncHTTPTransport(
@@ -112,7 +112,7 @@ class KubeApi:
         await self._client.close()
 
     async def apply(self, manifest: Manifest) -> None:
-        """Create an object or take over the fields that `manifest` names (server-side apply)."""
+        """Create or update an object by server-side apply; take over the fields in `manifest`."""
         metadata, kind = manifest["metadata"], manifest["kind"]
         with _translated(f"apply {kind} {metadata['namespace']}/{metadata['name']}"):
             await self._client.patch(
@@ -125,7 +125,7 @@ class KubeApi:
             )
 
     async def apply_status(self, kind: str, body: Mapping[str, Any], status: Manifest) -> None:
-        """Replace the status of a custom resource; NotFoundError when it is gone."""
+        """Replace the status of a custom resource. Raises NotFoundError if it does not exist."""
         identity = {key: body["metadata"][key] for key in ("namespace", "name")}
         manifest = {
             "apiVersion": names.API_GROUP_VERSION,
@@ -144,12 +144,12 @@ class KubeApi:
             )
 
     async def group(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Get a DLedgerGroup."""
+        """Get a DLedgerGroup. Raises NotFoundError if it does not exist."""
         with _translated(f"get {names.GROUP_KIND} {namespace}/{name}"):
             return await self._client.get(DLedgerGroup, name, namespace=namespace)
 
     async def check_served(self, namespace: str | None) -> None:
-        """Try to list what the operator lives by; KubeError tells what is missing."""
+        """Check that the CRDs are installed and readable. Raises KubeError with what is missing."""
         for kind, plural in (
             (DLedgerGroup, names.GROUPS_PLURAL),
             (DLedgerAudit, names.AUDITS_PLURAL),
@@ -163,12 +163,14 @@ class KubeApi:
             except NotFoundError as error:
                 raise NotFoundError(f"{error}; install the chart's CRDs first") from error
             except RefusedError as error:
-                raise RefusedError(f"{error}; give this account the chart's role") from error
+                raise RefusedError(
+                    f"{error}; grant the chart's role to the operator's account"
+                ) from error
 
     async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        """List a group's pods as they are at one instant, by name.
+        """List a group's pods from one LIST, sorted by name.
 
-        Pods that only carry the group's label are left out: their names are not of the StatefulSet.
+        Pods whose names are not the StatefulSet's are left out, even with the group's label.
         """
         with _translated(f"list the pods of {namespace}/{group}"):
             found = self._client.list(Pod, namespace=namespace, labels={names.GROUP_LABEL: group})
@@ -179,9 +181,9 @@ class KubeApi:
     async def relabel_pod(
         self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> PodView:
-        """Set labels and annotations of a pod that nobody has changed since it was read.
+        """Set labels and annotations of a pod.
 
-        ConflictError when somebody has, NotFoundError when it is gone.
+        Raises ConflictError if the pod has changed since it was read, NotFoundError if it is gone.
         """
         patch = {
             "metadata": {
@@ -197,24 +199,24 @@ class KubeApi:
         return translate.pod_view(changed)
 
     async def service_endpoints(self, namespace: str, service: str) -> list[EndpointView]:
-        """List the pods behind a Service, over all its EndpointSlices."""
+        """List the pods behind a Service from all its EndpointSlices."""
         with _translated(f"list the EndpointSlices of {namespace}/{service}"):
             slices = self._client.list(
                 EndpointSlice, namespace=namespace, labels={names.SERVICE_NAME_LABEL: service}
             )
             return [view async for each in slices for view in translate.endpoint_views(each)]
 
-    async def volumes(self, namespace: str, group: str) -> list[VolumeView]:
-        """List a group's volume claims, by name."""
+    async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
+        """List a group's volume claims, sorted by name."""
         with _translated(f"list the volume claims of {namespace}/{group}"):
             claims = self._client.list(
                 PersistentVolumeClaim, namespace=namespace, labels={names.GROUP_LABEL: group}
             )
-            views = [translate.volume_view(claim) async for claim in claims]
+            views = [translate.volume_claim_view(claim) async for claim in claims]
         return sorted(views, key=lambda view: view.name)
 
     async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
-        """Get a group's StatefulSet; None when there is none."""
+        """Get a group's StatefulSet; None if it does not exist."""
         try:
             with _translated(f"get StatefulSet {namespace}/{name}"):
                 found = await self._client.get(StatefulSet, name, namespace=namespace)
@@ -223,9 +225,9 @@ class KubeApi:
         return translate.stateful_set_view(found)
 
     async def set_replicas(self, stateful_set: StatefulSetView, replicas: int) -> None:
-        """Change how many pods a StatefulSet that nobody has changed since it was read has.
+        """Set the replicas of a StatefulSet.
 
-        ConflictError when somebody has, NotFoundError when it is gone.
+        Raises ConflictError if it has changed since it was read, NotFoundError if it is gone.
         """
         patch = {
             "metadata": {"resourceVersion": stateful_set.resource_version},
@@ -242,7 +244,7 @@ class KubeApi:
             )
 
     async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
-        """Get the ConfigMap with a group's settings; None when there is none."""
+        """Get the ConfigMap with a group's settings; None if it does not exist."""
         try:
             with _translated(f"get ConfigMap {namespace}/{config_map}"):
                 found = await self._client.get(ConfigMap, config_map, namespace=namespace)
@@ -251,7 +253,7 @@ class KubeApi:
         return translate.settings_view(found)
 
     async def job(self, namespace: str, name: str) -> JobView | None:
-        """Get a Job; None when there is none."""
+        """Get a Job; None if it does not exist."""
         try:
             with _translated(f"get Job {namespace}/{name}"):
                 return translate.job_view(await self._client.get(Job, name, namespace=namespace))
@@ -269,21 +271,23 @@ def _configuration() -> SingleConfig:
     try:
         config = KubeConfig.from_env().get()
     except ConfigError as error:
-        raise UnavailableError(f"no way to the API server is configured: {error}") from error
+        raise UnavailableError(
+            f"neither a ServiceAccount nor a kubeconfig was found for the API server: {error}"
+        ) from error
     assert config is not None, "get() raises when it finds nothing"
     return config
 
 
 @contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """Turn the library's errors into ours; the message begins with what was tried."""
+    """Turn the library's errors into KubeErrors whose message starts with the request."""
     try:
         yield
     except ApiError as error:
         kind = _ERROR_OF_CODE.get(error.status.code or 500, UnavailableError)
         raise kind(f"{what}: {error.status.message}") from error
     except httpx2.HTTPStatusError as error:
-        # A kind that is not served is a 404 in plain text.
+        # The API server answers with a 404 in plain text for a kind that it does not serve.
         kind = _ERROR_OF_CODE.get(error.response.status_code, UnavailableError)
         raise kind(f"{what}: {error.response.text.strip() or error}") from error
     except httpx2.HTTPError as error:

@@ -1,4 +1,4 @@
-"""The API server's objects, translated into views."""
+"""Translates the client library's objects into the operator's own types (`api_objects`)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,25 +12,25 @@ from lightkube.resources.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
 from dledger_operator import names
-from dledger_operator.views import (
+from dledger_operator.api_objects import (
     EndpointView,
     JobPodView,
     JobView,
     PodView,
+    Problem,
     SettingsView,
     StatefulSetView,
-    Trouble,
-    VolumeView,
+    VolumeClaimView,
 )
 
-# A container that waits for one of these is merely starting.
-_ORDINARY_WAITS: Final = ("ContainerCreating", "PodInitializing")
+# Waiting reasons of a container that starts normally.
+_STARTING_REASONS: Final = ("ContainerCreating", "PodInitializing")
 _ENDED_PHASES: Final = ("Failed", "Succeeded")
 _MESSAGE_LENGTH_MAX: Final = 512
 
 
 def pod_view(pod: Pod) -> PodView:
-    """Keep what following and reporting need of a member's pod."""
+    """Translate a member's pod."""
     metadata, status = pod.metadata, pod.status
     assert metadata is not None
     assert metadata.name is not None
@@ -48,40 +48,41 @@ def pod_view(pod: Pod) -> PodView:
         resource_version=metadata.resourceVersion or "",
         leaving=metadata.deletionTimestamp is not None or phase in _ENDED_PHASES,
         ready=_condition(pod, "Ready") == "True",
-        trouble=pod_trouble(pod, names.NODE_CONTAINER),
+        problem=pod_problem(pod, names.NODE_CONTAINER),
     )
 
 
-def pod_trouble(pod: Pod, container_name: str) -> Trouble | None:
-    """Find why a pod does not come up: not scheduled, image, crash, eviction."""
+def pod_problem(pod: Pod, container_name: str) -> Problem | None:
+    """Find why a pod does not start: scheduling, image pull, crash or eviction."""
     status = pod.status
     if status is None:
         return None
     if status.phase == "Failed" and status.reason:
-        return _trouble(status.reason, status.message)
+        return _problem(status.reason, status.message)
     for condition in status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False":
-            return _trouble(condition.reason or "Unschedulable", condition.message)
+            return _problem(condition.reason or "Unschedulable", condition.message)
     for container in status.containerStatuses or []:
         if container.name == container_name and not container.ready:
-            return _container_trouble(container)
+            return _container_problem(container)
     return None
 
 
-def _container_trouble(container: ContainerStatus) -> Trouble | None:
+def _container_problem(container: ContainerStatus) -> Problem | None:
     waiting = container.state.waiting if container.state else None
-    if waiting is None or not waiting.reason or waiting.reason in _ORDINARY_WAITS:
+    if waiting is None or not waiting.reason or waiting.reason in _STARTING_REASONS:
         return None
     ended = container.lastState.terminated if container.lastState else None
     if ended is None:
-        return _trouble(waiting.reason, waiting.message)
-    last = f"it ended with exit code {ended.exitCode} ({ended.reason or 'no reason given'})"
-    said = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
-    return _trouble(waiting.reason, f"{waiting.message or ''}; {last}{said}".lstrip("; "))
+        return _problem(waiting.reason, waiting.message)
+    exit_reason = ended.reason or "no reason given"
+    last = f"the container last terminated with exit code {ended.exitCode} ({exit_reason})"
+    detail = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
+    return _problem(waiting.reason, f"{waiting.message or ''}; {last}{detail}".lstrip("; "))
 
 
-def volume_view(claim: PersistentVolumeClaim) -> VolumeView:
-    """Keep whether a volume claim is bound, and if not, what it waits for."""
+def volume_claim_view(claim: PersistentVolumeClaim) -> VolumeClaimView:
+    """Translate a volume claim; its problem says why it is not bound."""
     assert claim.metadata is not None
     name = claim.metadata.name or ""
     phase = claim.status.phase if claim.status else None
@@ -92,19 +93,19 @@ def volume_view(claim: PersistentVolumeClaim) -> VolumeView:
         "leaving": claim.metadata.deletionTimestamp is not None,
     }
     if phase == "Bound" or phase is None:
-        return VolumeView(**known, trouble=None)
+        return VolumeClaimView(**known, problem=None)
     wanted = claim.spec.storageClassName if claim.spec else None
-    return VolumeView(
+    return VolumeClaimView(
         **known,
-        trouble=_trouble(
+        problem=_problem(
             f"Volume{phase}",
-            f"the volume claim {name} is {phase}; its storage class is {wanted or 'the default'}",
+            f"volume claim {name} is {phase}; its storage class is {wanted or 'the default class'}",
         ),
     )
 
 
 def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
-    """Keep what a reconciliation must not change by accident."""
+    """Translate a StatefulSet: the fields that reconciling must preserve."""
     metadata, spec = stateful_set.metadata, stateful_set.spec
     assert metadata is not None
     replicas = spec.replicas if spec else None
@@ -113,7 +114,7 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
         name=metadata.name or "",
         owner_uid=_owner_uid(metadata),
         resource_version=metadata.resourceVersion or "",
-        replicas=1 if replicas is None else replicas,  # as the API defines it
+        replicas=1 if replicas is None else replicas,  # the API's default
         first_voters=_first_voters(metadata.annotations),
         volume_claim_templates=[
             template.to_dict() for template in (spec.volumeClaimTemplates if spec else None) or []
@@ -122,13 +123,13 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
 
 
 def settings_view(config_map: ConfigMap) -> SettingsView:
-    """Keep what members were told, and whose settings these are."""
+    """Translate the ConfigMap with a group's settings."""
     assert config_map.metadata is not None
     return SettingsView(owner_uid=_owner_uid(config_map.metadata), data=config_map.data or {})
 
 
 def endpoint_views(endpoint_slice: EndpointSlice) -> list[EndpointView]:
-    """Keep the pods behind a slice; a missing `ready` means ready, as the API defines it."""
+    """Translate the pods of an EndpointSlice; the API defines a missing `ready` as ready."""
     return [
         EndpointView(
             pod=endpoint.targetRef.name or "",
@@ -140,20 +141,20 @@ def endpoint_views(endpoint_slice: EndpointSlice) -> list[EndpointView]:
 
 
 def job_view(job: Job) -> JobView:
-    """Keep how far a Job is."""
+    """Translate the Job of an audit."""
     assert job.metadata is not None
     conditions = (job.status.conditions if job.status else None) or []
     failed = _true_job_condition(conditions, "Failed")
     return JobView(
         owner_uid=_owner_uid(job.metadata),
         ended=failed is not None or _true_job_condition(conditions, "Complete") is not None,
-        failure=_trouble(failed.reason or "JobFailed", failed.message) if failed else None,
+        failure=_problem(failed.reason or "JobFailed", failed.message) if failed else None,
         started_at=job.status.startTime if job.status else None,
     )
 
 
 def job_pod_view(pod: Pod) -> JobPodView:
-    """Keep how an audit's container ended and what it left to say."""
+    """Translate an audit's pod: its exit code and termination message."""
     assert pod.metadata is not None
     statuses = (pod.status.containerStatuses if pod.status else None) or []
     state = next((each.state for each in statuses if each.name == names.AUDIT_CONTAINER), None)
@@ -164,10 +165,10 @@ def job_pod_view(pod: Pod) -> JobPodView:
         exit_code=ended.exitCode if ended else None,
         termination_message=(ended.message if ended else None) or "",
         finished_at=ended.finishedAt if ended else None,
-        trouble=(
-            _trouble(ended.reason or "Error", f"exit code {ended.exitCode}")
+        problem=(
+            _problem(ended.reason or "Error", f"exit code {ended.exitCode}")
             if ended and ended.exitCode
-            else pod_trouble(pod, names.AUDIT_CONTAINER)
+            else pod_problem(pod, names.AUDIT_CONTAINER)
         ),
     )
 
@@ -182,7 +183,7 @@ def _condition(pod: Pod, kind: str) -> str:
 
 
 def _ordinal(pod_name: str) -> int:
-    """The number at the end of a StatefulSet's pod's name; -1 for a pod that has none."""
+    """Return the number at the end of a pod's or claim's name; -1 if there is none."""
     text = pod_name.rpartition("-")[2]
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
 
@@ -196,5 +197,5 @@ def _first_voters(annotations: Mapping[str, str] | None) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
 
 
-def _trouble(reason: str, message: str | None) -> Trouble:
-    return Trouble(reason=reason, message=(message or "").strip()[:_MESSAGE_LENGTH_MAX])
+def _problem(reason: str, message: str | None) -> Problem:
+    return Problem(reason=reason, message=(message or "").strip()[:_MESSAGE_LENGTH_MAX])

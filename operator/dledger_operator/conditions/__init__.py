@@ -1,6 +1,5 @@
-"""The conditions of a group's status, one file each: what is known -> a judgement.
+"""The conditions of a group's status, one module per condition type. Pure.
 
-What belongs here: which facts make a condition true, and the words that tell people why it is not.
-Nothing here calls the API or reads the clock; `condition` stamps judgements with a time that is
-given to it.
+Each module decides from the observed state whether its condition holds, and with which reason and
+message. Nothing here calls the API or reads the clock: `condition.stamped` receives the time.
 """

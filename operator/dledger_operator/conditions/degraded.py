@@ -1,37 +1,39 @@
-"""Degraded: the group serves less than it was asked to, and this is what stands in its way."""
+"""Degraded: the group serves less than its spec asks for."""
 
 from dledger_formats.http.status import StorageState
-from dledger_operator.conditions.condition import Judgement
-from dledger_operator.facts import GroupFacts, MemberFacts
+from dledger_operator.conditions.condition import Judgment
+from dledger_operator.observed_state import ObservedGroup, ObservedMember
 
 TYPE = "Degraded"
 
 
-def judge(facts: GroupFacts) -> Judgement:
-    """True with the most telling cause: a pod's or volume's own trouble, then a voter that is not
-    ready, then a part of the spec that cannot be had. Who does not vote yet has nothing to lose.
+def judge(observed: ObservedGroup) -> Judgment:
+    """Report the most specific cause: a problem of a pod or volume claim, then a voter that is not
+    ready, then a part of the spec that cannot be applied. Members that do not vote yet do not
+    count.
     """
-    troubled = [member for member in facts.members if member.trouble and not member.ready]
-    if troubled:
-        reasons = [member.trouble.reason for member in troubled if member.trouble]
-        message = "; ".join(
-            f"{member.pod}: {member.trouble.reason}: {member.trouble.message}"
-            for member in troubled
-            if member.trouble
-        )
-        return Judgement(holds=True, reason=reasons[0], message=message)
-    absent = [member for member in facts.voters if not member.ready]
-    if absent and not facts.starting:
+    problems = [
+        (member.pod, member.problem)
+        for member in observed.members
+        if member.problem and not member.ready
+    ]
+    if problems:
+        message = "; ".join(f"{pod}: {each.reason}: {each.message}" for pod, each in problems)
+        return Judgment(holds=True, reason=problems[0][1].reason, message=message)
+    absent = [member for member in observed.voters if not member.ready]
+    if absent and not observed.starting:
         message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
-        reason = "MemberHealing" if all(map(_heals, absent)) else "MemberNotReady"
-        return Judgement(holds=True, reason=reason, message=message)
-    if facts.warning:
-        return Judgement(holds=True, reason=facts.warning.reason, message=facts.warning.message)
+        reason = "MemberHealing" if all(map(_is_healing, absent)) else "MemberNotReady"
+        return Judgment(holds=True, reason=reason, message=message)
+    if observed.warning:
+        return Judgment(
+            holds=True, reason=observed.warning.reason, message=observed.warning.message
+        )
     if absent:
-        return Judgement(holds=False, reason="Starting", message="members are starting")
-    return Judgement(holds=False, reason="AsExpected", message="every voter is ready")
+        return Judgment(holds=False, reason="Starting", message="members are starting")
+    return Judgment(holds=False, reason="AsExpected", message="all voters are ready")
 
 
-def _heals(member: MemberFacts) -> bool:
-    """Whether a member comes back without anybody's help."""
+def _is_healing(member: ObservedMember) -> bool:
+    """Return whether a member re-fetches its damaged log, which needs no help."""
     return member.status is not None and member.status.storage is StorageState.HEALING

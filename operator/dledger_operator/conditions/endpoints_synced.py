@@ -1,12 +1,12 @@
-"""EndpointsSynced: the master Service leads to the leader and to nobody else."""
+"""EndpointsSynced: the leader's pod is the only ready endpoint of the master Service."""
 
-from dledger_operator.conditions.condition import Judgement
-from dledger_operator.facts import GroupFacts
+from dledger_operator.conditions.condition import Judgment
+from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "EndpointsSynced"
 
 
-def judge(facts: GroupFacts) -> Judgement:
-    """True while what was read of the EndpointSlices is right."""
-    endpoints = facts.endpoints
-    return Judgement(holds=endpoints.synced, reason=endpoints.reason, message=endpoints.message)
+def judge(observed: ObservedGroup) -> Judgment:
+    """Report the result of comparing the EndpointSlices with the leader."""
+    endpoints = observed.endpoints
+    return Judgment(holds=endpoints.synced, reason=endpoints.reason, message=endpoints.message)

@@ -1,30 +1,31 @@
 """LeaderElected: one member has proved that it leads."""
 
-from dledger_operator.conditions.condition import Judgement
-from dledger_operator.facts import GroupFacts
+from dledger_operator.conditions.condition import Judgment
+from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "LeaderElected"
 
 
-def judge(facts: GroupFacts) -> Judgement:
-    """True while there is a proven leader."""
-    if facts.disputed:
-        return Judgement(
+def judge(observed: ObservedGroup) -> Judgment:
+    """Report whether there is a proven leader."""
+    if observed.disputed:
+        return Judgment(
             holds=False,
             reason="LeaderDisputed",
             message=(
                 "two members claim to lead the same term, which Raft rules out: a member has lost "
-                "its vote (was a volume restored or wiped?); audit the group before going on"
+                "its vote, for example because its volume was restored or wiped; audit the group "
+                "before you use it again"
             ),
         )
-    if facts.leader is None:
-        silent = [member.member_id for member in facts.members if member.status is None]
+    if observed.leader is None:
+        silent = [member.member_id for member in observed.members if member.status is None]
         cause = f"; no answer from {', '.join(silent)}" if silent else ""
-        return Judgement(
+        return Judgment(
             holds=False, reason="NoLeader", message=f"no member has proved that it leads{cause}"
         )
-    return Judgement(
+    return Judgment(
         holds=True,
         reason="LeaderElected",
-        message=f"{facts.leader.member_id} leads term {facts.leader.term}",
+        message=f"{observed.leader.member_id} leads term {observed.leader.term}",
     )

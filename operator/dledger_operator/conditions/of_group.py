@@ -1,9 +1,10 @@
-"""All conditions of a group, in the order in which people read them."""
+"""All conditions of a group, in display order."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from dledger_operator.api_objects import Manifest
 from dledger_operator.conditions import (
     degraded,
     endpoints_synced,
@@ -14,8 +15,7 @@ from dledger_operator.conditions import (
     ready,
 )
 from dledger_operator.conditions.condition import stamped
-from dledger_operator.facts import GroupFacts
-from dledger_operator.views import Manifest
+from dledger_operator.observed_state import ObservedGroup
 
 ALL: Final = (
     ready,
@@ -29,18 +29,18 @@ ALL: Final = (
 
 
 def build(
-    facts: GroupFacts,
+    observed: ObservedGroup,
     *,
     previous: Sequence[Mapping[str, Any]],
     now: datetime,
     generation: int,
 ) -> list[Manifest]:
-    """Judge and stamp every condition."""
+    """Build every condition; `previous` are the group's current conditions."""
     before = {condition.get("type"): condition for condition in previous}
     return [
         stamped(
             kind.TYPE,
-            kind.judge(facts),
+            kind.judge(observed),
             previous=before.get(kind.TYPE),
             now=now,
             generation=generation,

@@ -1,20 +1,20 @@
-"""Paused: the user asked the operator to leave the group's objects as they are."""
+"""Paused: `spec.paused` stops the operator from changing the group's objects."""
 
-from dledger_operator.conditions.condition import Judgement
-from dledger_operator.facts import GroupFacts
+from dledger_operator.conditions.condition import Judgment
+from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "Paused"
 
 
-def judge(facts: GroupFacts) -> Judgement:
-    """True while `spec.paused` is."""
-    if facts.paused:
-        return Judgement(
+def judge(observed: ObservedGroup) -> Judgment:
+    """Report the value of `spec.paused`."""
+    if observed.paused:
+        return Judgment(
             holds=True,
             reason="PausedByUser",
             message=(
-                "spec.paused is true: changes of the spec are not applied; the Services still "
+                "spec.paused is true: changes to the spec are not applied; the Services still "
                 "follow the leader"
             ),
         )
-    return Judgement(holds=False, reason="NotPaused", message="changes of the spec are applied")
+    return Judgment(holds=False, reason="NotPaused", message="changes to the spec are applied")

@@ -1,30 +1,31 @@
-"""Progressing: the members are not yet those that `spec.replicas` asks for."""
+"""Progressing: the group's voters do not match `spec.replicas` yet."""
 
 from dledger_operator import names
-from dledger_operator.conditions.condition import Judgement
-from dledger_operator.facts import GroupFacts
+from dledger_operator.conditions.condition import Judgment
+from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "Progressing"
 
 
-def judge(facts: GroupFacts) -> Judgement:
-    """True until every wanted member votes, nobody else belongs to the group, and no pod is too
-    many; the message says what is in the way.
+def judge(observed: ObservedGroup) -> Judgment:
+    """Report whether scaling is complete: every wanted member votes, the group has no other member
+    and no extra pod. The message lists what is left and what blocks it.
     """
-    wanted = {names.member_id(ordinal) for ordinal in range(facts.replicas)}
-    voters, learners = facts.electorate.voters, facts.electorate.learners
-    extra = {member.member_id for member in facts.members if member.exists} - wanted
+    wanted = {names.member_id(ordinal) for ordinal in range(observed.replicas)}
+    voters, learners = observed.membership.voters, observed.membership.learners
+    extra = {member.member_id for member in observed.members if member.exists} - wanted
     if voters == wanted and not learners and not extra:
-        message = f"the group has the {facts.replicas} voters that spec.replicas asks for"
-        return Judgement(holds=False, reason="AsRequested", message=message)
-    message = f"{len(voters)} of {facts.replicas} members vote"
-    if to_come := sorted(wanted - voters):
-        message += f"; to come: {', '.join(to_come)}"
-    if to_go := sorted((voters | learners | extra) - wanted):
-        message += f"; to go: {', '.join(to_go)}"
-    if facts.paused:
-        return Judgement(holds=True, reason="Paused", message=f"{message}; spec.paused is true")
-    if facts.obstacle:
-        message += f"; {facts.obstacle.message}"
-        return Judgement(holds=True, reason=facts.obstacle.reason, message=message)
-    return Judgement(holds=True, reason="Growing" if to_come else "Shrinking", message=message)
+        message = f"the group has {observed.replicas} voters, as spec.replicas asks for"
+        return Judgment(holds=False, reason="AsRequested", message=message)
+    message = f"the group has {len(voters)} voters; spec.replicas is {observed.replicas}"
+    to_add = sorted(wanted - voters)
+    if to_add:
+        message += f"; to add: {', '.join(to_add)}"
+    if to_remove := sorted((voters | learners | extra) - wanted):
+        message += f"; to remove: {', '.join(to_remove)}"
+    if observed.paused:
+        return Judgment(holds=True, reason="Paused", message=f"{message}; spec.paused is true")
+    if observed.scaling_problem:
+        message += f"; {observed.scaling_problem.message}"
+        return Judgment(holds=True, reason=observed.scaling_problem.reason, message=message)
+    return Judgment(holds=True, reason="Growing" if to_add else "Shrinking", message=message)

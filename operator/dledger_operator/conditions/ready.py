@@ -1,20 +1,22 @@
-"""Ready: the summary. Appends through the master Service succeed, and the spec is what runs."""
+"""Ready: the summary. The spec is in effect, and appends through the master Service succeed."""
 
 from dledger_operator.conditions import endpoints_synced, leader_elected, quorum_healthy
-from dledger_operator.conditions.condition import Judgement
-from dledger_operator.facts import GroupFacts
+from dledger_operator.conditions.condition import Judgment
+from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "Ready"
 
 
-def judge(facts: GroupFacts) -> Judgement:
-    """True when the spec is in force and leader, majority and Service are; else the first cause."""
-    if facts.problem:
-        return Judgement(holds=False, reason=facts.problem.reason, message=facts.problem.message)
+def judge(observed: ObservedGroup) -> Judgment:
+    """Report the first failing part of: spec applied, leader, majority, endpoints."""
+    if observed.problem:
+        return Judgment(
+            holds=False, reason=observed.problem.reason, message=observed.problem.message
+        )
     for judge_part in (leader_elected.judge, quorum_healthy.judge, endpoints_synced.judge):
-        judgement = judge_part(facts)
-        if not judgement.holds:
-            return judgement
-    elected = leader_elected.judge(facts)
-    count = f"{facts.ready_voters} of {len(facts.electorate.voters)} voters ready"
-    return Judgement(holds=True, reason=elected.reason, message=f"{elected.message}; {count}")
+        judgment = judge_part(observed)
+        if not judgment.holds:
+            return judgment
+    elected = leader_elected.judge(observed)
+    count = f"{observed.ready_voters} of {len(observed.membership.voters)} voters ready"
+    return Judgment(holds=True, reason=elected.reason, message=f"{elected.message}; {count}")

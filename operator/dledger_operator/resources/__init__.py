@@ -1,5 +1,5 @@
-"""Pure functions from a group, or an audit, to the objects that it consists of.
+"""Builders of the Kubernetes objects of a group or an audit. Pure.
 
-What belongs here: one file for each kind, plain dictionaries, names and labels from `names` and
-`metadata`. Nothing here calls the API, reads the clock or knows what exists already.
+Each module builds one kind as a plain dictionary, with names and labels from `names` and
+`metadata`. Nothing here calls the API, reads the clock or depends on objects that already exist.
 """

@@ -1,14 +1,14 @@
-"""The Job of an audit: one pod that reads every member's log over HTTP."""
+"""The Job of an audit: one pod that reads the log of every member over HTTP."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from dledger_operator import names
+from dledger_operator.api_objects import Manifest
 from dledger_operator.resources import security
 from dledger_operator.resources.metadata import AUDIT_COMPONENT, PART_OF, operator_version, owner
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
-from dledger_operator.views import Manifest
 
 RUN_S_MAX: Final = 6 * 3600
 SCRATCH_FOLDER: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
@@ -23,10 +23,10 @@ def build(
     image: str,
     image_pull_policy: str,
 ) -> Manifest:
-    """Build it.
+    """Build the Job.
 
-    It runs once (`backoffLimit: 0`): a second try would hide what the first one found. Its pod does
-    not carry the group's label, or the group's Services and budget would count it as a member.
+    `backoffLimit: 0`: a second run would hide the findings of the first. The pod does not carry the
+    group's label, because the group's Services and budget would count it as a member.
     """
     labels = {
         "app.kubernetes.io/name": "dledger-audit",
@@ -90,7 +90,7 @@ def _container(
 
 
 def arguments(group: Group, member_ids: Sequence[str]) -> list[str]:
-    """The command line: the group, where its members are, and where the summary goes."""
+    """Return the command-line arguments of `dledger-audit`."""
     members = [
         f"{each}={names.http_url(group.namespace, group.name, names.ordinal(each))}"
         for each in member_ids

@@ -1,5 +1,6 @@
-"""Everything that a group consists of, in the order in which it is applied."""
+"""All children of a group, in the order in which they are applied."""
 
+from dledger_operator.api_objects import Manifest
 from dledger_operator.resources import (
     client_service,
     config_map,
@@ -10,15 +11,13 @@ from dledger_operator.resources import (
 )
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
-from dledger_operator.views import Manifest
 
 
 def build(group: Group, shape: Shape) -> list[Manifest]:
     """Build every child.
 
-    The ServiceAccount and the settings come first, because pods cannot start without them; the
-    headless Service before the pods, because they look each other up by it; the budget before the
-    pods, so that no drain finds them without one. The StatefulSet is last.
+    The StatefulSet comes last. Pods cannot start without the ServiceAccount and the settings, they
+    find each other through the headless Service, and a drain must not find them without a budget.
     """
     return [
         service_account.build(group),

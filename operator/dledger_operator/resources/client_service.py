@@ -1,12 +1,12 @@
-"""The Services for clients: one that selects the leader, one that selects the followers.
+"""The Services for clients: one selects the leader, the other the followers.
 
-Both find their pods by the role label, which the operator alone sets.
+Both select pods by the role label, which only the operator sets.
 """
 
 from dledger_operator import names
+from dledger_operator.api_objects import Manifest
 from dledger_operator.resources.metadata import annotated, child, group_selector
 from dledger_operator.spec.group import ClientService, Group
-from dledger_operator.views import Manifest
 
 
 def build_master(group: Group) -> Manifest:
@@ -16,7 +16,7 @@ def build_master(group: Group) -> Manifest:
 
 
 def build_slave(group: Group) -> Manifest:
-    """Build the Service of the followers; in a group of one it selects nobody."""
+    """Build the Service of the followers; it selects no pod in a group of one."""
     name = names.slave_service(group.name)
     return _build(group, name, group.roles.slave, group.slave_service)
 

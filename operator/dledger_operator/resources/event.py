@@ -1,10 +1,10 @@
-"""Events on a custom resource: few, and the same one again is counted, not listed again."""
+"""Events on a custom resource. A repeated Event raises a count instead of creating a new object."""
 
 from datetime import datetime
 from typing import Final
 
 from dledger_operator import names
-from dledger_operator.views import Manifest
+from dledger_operator.api_objects import Manifest
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
@@ -24,7 +24,7 @@ def build(
     first: datetime,
     last: datetime,
 ) -> Manifest:
-    """Build an Event about a custom resource; its name follows from what it says."""
+    """Build an Event about a custom resource; its name is derived from its content."""
     return {
         "apiVersion": "v1",
         "kind": "Event",

@@ -1,15 +1,16 @@
-"""The Service that gives every member a name of its own."""
+"""The headless Service, which gives every member a DNS name."""
 
 from dledger_operator import names
+from dledger_operator.api_objects import Manifest
 from dledger_operator.resources.metadata import child, group_selector
 from dledger_operator.spec.group import Group
-from dledger_operator.views import Manifest
 
 
 def build(group: Group) -> Manifest:
-    """Build it.
+    """Build the Service.
 
-    Names resolve before members are ready: they become ready by finding one another.
+    It publishes addresses of pods that are not ready: members must reach each other to become
+    ready.
     """
     manifest = child(group, "Service", "v1", names.nodes_service(group.name))
     return manifest | {

@@ -1,12 +1,12 @@
-"""Labels, selectors and the owner reference, the same on every child."""
+"""Labels, selectors and the owner reference that all children share."""
 
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Final
 
 from dledger_operator import names
+from dledger_operator.api_objects import Manifest
 from dledger_operator.spec.group import Group
-from dledger_operator.views import Manifest
 
 PART_OF: Final = "dledger"
 NODE_COMPONENT: Final = "node"
@@ -14,14 +14,14 @@ AUDIT_COMPONENT: Final = "audit"
 
 
 def group_selector(group: str) -> dict[str, str]:
-    """Select every member's pod: few labels, and such as never change."""
+    """Return the immutable label that selects every member's pod."""
     return {names.GROUP_LABEL: group}
 
 
-def standing_labels(group: Group) -> dict[str, str]:
-    """The labels of what outlives an upgrade of the operator: pods and volume claims.
+def stable_labels(group: Group) -> dict[str, str]:
+    """Return the labels of pods and volume claims.
 
-    They carry no version, so that a new operator alone changes no pod.
+    They contain no version, so that an upgrade of the operator does not change the pod template.
     """
     return {
         "app.kubernetes.io/name": "dledger-node",
@@ -34,12 +34,12 @@ def standing_labels(group: Group) -> dict[str, str]:
 
 
 def operator_version() -> str:
-    """This package's version."""
+    """Return the version of this package."""
     return version("dledger-operator")
 
 
 def child(group: Group, kind: str, api_version: str, name: str) -> Manifest:
-    """Begin a child of a group: what it is, whose it is, how it is labelled."""
+    """Build the common part of a group's child: kind, name, labels and owner."""
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -47,7 +47,7 @@ def child(group: Group, kind: str, api_version: str, name: str) -> Manifest:
             "namespace": group.namespace,
             "name": name,
             "labels": {
-                **standing_labels(group),
+                **stable_labels(group),
                 "app.kubernetes.io/version": operator_version(),
             },
             "ownerReferences": [owner(names.GROUP_KIND, group.name, group.uid)],
@@ -56,10 +56,10 @@ def child(group: Group, kind: str, api_version: str, name: str) -> Manifest:
 
 
 def owner(kind: str, name: str, uid: str) -> Manifest:
-    """Let Kubernetes delete the child with its owner.
+    """Build the owner reference, by which Kubernetes deletes the child with its owner.
 
-    It does not block the owner's deletion: nothing waits for it, and blocking would need one more
-    permission on clusters that check owner references.
+    It does not block the owner's deletion, because that needs an extra permission on clusters that
+    enforce owner references.
     """
     return {
         "apiVersion": names.API_GROUP_VERSION,
@@ -72,7 +72,7 @@ def owner(kind: str, name: str, uid: str) -> Manifest:
 
 
 def annotated(manifest: Manifest, annotations: Mapping[str, str]) -> Manifest:
-    """Add annotations to a child that was just begun."""
+    """Add annotations to a manifest from `child`, and return the manifest."""
     if annotations:
         manifest["metadata"]["annotations"] = dict(annotations)
     return manifest

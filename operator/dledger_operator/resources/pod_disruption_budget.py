@@ -1,20 +1,20 @@
-"""The budget over all voters."""
+"""The PodDisruptionBudget over all members."""
 
 from dledger_operator import names
+from dledger_operator.api_objects import Manifest
 from dledger_operator.resources.metadata import child, group_selector
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
-from dledger_operator.views import Manifest
 
 
 def build(group: Group, shape: Shape) -> Manifest:
-    """Build it.
+    """Build the budget.
 
-    It selects every voter and never a role: a budget over a role label has a hole while a
-    switchover moves that label. As many voters may be away as the group can lose, now and when it
-    has become what the spec asks for; a group of one can lose none, and a budget of 0 would block
-    every drain, so there it is 1. Pods that do not vote yet are counted with the rest, which errs
-    on the safe side.
+    It selects all members, not a role: a budget over a role label would select no leader while a
+    failover moves the label. `maxUnavailable` is the number of voters that the group can lose both
+    now and at the size that the spec asks for. A group of one can lose none, but a budget of 0
+    would block every drain, so the minimum is 1. Pods that do not vote yet count too, which makes
+    the budget stricter, never weaker.
     """
     name = names.pod_disruption_budget(group.name)
     manifest = child(group, "PodDisruptionBudget", "policy/v1", name)
@@ -23,7 +23,7 @@ def build(group: Group, shape: Shape) -> Manifest:
         "spec": {
             "selector": {"matchLabels": group_selector(group.name)},
             "maxUnavailable": max(1, (voters - 1) // 2),
-            # A member that is not ready is in no quorum, so evicting it costs none.
+            # A member that is not ready is in no quorum, so its eviction costs none.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         }
     }

@@ -4,28 +4,28 @@ from typing import Final
 
 from dledger_formats.settings import variable_name
 from dledger_operator import names
+from dledger_operator.api_objects import Manifest
 from dledger_operator.resources import config_map, security
 from dledger_operator.resources.metadata import (
     annotated,
     child,
     group_selector,
-    standing_labels,
+    stable_labels,
 )
 from dledger_operator.spec.group import Group, Scheduling
 from dledger_operator.spec.shape import Shape
-from dledger_operator.views import Manifest
 
-# Enough for a leader to hand over, drain and flush.
+# Long enough for a leader to transfer its leadership, drain and flush.
 TERMINATION_GRACE_PERIOD_S: Final = 30
-# A member with a large store reads it before it answers; after these it is restarted.
+# A member reads a large store before it answers; the kubelet restarts it after this time.
 STARTUP_S_MAX: Final = 600
 
 
 def build(group: Group, shape: Shape) -> Manifest:
-    """Build it.
+    """Build the StatefulSet.
 
-    `Parallel`, because members become ready only together. `OnDelete`, because the order in which
-    members may restart depends on who leads, which a StatefulSet does not know.
+    `Parallel`, because a member becomes ready only with a majority of its peers. `OnDelete`,
+    because the safe order of restarts depends on the leader, which a StatefulSet does not know.
     """
     name = names.stateful_set(group.name)
     manifest = annotated(child(group, "StatefulSet", "apps/v1", name), _first_voters(shape))
@@ -47,11 +47,11 @@ def build(group: Group, shape: Shape) -> Manifest:
 
 
 def _pod_template(group: Group, shape: Shape) -> Manifest:
-    """Describe a member's pod. It has no role label: a new pod is in no client's Service."""
+    """Build the pod template. It has no role label, so no client Service selects a new pod."""
     return {
         "metadata": {
-            # Ours win over the user's: Services and budgets select by them.
-            "labels": {**group.pod_labels, **standing_labels(group)},
+            # The operator's labels override the user's: Services and budgets select by them.
+            "labels": {**group.pod_labels, **stable_labels(group)},
             "annotations": {
                 **group.pod_annotations,
                 names.CONFIG_HASH_ANNOTATION: config_map.config_hash(group, shape),
@@ -60,7 +60,7 @@ def _pod_template(group: Group, shape: Shape) -> Manifest:
         "spec": {
             "serviceAccountName": names.service_account(group.name),
             "automountServiceAccountToken": False,
-            # Service links would add DLEDGER_* variables that the node refuses.
+            # Service links would add DLEDGER_* variables, which the node rejects as unknown.
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": TERMINATION_GRACE_PERIOD_S,
             "securityContext": security.pod_security_context(),
@@ -85,27 +85,13 @@ def _container(group: Group, shape: Shape) -> Manifest:
                 },
             },
             {"name": variable_name("self_id"), "value": "n$(POD_INDEX)"},
-            {
-                "name": variable_name("addable_peers"),
-                "value": config_map.addable_peers(group, shape),
-            },
-            # A reference is read again whenever the container starts: it changes once, early.
-            {
-                "name": variable_name("initial_group_state"),
-                "valueFrom": {
-                    "configMapKeyRef": {
-                        "name": names.settings_config_map(group.name),
-                        "key": config_map.STATE_KEY,
-                    }
-                },
-            },
         ],
         "ports": [
             {"name": "remoting", "containerPort": names.REMOTING_PORT},
             {"name": "http", "containerPort": names.HTTP_PORT},
         ],
-        # Ready means that the member serves its role, so it is asked often. Alive only means that
-        # it answers: a restart heals nothing that a slow disk caused.
+        # Readiness means that the member serves its role, so it is checked every second. Liveness
+        # only means that it answers: a restart does not cure a slow disk.
         "startupProbe": _probe("/healthz", period_s=1, failures=STARTUP_S_MAX, timeout_s=1),
         "readinessProbe": _probe("/readyz", period_s=1, failures=3, timeout_s=1),
         "livenessProbe": _probe("/healthz", period_s=10, failures=6, timeout_s=5),
@@ -163,8 +149,8 @@ def _volume_claim_template(group: Group, shape: Shape) -> Manifest:
     return {
         "metadata": {
             "name": names.DATA_VOLUME,
-            "labels": standing_labels(group),
-            # A volume outlives every object that could tell this.
+            "labels": stable_labels(group),
+            # Volume claims can outlive all other objects of the group.
             "annotations": _first_voters(shape),
         },
         "spec": spec,

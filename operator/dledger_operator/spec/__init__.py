@@ -1,1 +1,1 @@
-"""The custom resources as the operator reads them: parsed and defaulted once. Pure."""
+"""The custom resources, parsed and defaulted once. Pure."""

@@ -1,4 +1,4 @@
-"""A `DLedgerAudit`, read and defaulted once."""
+"""A `DLedgerAudit`, parsed and defaulted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ DEFAULT_RESOURCES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """One audit that a user asked for, checked."""
+    """The validated spec of one `DLedgerAudit`."""
 
     namespace: str
     name: str
@@ -30,13 +30,13 @@ class AuditRequest:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """Read an object of the API; InvalidSpecError says which key is wrong."""
+        """Parse an API object. Raises InvalidSpecError, which names the invalid key."""
         metadata = body["metadata"]
         spec = SpecReader(body.get("spec") or {}, "spec")
         if len(metadata["name"]) > names.AUDIT_NAME_LENGTH_MAX:
             raise InvalidSpecError(
-                f"metadata.name is longer than {names.AUDIT_NAME_LENGTH_MAX} characters, which "
-                "leaves no room for the names of its Job and pod; make a new audit"
+                f"metadata.name is longer than {names.AUDIT_NAME_LENGTH_MAX} characters, so the "
+                "names of its Job and pod would be too long; create an audit with a shorter name"
             )
         return cls(
             namespace=metadata["namespace"],

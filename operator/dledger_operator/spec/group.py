@@ -1,4 +1,4 @@
-"""A `DLedgerGroup`, read and defaulted once: nobody else looks into its spec."""
+"""A `DLedgerGroup`, parsed and defaulted. No other module reads its spec."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,29 +23,29 @@ DEFAULT_RESOURCES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageDefaults:
-    """What stands in for the parts of an image that a spec leaves empty."""
+    """The operator's default image, used for the parts of an image that a spec leaves empty."""
 
     reference: str
-    """repository, then :tag or @digest"""
+    """Repository, followed by :tag or @digest."""
     pull_policy: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """The volume of each member."""
+    """The volume claim of each member."""
 
     size: str
-    """As the user wrote it: the volume claim gets the same words."""
+    """As written in the spec; copied into the volume claim unchanged."""
     size_bytes: int
     storage_class_name: str
-    """Empty for the cluster's default."""
+    """Empty for the cluster's default class."""
     when_deleted: str
     when_scaled: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """The label by which the Services find their pods, and its two values."""
+    """The role label that the client Services select by, and its two values."""
 
     label: str
     master: str
@@ -54,7 +54,7 @@ class Roles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientService:
-    """What a user may choose of the master or the slave Service."""
+    """The configurable part of the master or the slave Service."""
 
     type: str
     annotations: Mapping[str, str]
@@ -62,7 +62,7 @@ class ClientService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
-    """Where pods may run."""
+    """Constraints on the nodes that pods run on."""
 
     node_selector: Mapping[str, str]
     tolerations: tuple[Mapping[str, Any], ...]
@@ -72,7 +72,7 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One group, checked."""
+    """The validated spec of one `DLedgerGroup`."""
 
     namespace: str
     name: str
@@ -97,11 +97,11 @@ class Group:
 
     @property
     def member_ids(self) -> tuple[str, ...]:
-        """The members that there should be."""
+        """Ids of the members that `spec.replicas` asks for."""
         return tuple(names.member_id(ordinal) for ordinal in range(self.replicas))
 
     def node_settings(self, shape: Shape) -> NodeSettings:
-        """The settings of member n0; the others differ in `self_id` alone."""
+        """Return the settings of member n0; the other members differ only in `self_id`."""
         addresses = {
             names.member_id(ordinal): names.remoting_address(self.namespace, self.name, ordinal)
             for ordinal in range(names.REPLICAS_MAX)
@@ -118,14 +118,14 @@ class Group:
             election_timeout_ms=self.election_timeout_ms,
             flush_disk_type=self.flush_disk_type,
             segment_size_bytes=self.segment_size_bytes,
-            # DLedger's own proportion: 1 GiB of data, 160 MiB of index.
+            # DLedger's ratio: 1 GiB of data to 160 MiB of index.
             index_segment_size_bytes=self.segment_size_bytes * 5 // 32,
             log_format="json",
         )
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any], images: ImageDefaults) -> Self:
-        """Read an object of the API; InvalidSpecError says which key is wrong."""
+        """Parse an API object. Raises InvalidSpecError, which names the invalid key."""
         metadata = body["metadata"]
         spec = SpecReader(body.get("spec") or {}, "spec")
         storage, log, election = (
@@ -161,28 +161,28 @@ class Group:
 
     @classmethod
     def to_follow(cls, body: Mapping[str, Any], images: ImageDefaults) -> Self:
-        """Read only what following the leader needs.
+        """Parse only the keys that following the leader needs.
 
-        A mistake elsewhere in the spec must not leave the Services on a dead leader.
+        A mistake in another key must not leave the Services pointed at a dead leader.
         """
         spec = body.get("spec") or {}
         needed = {key: spec[key] for key in ("replicas", "roles") if key in spec}
-        storage = {"size": "1Gi"}  # not looked at, but required
+        storage = {"size": "1Gi"}  # required by `from_body`, unused for following
         return cls.from_body({**body, "spec": {**needed, "storage": storage}}, images)
 
 
 def _check(group: Group) -> None:
     if len(group.name) > names.GROUP_NAME_LENGTH_MAX:
         raise InvalidSpecError(
-            f"metadata.name is longer than {names.GROUP_NAME_LENGTH_MAX} characters, which leaves "
-            "no room for the names of its children; make a new group"
+            f"metadata.name is longer than {names.GROUP_NAME_LENGTH_MAX} characters, so the names "
+            "of its children would be too long; create a group with a shorter name"
         )
     if group.replicas not in names.REPLICAS_ALLOWED:
         allowed = ", ".join(map(str, names.REPLICAS_ALLOWED))
-        raise InvalidSpecError(f"spec.replicas is {group.replicas}; allowed are {allowed}")
+        raise InvalidSpecError(f"spec.replicas is {group.replicas}; it must be one of {allowed}")
     if len({group.roles.master, group.roles.slave, names.ROLE_NONE}) < 3:
         raise InvalidSpecError(
-            f"spec.roles.master and spec.roles.slave must differ, and neither may be "
+            f"spec.roles.master and spec.roles.slave must differ from each other and from "
             f"{names.ROLE_NONE!r}"
         )
     try:
@@ -192,7 +192,7 @@ def _check(group: Group) -> None:
 
 
 def _image_reference(image: SpecReader, default: str) -> str:
-    """Fill what is empty from `default`; a digest wins over a tag."""
+    """Fill empty parts from `default`; a digest takes precedence over a tag."""
     default_repository, default_suffix = split_image(default)
     repository = image.text("repository") or default_repository
     if digest := image.text("digest"):
@@ -203,9 +203,9 @@ def _image_reference(image: SpecReader, default: str) -> str:
 
 
 def split_image(reference: str) -> tuple[str, str]:
-    """Split into repository and what follows it, with its `:` or `@`.
+    """Split an image reference into the repository and its suffix, which starts with `:` or `@`.
 
-    A colon before a slash is a registry's port.
+    A colon before a slash separates a registry's host and port.
     """
     name, at, digest = reference.partition("@")
     slash = name.rfind("/")

@@ -1,4 +1,4 @@
-"""Durations and quantities as users write them, turned into numbers."""
+"""Parsers for durations (`250ms`) and Kubernetes quantities (`10Gi`)."""
 
 import re
 from decimal import Decimal
@@ -16,21 +16,23 @@ _FACTOR: Final[dict[str | None, int]] = {
 
 
 def duration_ms(text: str) -> int:
-    """Read `250ms`, `1s` or `1h30m`; ValueError for anything else and for parts of a
-    millisecond.
+    """Parse a duration such as `250ms`, `1s` or `1h30m` into milliseconds.
+
+    Raises ValueError for any other text and for fractions of a millisecond.
     """
     parts = list(_DURATION_PART.finditer(text[:_TEXT_LENGTH_MAX]))
     if not parts or "".join(part[0] for part in parts) != text:
         raise ValueError(f"{text!r} is not a duration such as 250ms, 1s or 24h")
     total = sum(Decimal(part[1]) * _MS_OF_UNIT[part[2]] for part in parts)
     if total != int(total):
-        raise ValueError(f"{text!r} is finer than a millisecond")
+        raise ValueError(f"{text!r} is not a whole number of milliseconds")
     return int(total)
 
 
 def quantity_bytes(value: str | int) -> int:
-    """Read a Kubernetes quantity such as `10Gi`; ValueError for anything that is not whole
-    bytes.
+    """Parse a Kubernetes quantity such as `10Gi` into bytes.
+
+    Raises ValueError for any other text and for fractions of a byte.
     """
     text = str(value)
     match = _QUANTITY.fullmatch(text) if len(text) <= _TEXT_LENGTH_MAX else None

@@ -1,4 +1,4 @@
-"""What of a group its spec does not say: who founded it, and how far it has grown."""
+"""The part of a group's desired state that is not in its spec: founders and progress of scaling."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -8,20 +8,21 @@ from dledger_formats.settings import GroupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A group as its objects must be made now."""
+    """The inputs, besides the spec, from which a group's children are built."""
 
     first_voters: int
-    """n0, n1, … were the first voters. Who votes later stands in the log; but a member that has
-    heard of no change goes by its settings, so these stay as they are for as long as the group
-    lives, whatever `spec.replicas` becomes.
+    """Number of voters at the founding: n0, n1, and so on. Later changes are in the log, but a
+    member that has received none of them uses its settings. So this number never changes while the
+    group exists, whatever `spec.replicas` becomes.
     """
     state: GroupState
-    """NEW only for a group that surely has no log anywhere."""
+    """NEW only if no member can have a log."""
     pods: int
-    """The replicas of the StatefulSet: they follow the spec one member at a time."""
+    """Replicas of the StatefulSet. They approach `spec.replicas` one member at a time."""
     voters: int
+    """Number of voters now."""
 
     @classmethod
     def of_new(cls, replicas: int) -> Self:
-        """The shape of a group that is founded now."""
+        """Return the shape of a group that has not been founded yet."""
         return cls(first_voters=replicas, state=GroupState.NEW, pods=replicas, voters=replicas)

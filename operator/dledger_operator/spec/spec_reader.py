@@ -1,7 +1,8 @@
-"""Reading a `spec` key by key: every value has a type and a default, every error says where.
+"""Typed access to a `spec`: every value has a type and a default, every error names the key.
 
-The schema of the custom resources refuses most mistakes first. What arrives here all the same (an
-object older than the schema, a schema that was edited) must still never become a crash or a guess.
+The API server validates against the CRD's schema first. An object can still violate the schema,
+because it was stored before the schema changed or because an administrator edited the schema. Such
+an object must cause neither a crash nor a guess.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,18 +15,18 @@ _MISSING: Final[dict[str, Any]] = {}
 
 
 class InvalidSpecError(ValueError):
-    """A spec cannot be understood; the message names the key and what is wrong with it."""
+    """A spec is invalid; the message names the key and the mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecReader:
-    """One object of a spec, and its path for messages."""
+    """One JSON object of a spec, with its path for error messages."""
 
     values: Mapping[str, Any]
     path: str
 
     def section(self, key: str) -> "SpecReader":
-        """Enter an object; one that is absent reads as empty."""
+        """Return a nested object; a missing one reads as empty."""
         return SpecReader(self._typed(key, dict, "an object", _MISSING), self._at(key))
 
     def text(self, key: str, default: str = "") -> str:
@@ -33,7 +34,7 @@ class SpecReader:
         return self._typed(key, str, "a string", default)
 
     def required_text(self, key: str) -> str:
-        """Read a string that must be there and not empty."""
+        """Read a string that must be present and not empty."""
         value = self.text(key)
         if not value:
             raise InvalidSpecError(f"{self._at(key)} is missing")
@@ -47,11 +48,11 @@ class SpecReader:
         """Read a whole number."""
         value = self._typed(key, int, "a whole number", default)
         if isinstance(value, bool):
-            raise InvalidSpecError(f"{self._at(key)} is {value!r}; a whole number is expected")
+            raise InvalidSpecError(f"{self._at(key)} is {value!r}; it must be a whole number")
         return value
 
     def choice(self, key: str, allowed: Sequence[str]) -> str:
-        """Read one of a few words; the first one is the default."""
+        """Read one of the allowed strings; the first one is the default."""
         value = self.text(key, allowed[0])
         if value not in allowed:
             raise InvalidSpecError(
@@ -64,7 +65,7 @@ class SpecReader:
         values = self._typed(key, dict, "an object", _MISSING)
         for name, value in values.items():
             if not isinstance(value, str):
-                raise InvalidSpecError(f"{self._at(key)}.{name} is {value!r}; a string is expected")
+                raise InvalidSpecError(f"{self._at(key)}.{name} is {value!r}; it must be a string")
         return dict(values)
 
     def objects(self, key: str) -> tuple[dict[str, Any], ...]:
@@ -72,11 +73,11 @@ class SpecReader:
         values = self._typed(key, list, "a list", [])
         for value in values:
             if not isinstance(value, dict):
-                raise InvalidSpecError(f"{self._at(key)} holds {value!r}; objects are expected")
+                raise InvalidSpecError(f"{self._at(key)} contains {value!r}; it must hold objects")
         return tuple(dict(value) for value in values)
 
     def converted(self, key: str, convert: Callable[[Any], T], default: str | int) -> T:
-        """Read a value through a function that raises ValueError."""
+        """Read a value with `convert`, which raises TypeError or ValueError if it is invalid."""
         value = self.values.get(key)
         try:
             return convert(default if value is None else value)
@@ -91,5 +92,5 @@ class SpecReader:
         if value is None:
             return default
         if not isinstance(value, kind):
-            raise InvalidSpecError(f"{self._at(key)} is {value!r}; {expected} is expected")
+            raise InvalidSpecError(f"{self._at(key)} is {value!r}; it must be {expected}")
         return value

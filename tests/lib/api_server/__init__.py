@@ -1,5 +1,5 @@
-"""A real Kubernetes API for tests: etcd and the API server on loopback, thrown away afterwards.
+"""A real Kubernetes API for tests: a temporary etcd and API server on loopback.
 
-No controller, scheduler or node runs: objects are checked, stored and served, and nothing happens
-to them. Tests that need pods to run belong in tests/e2e.
+No controller, scheduler or node runs: the server only validates, stores and serves objects. Tests
+that need running pods belong in tests/e2e.
 """

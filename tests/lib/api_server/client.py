@@ -1,4 +1,4 @@
-"""Ways to speak with the API server as its administrator: HTTP, kubectl, helm."""
+"""Clients of the API server with administrator rights: HTTP, kubectl and helm."""
 
 import json
 import os
@@ -22,11 +22,11 @@ POLL_SECONDS: Final = 0.05
 
 
 class CommandError(Exception):
-    """kubectl or helm failed; the message is what it complained about."""
+    """kubectl or helm failed; the message is its error output."""
 
 
 class RefusedError(Exception):
-    """The API server answered with an error; the message is its own, word for word."""
+    """The API server returned an error; the message is the server's own, unchanged."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServer:
-    """A running API server, and an administrator's ways to speak with it."""
+    """A running API server, and an administrator's clients of it."""
 
     programs: Path
     folder: Path
@@ -48,11 +48,11 @@ class ApiServer:
         return self.folder / "kubeconfig"
 
     def kubectl(self, *arguments: str, input_text: str | None = None) -> str:
-        """Run kubectl; CommandError when it fails."""
+        """Run kubectl; raises CommandError if it fails."""
         return self._run("kubectl", arguments, input_text)
 
     def helm(self, *arguments: str) -> str:
-        """Run helm, with its caches in this server's folder; CommandError when it fails."""
+        """Run helm, with its caches in this server's folder; raises CommandError if it fails."""
         return self._run("helm", arguments, None)
 
     def request(
@@ -64,7 +64,7 @@ class ApiServer:
         content_type: str = "application/json",
         timeout_seconds: float = ANSWER_SECONDS,
     ) -> Any:
-        """Send one request and return the answer as JSON; RefusedError when the server says no."""
+        """Send one request and return the JSON response; raises RefusedError for an error."""
         call = urllib.request.Request(
             f"https://127.0.0.1:{self.port}{path}",
             method=method,
@@ -91,9 +91,10 @@ def run(
     kubeconfig: Path | None = None,
     input_text: str | None = None,
 ) -> str:
-    """Return what a command prints; CommandError, with its complaint, when it fails.
+    """Run a command and return its output; raises CommandError if it fails.
 
-    It sees no setting of the user: its home is `home`, and without a kubeconfig it has no cluster.
+    The command does not see the user's settings: its home is `home`, and without a kubeconfig it
+    has no cluster.
     """
     done = subprocess.run(
         command,
@@ -115,7 +116,7 @@ def run(
 
 
 def refusal(code: int, answer: bytes) -> RefusedError:
-    """Turn an error answer, which should be a Status object, into an exception."""
+    """Convert an error response, which should be a Status object, to an exception."""
     try:
         message = json.loads(answer)["message"]
     except (ValueError, KeyError, TypeError):
@@ -124,13 +125,13 @@ def refusal(code: int, answer: bytes) -> RefusedError:
 
 
 def certificate(folder: Path) -> Path:
-    """The certificate that the server signs for itself when it starts."""
+    """Return the path of the certificate that the server signs for itself at its start."""
     return folder / "certificates" / "apiserver.crt"
 
 
 def wait_until(what: str, condition: Callable[[], bool]) -> None:
-    """Poll until the condition holds; AssertionError when it does not within a minute."""
+    """Poll until the condition holds; raises AssertionError after CONDITION_SECONDS."""
     deadline = time.monotonic() + CONDITION_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {CONDITION_SECONDS:g} s"
+        assert time.monotonic() < deadline, f"timed out after {CONDITION_SECONDS:g} s: {what}"
         time.sleep(POLL_SECONDS)

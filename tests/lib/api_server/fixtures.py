@@ -1,6 +1,6 @@
-"""Pytest fixtures: a module that wants them says `pytest_plugins = ["api_server.fixtures"]`.
+"""Pytest fixtures, for modules that set `pytest_plugins = ["api_server.fixtures"]`.
 
-Nobody imports this module: pytest warns of a plugin that was imported before it could prepare it.
+Do not import this module: pytest warns if a plugin was imported before its registration.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark every test that uses one of these fixtures, for `-m apiserver` and its contrary."""
+    """Mark every test that uses one of these fixtures, so that `-m apiserver` selects it."""
     if FIXTURES & set(getattr(item, "fixturenames", ())):
         item.add_marker("apiserver")
 
 
 @pytest.fixture(scope="session")
 def kubernetes_programs() -> Path:
-    """Folder of kube-apiserver, kubectl, helm and etcd; skips the test where they are not built."""
+    """Folder of kube-apiserver, kubectl, helm and etcd; skips the test if they are not built."""
     try:
         return programs.find()
     except programs.ProgramsMissingError as error:
@@ -38,14 +38,14 @@ def kubernetes_programs() -> Path:
 
 @pytest.fixture(scope="session")
 def helm(kubernetes_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """Runs helm without a cluster; CommandError when it fails."""
+    """Runs helm without a cluster; raises CommandError if it fails."""
     home = tmp_path_factory.mktemp("helm")
     return lambda *arguments: run([kubernetes_programs / "helm", *arguments], home=home)
 
 
 @pytest.fixture(scope="session")
 def api_server(kubernetes_programs: Path) -> Iterator[ApiServer]:
-    """An API server with the project's CRDs, shared by the whole run: use names of your own."""
+    """An API server with the project's CRDs, shared by the whole run: use unique names."""
     with server.running(kubernetes_programs) as started:
         started.kubectl("apply", "--server-side", f"--filename={CRDS}")
         wait_until_served(started)

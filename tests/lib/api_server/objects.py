@@ -1,4 +1,4 @@
-"""Custom resources as a user would send them, to be checked or stored by a real API server."""
+"""Custom resources as a user would send them, for validation or storage by a real API server."""
 
 import contextlib
 import uuid
@@ -12,10 +12,10 @@ from api_server.client import API, ApiServer, RefusedError, wait_until
 Object: TypeAlias = dict[str, Any]
 
 PLURALS: Final = {"DLedgerGroup": "dledgergroups", "DLedgerAudit": "dledgeraudits"}
-# What kubectl asks for: a field that the schema does not know is an error, not silently dropped.
+# As kubectl does: an unknown field is an error instead of being silently dropped.
 STRICT: Final = "fieldValidation=Strict"
 DRY_RUN: Final = f"dryRun=All&{STRICT}"
-# What the server answers about a kind whose CRD it has just been given.
+# Responses for a kind whose CRD was only just created.
 NOT_YET: Final = (
     HTTPStatus.NOT_FOUND,
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -25,7 +25,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 def custom(kind: str, spec: Object, name: str = "", namespace: str = "default") -> Object:
-    """An object of one of our kinds; without a name it gets one that nobody else uses."""
+    """Return an object of one of our kinds; without `name`, its name is unique."""
     return {
         "apiVersion": "dledger.io/v1alpha1",
         "kind": kind,
@@ -35,23 +35,23 @@ def custom(kind: str, spec: Object, name: str = "", namespace: str = "default") 
 
 
 def group(name: str = "", **spec: Any) -> Object:
-    """A DLedgerGroup with room for segments of any size, unless `storage` says otherwise."""
+    """Return a DLedgerGroup, by default with enough storage for segments of any size."""
     return custom("DLedgerGroup", {"storage": {"size": "30Gi"}, **spec}, name)
 
 
 def audit(name: str = "", **spec: Any) -> Object:
-    """A DLedgerAudit of a group called flights."""
+    """Return a DLedgerAudit of a group called flights."""
     return custom("DLedgerAudit", {"groupRef": {"name": "flights"}, **spec}, name)
 
 
 def check(server: ApiServer, sent: Object) -> Object:
-    """What the server would store; RefusedError when it would not. Nothing is stored."""
+    """Return what the server would store, without storing it; raises RefusedError."""
     checked: Object = server.request("POST", f"{_collection(sent)}?{DRY_RUN}", sent)
     return checked
 
 
 def check_change(server: ApiServer, stored: Object, change: Object) -> Object:
-    """What the server would make of a merge patch; RefusedError when nothing."""
+    """Return the result of a merge patch, without storing it; raises RefusedError."""
     checked: Object = server.request(
         "PATCH", f"{path(stored)}?{DRY_RUN}", change, content_type=MERGE_PATCH
     )
@@ -60,7 +60,7 @@ def check_change(server: ApiServer, stored: Object, change: Object) -> Object:
 
 @contextlib.contextmanager
 def stored(server: ApiServer, sent: Object) -> Iterator[Object]:
-    """Store an object for as long as the block lasts."""
+    """Store an object until the block ends."""
     made: Object = server.request("POST", f"{_collection(sent)}?{STRICT}", sent)
     try:
         yield made
@@ -69,7 +69,7 @@ def stored(server: ApiServer, sent: Object) -> Iterator[Object]:
 
 
 def wait_until_served(server: ApiServer) -> None:
-    """Wait until the server takes objects of every kind, for which it needs a while after a CRD."""
+    """Wait until the server serves every kind, which takes a while after the CRDs are created."""
     for plural in PLURALS.values():
         wait_until(f"{plural} are served", partial(_is_served, server, plural))
 
@@ -85,7 +85,7 @@ def _is_served(server: ApiServer, plural: str) -> bool:
 
 
 def path(named: Object) -> str:
-    """The URL path of one object."""
+    """Return the URL path of an object."""
     return f"{_collection(named)}/{named['metadata']['name']}"
 
 

@@ -1,4 +1,4 @@
-"""Where etcd, the API server, kubectl and helm are: the programs of the local cluster."""
+"""Find etcd, the API server, kubectl and helm among the programs of the local cluster."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ from tools.local_cluster.layout import cache_folder
 
 
 class ProgramsMissingError(Exception):
-    """The programs were never built on this machine."""
+    """The programs are not built on this machine."""
 
 
 def find() -> Path:
-    """Folder of the programs; ProgramsMissingError tells how to get them.
+    """Return the folder of the programs; raises ProgramsMissingError if they are not built.
 
-    Building them takes ten minutes, so a test never does.
+    Tests never build them, because that takes ten minutes.
     """
     kind = "programs"
     if any((cache_folder() / kind).glob("*/kube-apiserver")):
@@ -22,5 +22,5 @@ def find() -> Path:
         if built is not None:
             return built
     raise ProgramsMissingError(
-        "etcd and kube-apiserver are not built: run `python -m tools.local_cluster build` once"
+        "etcd and kube-apiserver are not built: run `python -m tools.local_cluster build`"
     )

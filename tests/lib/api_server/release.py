@@ -1,4 +1,4 @@
-"""The Helm chart as one release of it is: installed in a namespace of its own, then removed."""
+"""Releases of the Helm chart, each installed in its own namespace and then removed."""
 
 import contextlib
 import json
@@ -17,14 +17,14 @@ TOKEN_SECONDS: Final = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """An installed release; its namespace admits restricted pods only."""
+    """An installed release, in a namespace that only admits restricted pods."""
 
     server: ApiServer
     name: str
     namespace: str
 
     def helm(self, action: str, *arguments: str) -> str:
-        """Run an action of helm, such as `get notes`, on this release."""
+        """Run a helm action, such as `get notes`, on this release."""
         place = f"--namespace={self.namespace}"
         return self.server.helm(*action.split(), self.name, *arguments, place)
 
@@ -37,7 +37,7 @@ class Release:
 
     @property
     def pod(self) -> Object:
-        """The pod that the Deployment's controller would make."""
+        """The pod that the Deployment's controller would create."""
         return pod_of(self.deployment)
 
     @property
@@ -54,11 +54,11 @@ class Release:
 
     @property
     def user(self) -> str:
-        """The user as whom the operator speaks to the API."""
+        """The operator's user name at the API server."""
         return f"system:serviceaccount:{self.namespace}:{self.account}"
 
     def write_kubeconfig(self, target: Path) -> None:
-        """Write a kubeconfig with which one has the operator's permissions and no others."""
+        """Write a kubeconfig with exactly the operator's permissions."""
         answer = self.server.request(
             "POST",
             f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{self.account}/token",
@@ -71,7 +71,7 @@ class Release:
 
 
 def pod_of(workload: Object) -> Object:
-    """The pod that a controller makes of a Deployment, a StatefulSet or a Job."""
+    """Return the pod that a controller creates for a Deployment, a StatefulSet or a Job."""
     template = workload["spec"]["template"]
     metadata = {
         **template["metadata"],
@@ -82,7 +82,7 @@ def pod_of(workload: Object) -> Object:
 
 
 def make_namespace(server: ApiServer) -> str:
-    """Make a namespace that admits restricted pods only; return its name."""
+    """Create a namespace that only admits restricted pods; return its name."""
     name = f"n{uuid.uuid4().hex[:8]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -92,7 +92,7 @@ def make_namespace(server: ApiServer) -> str:
 
 @contextlib.contextmanager
 def installed(server: ApiServer, *arguments: str, chart: Path = CHART) -> Iterator[Release]:
-    """Install the chart for as long as the block lasts."""
+    """Install the chart until the block ends."""
     namespace = make_namespace(server)
     release = Release(server=server, name=namespace.replace("n", "r", 1), namespace=namespace)
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Start etcd and an API server, and kill them at the end."""
+"""Start etcd and an API server, and kill them afterwards."""
 
 import contextlib
 import json
@@ -18,14 +18,14 @@ POLL_SECONDS: Final = 0.05
 PROBE_SECONDS: Final = 2.0
 PORT_ATTEMPTS: Final = 3
 LOG_CHARACTERS_SHOWN: Final = 2000
-# What the server makes itself after it has begun to listen.
+# Objects that the server creates after it has started to listen.
 MADE_AT_START: Final = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "/api/v1/namespaces/default",
     "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin",
 )
-# etcd's way to write a Unix socket: a file of this name in the folder it was started in. It saves
-# two ports that somebody else might take.
+# etcd's syntax for a Unix socket: a file in its working folder. Sockets avoid conflicts over two
+# ports.
 ETCD_CLIENT_SOCKET: Final = "unix://client:0"
 ETCD_PEER_SOCKET: Final = "unix://peer:0"
 
@@ -36,7 +36,7 @@ class ServerStartError(Exception):
 
 @contextlib.contextmanager
 def running(programs: Path) -> Iterator[ApiServer]:
-    """Run etcd and an API server in a temporary folder for as long as the block lasts."""
+    """Run etcd and an API server in a temporary folder until the block ends."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="api-server-")))
         token = write_credentials(folder)
@@ -51,8 +51,8 @@ def start_api_server(
 ) -> ApiServer:
     """Start the API server and wait until it serves.
 
-    A port that was free a moment ago may be taken when the server binds it, so a server that ends
-    early is started again with another one.
+    Another process may take the port before the server binds it. A server that ends early is
+    therefore started again with a different port.
     """
     for attempt in range(1, PORT_ATTEMPTS + 1):
         server = ApiServer(programs=programs, folder=folder, port=free_port(), token=token)
@@ -68,20 +68,20 @@ def start_api_server(
 
 
 def wait_ready(server: ApiServer, process: "subprocess.Popen[bytes]") -> None:
-    """Wait until the server says so; ServerStartError when it ends first or takes too long."""
+    """Wait until the server is ready; raises ServerStartError if it ends or takes too long."""
     deadline = time.monotonic() + READY_SECONDS
     while not is_ready(server):
         if process.poll() is not None:
             raise ServerStartError(f"kube-apiserver ended\n{log_end(server.folder)}")
         if time.monotonic() > deadline:
             raise ServerStartError(
-                f"kube-apiserver does not serve after {READY_SECONDS:g} s\n{log_end(server.folder)}"
+                f"kube-apiserver is not ready after {READY_SECONDS:g} s\n{log_end(server.folder)}"
             )
         time.sleep(POLL_SECONDS)
 
 
 def is_ready(server: ApiServer) -> bool:
-    """Whether the server answers and has made what it makes at its start."""
+    """Tell whether the server answers and has created its initial objects."""
     if not certificate(server.folder).exists():
         return False
     try:
@@ -96,7 +96,7 @@ def is_ready(server: ApiServer) -> bool:
 def child(
     name: str, command: Sequence[str | Path], folder: Path
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a program until the block ends, or until this process does, however it does."""
+    """Run a program until the block or this process ends, for whatever reason."""
     with (folder / f"{name}.log").open("ab") as log:
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *command],
@@ -108,13 +108,13 @@ def child(
     try:
         yield process
     finally:
-        # Nothing of it is kept, so there is nothing to finish in order.
+        # Its state is temporary, so no clean shutdown is needed.
         process.kill()
         process.wait()
 
 
 def etcd_command(programs: Path) -> list[str | Path]:
-    """The command line of an etcd with one member and no care for what a power cut would lose."""
+    """Return the command line of an etcd with one member that does not sync its writes."""
     return [
         programs / "etcd",
         "--data-dir=etcd",
@@ -129,13 +129,13 @@ def etcd_command(programs: Path) -> list[str | Path]:
 
 
 def api_server_command(server: ApiServer) -> list[str | Path]:
-    """The command line of an API server on loopback, with RBAC and the usual admission plugins."""
+    """Return the command line of an API server on loopback with RBAC and default admission."""
     return [
         server.programs / "kube-apiserver",
         f"--etcd-servers={ETCD_CLIENT_SOCKET}",
         "--bind-address=127.0.0.1",
         f"--secure-port={server.port}",
-        # Loopback may not be advertised; this one, of RFC 5737, is no machine's.
+        # A loopback address must not be advertised; this one is reserved by RFC 5737.
         "--advertise-address=192.0.2.1",
         "--endpoint-reconciler-type=none",
         "--service-cluster-ip-range=198.19.0.0/24",
@@ -149,7 +149,7 @@ def api_server_command(server: ApiServer) -> list[str | Path]:
 
 
 def write_credentials(folder: Path) -> str:
-    """Make the key of service accounts and the administrator's token; return the token."""
+    """Create the service account key and the administrator's token; return the token."""
     openssl = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"]
     subprocess.run([*openssl, "-out", folder / "service-accounts.key"], check=True)
     token = secrets.token_hex(16)
@@ -176,14 +176,14 @@ def write_kubeconfig(server: ApiServer) -> None:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody has at this moment."""
+    """Return a loopback port that is currently free."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
 
 
 def log_end(folder: Path) -> str:
-    """The end of both programs' logs, for an error."""
+    """Return the ends of both programs' logs, for an error message."""
     return "\n".join(
         f"{log.name}: {log.read_text(errors='replace')[-LOG_CHARACTERS_SHOWN:]}"
         for log in sorted(folder.glob("*.log"))

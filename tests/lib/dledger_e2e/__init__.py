@@ -1,6 +1,3 @@
-"""Groups on a real cluster, for the end-to-end tests: what a user would do, and what one would
-watch.
-
-What belongs here: making groups, loading them, watching them, breaking them. What is right is for
-the tests to say.
+"""Shared code of the end-to-end tests: creating, loading, watching and damaging groups on a real
+cluster. Assertions about the outcome belong in the tests.
 """

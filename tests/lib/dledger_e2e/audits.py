@@ -9,7 +9,7 @@ AUDIT_S = 300.0
 
 
 def audit(group: Group, name: str) -> dict[str, Any]:
-    """Ask for an audit, wait for its end, return its status."""
+    """Create an audit, wait until it has ended, and return its status."""
     manifest = {
         "apiVersion": "dledger.io/v1alpha1",
         "kind": "DLedgerAudit",
@@ -22,4 +22,4 @@ def audit(group: Group, name: str) -> dict[str, Any]:
         status: dict[str, Any] = group.get("dla", name).get("status", {})
         return status if status.get("phase") in ("Finished", "Failed") else None
 
-    return wait_for(finished, f"the audit {name} ends", AUDIT_S)
+    return wait_for(finished, f"audit {name} has ended", AUDIT_S)

@@ -1,4 +1,4 @@
-"""One DLedgerGroup on the cluster, as a user handles it."""
+"""A DLedgerGroup on the cluster, handled with kubectl as a user would."""
 
 import subprocess
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ READY_S = 120.0
 
 
 def claim_name(pod: str) -> str:
-    """Name of a member's volume claim."""
+    """Return the name of a member's volume claim."""
     return f"data-{pod}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """A group in a namespace of its own, with a client's pod beside it."""
+    """A group in a namespace of its own, with a client pod."""
 
     deployment: Deployment
     namespace: str
     name: str
 
     def create(self, **spec: Any) -> None:
-        """Apply the group; sizes are small unless the caller says otherwise."""
+        """Apply the group, with small sizes unless `spec` overrides them."""
         small = {
             "storage": {"size": "1Gi"},
             "log": {"segmentSize": "16Mi"},
@@ -41,15 +41,15 @@ class Group:
         self.deployment.kubernetes.apply(manifest, self._in_namespace)
 
     def wait_until_ready(self) -> None:
-        """Wait for the condition Ready, as `kubectl wait` does."""
+        """Wait for the condition Ready with `kubectl wait`."""
         self.kubectl("wait", "--for=condition=Ready", f"dlg/{self.name}", f"--timeout={READY_S:g}s")
 
     def start_client(self) -> None:
-        """Run a pod with the command line in it."""
+        """Run a pod that contains the `dledger` command."""
         self.deployment.start_client(self.namespace)
 
     def client_command(self, verb: str, *arguments: str) -> list[str]:
-        """kubectl's arguments that run the command line in the client's pod."""
+        """Return kubectl arguments that run `dledger` in the client pod."""
         return client_command(self.namespace, self.name, verb, *arguments)
 
     def kubectl(self, *arguments: str, timeout_s: float = 300.0) -> str:
@@ -59,24 +59,24 @@ class Group:
         )
 
     def get(self, *arguments: str) -> Any:
-        """Get objects of this group's namespace."""
+        """Get objects in this group's namespace."""
         return self.deployment.kubernetes.get(*arguments, self._in_namespace)
 
     def status(self) -> dict[str, Any]:
-        """The object's status; empty while it has none."""
+        """Return the group's status; empty while it has none."""
         status = self.get("dlg", self.name).get("status", {})
         assert isinstance(status, dict)
         return status
 
     def condition(self, kind: str) -> dict[str, Any]:
-        """One of the conditions; empty while it is not there."""
+        """Return a condition; empty while it does not exist."""
         conditions = self.status().get("conditions", [])
         return next((each for each in conditions if each["type"] == kind), {})
 
     def wait_for_condition(
         self, kind: str, status: str, reason: str | None = None, timeout_s: float = 90.0
     ) -> dict[str, Any]:
-        """Wait until a condition has this status, and this reason if one is given."""
+        """Wait until a condition has this status and, if given, this reason."""
 
         def met() -> dict[str, Any] | None:
             found = self.condition(kind)
@@ -88,10 +88,10 @@ class Group:
         )
 
     def wait_for_words(self, kind: str, words: str, timeout_s: float = 90.0) -> dict[str, Any]:
-        """Wait until a condition's message has these words.
+        """Wait until a condition's message contains these words.
 
-        A status tells what was known when it was written, so a cause that takes a second look to
-        find comes with a later message than the trouble itself.
+        The operator may report a problem before it knows the cause, so the message can change after
+        the condition has its final status.
         """
 
         def met() -> dict[str, Any] | None:
@@ -101,18 +101,18 @@ class Group:
         return wait_for(met, f"{self.name}: {kind} says {words!r}", timeout_s)
 
     def pods(self) -> dict[str, Any]:
-        """The members' pods by name."""
+        """Return the members' pods by name."""
         listed = self.get("pods", f"--selector=dledger.io/group={self.name}")
         return {pod["metadata"]["name"]: pod for pod in listed["items"]}
 
     def claim_uid_of(self, pod: str) -> str | None:
-        """Which volume claim a member has now; None while it has none."""
+        """Return the uid of a member's volume claim; None while it has none."""
         claims = self.get("pvc", f"--selector=dledger.io/group={self.name}")["items"]
         uids = {each["metadata"]["name"]: str(each["metadata"]["uid"]) for each in claims}
         return uids.get(claim_name(pod))
 
     def masters(self) -> list[str]:
-        """Pods that carry the master's label."""
+        """Return the pods with the master label."""
         return sorted(
             name
             for name, pod in self.pods().items()
@@ -120,7 +120,7 @@ class Group:
         )
 
     def master_endpoints(self) -> list[str]:
-        """Pods that the master Service sends to."""
+        """Return the ready endpoints of the master Service."""
         selector = f"--selector=kubernetes.io/service-name={self.name}-master"
         slices = self.get("endpointslices", selector)
         return sorted(
@@ -131,9 +131,10 @@ class Group:
         )
 
     def node_status(self, pod: str) -> NodeStatus | None:
-        """What a member says of itself, through the API server; None while it cannot be asked.
+        """Get a member's status through the API server; None while it is unreachable.
 
-        The API server may ask on a connection to the pod as it was before its node was lost.
+        The request times out if the API server reuses a connection from before the pod's node was
+        lost.
         """
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:40912/proxy/status"
         try:
@@ -143,7 +144,7 @@ class Group:
         return NodeStatus.from_json(raw.encode())
 
     def leader_pod(self) -> str:
-        """Wait until a member is master, the label says so, and the Service sends there alone."""
+        """Wait until one member is master, has the label and is the Service's only endpoint."""
 
         def found() -> str | None:
             masters, endpoints = self.masters(), self.master_endpoints()
@@ -152,18 +153,18 @@ class Group:
             status = self.node_status(masters[0])
             return masters[0] if status is not None and status.master else None
 
-        return wait_for(found, f"{self.name}: one master, and its Service sends to it")
+        return wait_for(found, f"{self.name} has one master, the only endpoint of its Service")
 
     def delete_pod(self, *pods: str) -> None:
-        """Delete pods at once, without a grace period."""
+        """Delete pods without a grace period."""
         self.kubectl("delete", "pod", *pods, "--grace-period=0", "--force", "--wait=false")
 
     def node_number_of(self, pod: str) -> int:
-        """Number of the local cluster's node on which a pod runs."""
+        """Return the number of the local cluster's node on which a pod runs."""
         return int(str(self.pods()[pod]["spec"]["nodeName"]).removeprefix("node"))
 
     def read_back(self, first: int, last: int) -> dict[int, str]:
-        """Bodies by index, read with the command line from whoever leads, ready or not."""
+        """Read bodies by index with `dledger`, from the leader, even if its pod is not ready."""
         members = f"--servers={self.name}-nodes:40911"
         return read_log(self.deployment.kubernetes, self.namespace, self.name, first, last, members)
 

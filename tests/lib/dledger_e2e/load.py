@@ -1,4 +1,4 @@
-"""A steady stream of appends from a pod in the cluster, and the record of what became of each."""
+"""A steady stream of appends from a pod in the cluster, with the outcome of each."""
 
 import itertools
 import json
@@ -13,13 +13,13 @@ from typing import Self
 from dledger_e2e.group import Group
 from dledger_e2e.waiting import wait_for
 
-UNTOLD_MAX = 2_000
-"""Appends given to the command line whose outcome it has not told: none pile up in a pipe."""
+PENDING_MAX = 2_000
+"""Maximum number of appends without an outcome, so that none pile up in a pipe."""
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledgement:
-    """One append that the group has acknowledged."""
+class Acknowledgment:
+    """An acknowledged append."""
 
     number: int
     index: int
@@ -27,7 +27,7 @@ class Acknowledgement:
 
 
 class Load:
-    """Feeds `dledger append` with numbered bodies until the block ends."""
+    """Runs `dledger append` with numbered bodies until the block ends."""
 
     def __init__(
         self,
@@ -46,18 +46,18 @@ class Load:
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._threads: list[threading.Thread] = []
-        self.acknowledged: list[Acknowledgement] = []
-        self._given = 0
-        self._told = 0
+        self.acknowledged: list[Acknowledgment] = []
+        self._sent = 0
+        self._finished = 0
         self.unknown = 0
         self.refused = 0
 
     def body(self, number: int) -> str:
-        """The body of the append with this number."""
+        """Return the body of the append with this number."""
         return f"record {number} ".ljust(self._body_bytes, ".")
 
     def __enter__(self) -> Self:
-        """Start appending; returns once the first append is acknowledged."""
+        """Start to append; return once the first append is acknowledged."""
         command = self._group.client_command(
             "append",
             "-",
@@ -81,12 +81,12 @@ class Load:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop feeding, and wait until the outcome of everything is known."""
+        """Stop appending, and wait until every append has an outcome."""
         assert self._process is not None
         if error is not None:
             print(
-                f"the load: {self._given} appends given, {len(self.acknowledged)} acknowledged, "
-                f"{self.unknown} unknown, {self.refused} refused; kubectl's exit code is "
+                f"load: {self._sent} appends sent, {len(self.acknowledged)} acknowledged, "
+                f"{self.unknown} unknown, {self.refused} refused; kubectl's exit code: "
                 f"{self._process.poll()}",
                 file=sys.stderr,
             )
@@ -102,14 +102,12 @@ class Load:
             self._process.stdout.close()
 
     def wait_for_more(self, count: int, timeout_s: float = 60.0) -> None:
-        """Wait until so many more appends are acknowledged."""
+        """Wait until `count` more appends are acknowledged."""
         goal = len(self.acknowledged) + count
-        wait_for(
-            lambda: len(self.acknowledged) >= goal, f"{count} more acknowledgements", timeout_s
-        )
+        wait_for(lambda: len(self.acknowledged) >= goal, f"{count} more acknowledgments", timeout_s)
 
     def longest_pause_s(self, since: int) -> float:
-        """The longest pause between acknowledgements, from the one with this number of them on."""
+        """Return the longest time between acknowledgments, starting at number `since`."""
         times = [each.at_s for each in self.acknowledged[since:]]
         return max(later - sooner for sooner, later in itertools.pairwise(times))
 
@@ -121,12 +119,12 @@ class Load:
         with self._process.stdin as stream:
             while not self._stopping.is_set():
                 due = int((time.monotonic() - begin_s) * self._per_second)
-                due = min(due, self._told + UNTOLD_MAX)
+                due = min(due, self._finished + PENDING_MAX)
                 lines = [f"{self.body(each)}\n" for each in range(number, due)]
                 number = max(number, due)
                 stream.write("".join(lines).encode())
                 stream.flush()
-                self._given = number
+                self._sent = number
                 self._stopping.wait(0.005)
 
     def _read(self) -> None:
@@ -134,12 +132,12 @@ class Load:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             outcome = json.loads(line)
-            self._told += "outcome" in outcome
+            self._finished += "outcome" in outcome
             match outcome.get("outcome"):
                 case "acknowledged":
                     now_s = time.monotonic()
-                    acknowledgement = Acknowledgement(outcome["number"], outcome["index"], now_s)
-                    self.acknowledged.append(acknowledgement)
+                    acknowledgment = Acknowledgment(outcome["number"], outcome["index"], now_s)
+                    self.acknowledged.append(acknowledgment)
                 case "unknown":
                     self.unknown += 1
                 case "refused":
@@ -147,12 +145,12 @@ class Load:
 
 
 def assert_nothing_was_lost(group: Group, load: Load) -> None:
-    """Every acknowledged append is read back with its bytes at its index."""
+    """Check that every acknowledged append is read back unchanged at its index."""
     indexes = [each.index for each in load.acknowledged]
-    held = group.read_back(min(indexes), max(indexes))
+    stored = group.read_back(min(indexes), max(indexes))
     lost_or_moved = [
-        each for each in load.acknowledged if held.get(each.index) != load.body(each.number)
+        each for each in load.acknowledged if stored.get(each.index) != load.body(each.number)
     ]
 
     assert not lost_or_moved
-    assert len(set(indexes)) == len(indexes), "an index was given to two appends"
+    assert len(set(indexes)) == len(indexes), "two appends have the same index"

@@ -1,4 +1,4 @@
-"""Watches the members' pods and remembers every moment at which more than one was called master."""
+"""Watches the members' pods and records every time that more than one had the master label."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ from dledger_e2e.group import ROLE_LABEL, Group
 
 
 class PodWatch:
-    """Follows the API server's watch events; `double_masters` must stay empty."""
+    """Processes the API server's watch events; `double_masters` must stay empty."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -21,7 +21,7 @@ class PodWatch:
         self.events = 0
         self.double_masters: list[list[str]] = []
         self.terms: dict[str, list[int]] = {}
-        """Every value of the term annotation that a pod's object has carried, in order."""
+        """All values of each pod's term annotation, in order."""
 
     def __enter__(self) -> Self:
         """Start watching."""
@@ -61,9 +61,9 @@ class PodWatch:
                 while text:
                     event, end = decoder.raw_decode(text)
                     text = text[end:].lstrip()
-                    self._take(event)
+                    self._process_event(event)
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _process_event(self, event: dict[str, Any]) -> None:
         self.events += 1
         metadata = event["object"]["metadata"]
         name = metadata["name"]

@@ -1,4 +1,1 @@
-"""A group of real nodes as processes on loopback, for tests and benchmarks.
-
-What belongs here: starting, stopping, killing and asking. What is right is for the tests to say.
-"""
+"""Clients of a running `tools.groups.NodeGroup`: appends through failing leaders, raw requests."""

@@ -1,4 +1,4 @@
-"""A client's stream of appends through leaders that fail again and again."""
+"""A client's stream of appends while leaders keep failing."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,15 +8,15 @@ from dledger_client.append.outcomes import Outcome
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_formats.log import disk
-from dledger_group.group import NodeGroup
-from dledger_group.waiting import wait_for
+from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 ROUNDS: Final = 4
 PATIENCE_S: Final = 50.0
 
 
 def kill_leader(group: NodeGroup) -> None:
-    """End the leader as kill -9 does, and start it again."""
+    """Kill the leader with SIGKILL, wait for a new leader, and start the old one again."""
     leader = group.master()
     group.kill(leader)
     wait_for(lambda: group.master() != leader, "another member leads")
@@ -25,7 +25,10 @@ def kill_leader(group: NodeGroup) -> None:
 
 
 def freeze_leader(group: NodeGroup) -> None:
-    """Stop the leader until another leads; then it finds copies in its sockets."""
+    """Freeze the leader until another leads.
+
+    Once thawed, it reads requests that the client has meanwhile sent to its successor.
+    """
     leader = group.master()
     group.freeze(leader)
     others = [member for member in group.running() if member != leader]
@@ -44,12 +47,12 @@ async def append_through(
     *,
     idempotent: bool,
 ) -> list[Outcome]:
-    """Append all bodies, while the leader fails each time that so many have an outcome."""
+    """Append all bodies; make the leader fail after each fifth of the outcomes but the last."""
     outcomes: list[Outcome] = []
     failure: asyncio.Task[None] | None = None
     timing = Timing(deadline_s=PATIENCE_S, request_timeout_s=2.0)
     async with DLedgerClient(group.servers, "g", idempotent=idempotent, timing=timing) as client:
-        await client.bounds()  # so that it knows what its leader takes
+        await client.bounds()  # the client learns what its leader supports
         async for outcome in client.append_all(bodies, in_flight=512):
             outcomes.append(outcome)
             if len(outcomes) % (len(bodies) // (ROUNDS + 1)) == 0 and len(outcomes) < len(bodies):
@@ -62,7 +65,7 @@ async def append_through(
 
 
 async def bodies_by_index(group: NodeGroup) -> dict[int, bytes]:
-    """What the log holds, without no-ops and registrations."""
+    """Return the bodies in the log by index, without no-ops and registrations."""
     async with DLedgerClient(group.servers, "g", timing=Timing(deadline_s=PATIENCE_S)) as client:
         end_index = (await client.bounds()).end_index
         return {

@@ -1,10 +1,10 @@
-"""Requests over a plain socket, for what no client would send."""
+"""Requests over a plain socket, for requests that no client would send."""
 
 import socket
 
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
-from dledger_group.group import NodeGroup
+from tools.groups.node_group import NodeGroup
 
 
 def connect(group: NodeGroup, member: str) -> socket.socket:
@@ -14,7 +14,7 @@ def connect(group: NodeGroup, member: str) -> socket.socket:
 
 
 def ask(group: NodeGroup, member: str, command: RemotingCommand) -> RemotingCommand:
-    """Send one request and wait for its answer."""
+    """Send one request and return the response."""
     with connect(group, member) as connection:
         connection.sendall(frames.encode(command))
         decoder = FrameDecoder()

@@ -1,4 +1,4 @@
-"""`JavaClient`: DLedger's own client in a process, one call at a time."""
+"""`JavaClient`: Java DLedger's own client in a process, one call at a time."""
 
 import selectors
 from collections.abc import Callable, Mapping
@@ -8,18 +8,18 @@ from types import TracebackType
 from typing import Self
 
 from dledger_formats.protocol.requests import DLedgerResponseCode
-from dledger_group.waiting import wait_for
-from dledger_java.process import start_java
+from tools.groups.java_process import start_java
+from tools.groups.waiting import wait_for
 
 ANSWER_S = 60.0
 _Code = DLedgerResponseCode
 _NO_ANSWER = {_Code.METADATA_ERROR, _Code.NETWORK_ERROR, _Code.INTERNAL_ERROR, _Code.NOT_LEADER}
-"""What the client says when it reached no leader."""
+"""Codes that the client returns when it reached no leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaAnswer:
-    """What the client got; -1 and None stand for what an answer does not have."""
+    """The client's result; a field that the response lacks is -1, or None for the body."""
 
     code: DLedgerResponseCode
     index: int
@@ -29,12 +29,12 @@ class JavaAnswer:
 
 
 class JavaClient:
-    """Used with `with`: the process ends with its block."""
+    """A context manager: the process is killed when the block ends."""
 
     def __init__(
         self, folder: Path, class_path: str, peers: Mapping[str, str], group: str = "g"
     ) -> None:
-        """`peers` are the members that it begins with."""
+        """`peers` are the members that the client knows at first."""
         self._log_path = folder / "java-client.log"
         named = ";".join(f"{member}-{address}" for member, address in peers.items())
         with self._log_path.open("ab") as log:
@@ -55,27 +55,29 @@ class JavaClient:
         self._process.communicate()
 
     def append(self, body: bytes) -> JavaAnswer:
-        """Append until it is acknowledged, so that the log may hold the body more than once."""
+        """Append until acknowledged; retries may store the body more than once."""
         return self._until(f"append {body.hex()}", lambda code: code is _Code.SUCCESS)
 
     def get(self, index: int) -> JavaAnswer:
-        """Read one entry, asking until a leader answers."""
+        """Read one entry; retry until a leader answers."""
         return self._until(f"get {index}", lambda code: code not in _NO_ANSWER)
 
     def transfer(self, leader: str, transferee: str, term: int) -> JavaAnswer:
-        """Ask the leader of that term to hand over."""
+        """Request a leadership transfer from the leader of that term."""
         return self._ask(f"transfer {leader} {transferee} {term}")
 
     def _until(self, command: str, is_end: Callable[[DLedgerResponseCode], bool]) -> JavaAnswer:
-        """Ask again and again: the client itself waits for three seconds, and tries twice at
-        most, which a new leader or a busy machine may not keep.
+        """Repeat a command until `is_end` accepts the code of its result.
+
+        The client itself tries at most twice and waits three seconds, which is too short for an
+        election on a busy machine.
         """
 
         def asked() -> JavaAnswer | None:
             answer = self._ask(command)
             return answer if is_end(answer.code) else None
 
-        return wait_for(asked, f"the Java client ends its {command[:80]!r}", timeout_s=ANSWER_S)
+        return wait_for(asked, f"the Java client completes {command[:80]!r}", timeout_s=ANSWER_S)
 
     def _ask(self, command: str) -> JavaAnswer:
         assert self._process.stdin is not None
@@ -85,7 +87,7 @@ class JavaClient:
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             answered = selector.select(ANSWER_S)
-        # One command is under way at a time, so a line that has begun comes to its end.
+        # Only one command runs at a time, so a line that has begun will be completed.
         words = self._process.stdout.readline().decode().split() if answered else []
         if not words:
             raise AssertionError(

@@ -1,3 +1,3 @@
-"""What tests of the operator share: objects as the API serves them, a store of pods with the API's
-rules of conflict, and members that answer over real HTTP.
+"""Shared code of the operator's tests: sample objects, a fake pod store with the API's conflict
+rules, and fake members that answer over real HTTP.
 """

@@ -1,4 +1,4 @@
-"""A namespace of a real API server, and the parts of the controllers that a test plays itself."""
+"""A namespace of a real API server, and stand-ins for the controllers and kubelets."""
 
 import json
 import uuid
@@ -21,14 +21,14 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """A namespace that takes restricted pods alone; it goes with the server."""
+    """A namespace that admits only restricted pods; it exists as long as the server."""
 
     server: ApiServer
     name: str
 
     @classmethod
     def make(cls, server: ApiServer) -> "Namespace":
-        """Make one with a name of its own."""
+        """Create a namespace with a unique name."""
         name = f"ns-{uuid.uuid4().hex[:12]}"
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         made = {
@@ -42,28 +42,28 @@ class Namespace:
         return namespace
 
     def path(self, kind: str, name: str = "", group: str = "/api/v1") -> str:
-        """The URL path of objects in here."""
+        """Return the URL path of objects in this namespace."""
         return f"{group}/namespaces/{self.name}/{kind}" + (f"/{name}" if name else "")
 
     def get(self, kind: str, name: str = "", group: str = "/api/v1") -> Object:
-        """Get an object, or a list."""
+        """Get an object, or a list without `name`."""
         found: Object = self.server.request("GET", self.path(kind, name, group))
         return found
 
     def patch(self, kind: str, name: str, change: Object, group: str = "/api/v1") -> Object:
-        """Change an object as somebody else would."""
+        """Change an object, as another client would."""
         changed: Object = self.server.request(
             "PATCH", self.path(kind, name, group), change, content_type=MERGE_PATCH
         )
         return changed
 
     def make_service_account(self, name: str) -> None:
-        """Make a ServiceAccount, as a controller does for `default`."""
+        """Create a ServiceAccount, as a controller does for `default`."""
         made = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         self.server.request("POST", self.path("serviceaccounts"), made)
 
     def make_group(self, **spec: Any) -> Object:
-        """Store a DLedgerGroup called flights."""
+        """Create a DLedgerGroup named flights."""
         sent = {
             "apiVersion": "dledger.io/v1alpha1",
             "kind": "DLedgerGroup",
@@ -74,8 +74,8 @@ class Namespace:
         return made
 
     def make_pod(self, group: Group, ordinal: int, ip: str = "") -> Object:
-        """Make a member's pod, as the StatefulSet's controller does, and let it become ready at
-        `ip`, as a kubelet does.
+        """Create a member's pod, as the StatefulSet controller does. With `ip`, make it ready, as a
+        kubelet does.
         """
         shape = Shape.of_new(group.replicas)
         (stateful_set,) = (
@@ -99,7 +99,7 @@ class Namespace:
         return made
 
     def make_pod_ready(self, name: str, ip: str) -> None:
-        """Let a pod have an address and pass its readiness probe."""
+        """Set a pod's address and its condition Ready."""
         status = {
             "phase": "Running",
             "podIP": ip,
@@ -114,7 +114,7 @@ class Namespace:
         self.server.request("DELETE", self.path("pods", name) + "?gracePeriodSeconds=0")
 
     def token(self, service_account: str) -> str:
-        """A token of a ServiceAccount."""
+        """Return a token of a ServiceAccount."""
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         path = self.path("serviceaccounts", f"{service_account}/token")
         answer: Object = self.server.request("POST", path, request)
@@ -122,7 +122,7 @@ class Namespace:
         return token
 
     def kubeconfig_of(self, service_account: str, folder: Path) -> Path:
-        """A kubeconfig with which one is this ServiceAccount."""
+        """Write a kubeconfig that authenticates as a ServiceAccount."""
         content = json.loads(self.server.kubeconfig.read_text())
         content["users"][0]["user"] = {"token": self.token(service_account)}
         written = folder / "kubeconfig"
@@ -131,5 +131,5 @@ class Namespace:
 
 
 def parsed(body: Object) -> Group:
-    """The parsed form of a stored DLedgerGroup."""
+    """Parse a stored DLedgerGroup."""
     return Group.from_body(body, IMAGES)

@@ -1,4 +1,4 @@
-"""A group of fake members of which one takes changes of the membership over real connections."""
+"""A group of fake members whose leader accepts membership changes over real connections."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,9 @@ Answer = Callable[[RemotingCommand], bytes | None]
 
 @contextlib.asynccontextmanager
 async def remoting(ip: str, port: int, answer: Answer) -> AsyncIterator[int]:
-    """Answer every request on a port, which is given; None leaves one without an answer."""
+    """Answer every request on a port, and yield the port. Requests for which `answer` returns None
+    get no answer.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         decoder = FrameDecoder()
@@ -50,7 +52,7 @@ async def remoting(ip: str, port: int, answer: Answer) -> AsyncIterator[int]:
 
 
 class FakeGroup:
-    """Members of which the first so many vote; what the leader is told, all have heard of."""
+    """Fake members; the first `voters` of them vote. All report a change as soon as it is made."""
 
     def __init__(self, nodes: list[FakeMember], voters: int) -> None:
         self.nodes = nodes
@@ -61,14 +63,14 @@ class FakeGroup:
         self.term = 0
 
     async def elect(self, member_id: str, term: int) -> None:
-        """Let one lead."""
+        """Make a member the leader of a term."""
         self.leader, self.term = member_id, term
         self._tell_statuses()
         for node in self.nodes:
             await node.say(term, member_id)
 
     def serve(self) -> contextlib.AbstractAsyncContextManager[int]:
-        """Take requests where the leader is."""
+        """Accept requests at the leader's address."""
         leading = next(node for node in self.nodes if node.member_id == self.leader)
         return remoting(leading.ip, names.REMOTING_PORT, self._answer)
 

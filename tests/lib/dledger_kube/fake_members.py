@@ -1,4 +1,4 @@
-"""Members that answer over real HTTP what a test tells them to."""
+"""Fake members that give prepared answers over real HTTP."""
 
 import asyncio
 import contextlib
@@ -8,11 +8,11 @@ from aiohttp import web
 
 from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_kube.objects import leader_view, node_status
-from dledger_operator.clients.member_pages import NodePages
+from dledger_operator.clients.member_http import MemberHttpClient
 
 
 class FakeMember:
-    """One member on an address of its own; it may be silenced and made to answer again."""
+    """A member with an address of its own, which can stop answering and start again."""
 
     def __init__(self, member_id: str, ip: str, port: int) -> None:
         self.member_id = member_id
@@ -25,7 +25,7 @@ class FakeMember:
         self.status: NodeStatus = node_status(member_id)
 
     async def answer(self) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         application = web.Application()
         application.router.add_get("/leader", self._leader)
         application.router.add_get("/status", self._status)
@@ -37,13 +37,13 @@ class FakeMember:
         self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
 
     async def fall_silent(self) -> None:
-        """Close every connection, as a killed process does."""
+        """Stop listening and close all connections, as a killed process does."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
     async def say(self, term: int, leader_id: str | None) -> None:
-        """Change who this member says leads."""
+        """Change the term and the leader that this member reports."""
         self._view = leader_view(self.member_id, term, leader_id)
         async with self._changed:
             self._changed.notify_all()
@@ -66,9 +66,10 @@ def _json(value: LeaderView | NodeStatus) -> web.Response:
 
 
 @contextlib.asynccontextmanager
-async def members(how_many: int) -> AsyncIterator[tuple[list[FakeMember], NodePages]]:
-    """Members n0, n1, … that answer on one port of different loopback addresses, and the pages
-    that ask them.
+async def members(how_many: int) -> AsyncIterator[tuple[list[FakeMember], MemberHttpClient]]:
+    """Start members n0, n1, and so on, which listen on one port of different loopback addresses.
+
+    Yields the members and an HTTP client for them.
     """
     started: list[FakeMember] = []
     port = 0
@@ -78,11 +79,11 @@ async def members(how_many: int) -> AsyncIterator[tuple[list[FakeMember], NodePa
             await member.answer()
             started.append(member)
             port = member.port
-        pages = NodePages.open(port=port)
+        client = MemberHttpClient.open(port=port)
         try:
-            yield started, pages
+            yield started, client
         finally:
-            await pages.close()
+            await client.close()
     finally:
         for member in started:
             await member.fall_silent()

@@ -1,4 +1,4 @@
-"""Objects as the API serves them: the fields that a test names, and defaults for the rest."""
+"""Sample objects with defaults, of which a test overrides single fields."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,26 +12,26 @@ from dledger_formats.http.status import (
     PeerStatus,
     Role,
 )
-from dledger_operator.facts import (
-    Electorate,
-    EndpointsFacts,
-    GroupFacts,
+from dledger_operator.api_objects import PodView
+from dledger_operator.observed_state import (
     Leader,
-    MemberFacts,
+    Membership,
     Observation,
+    ObservedEndpoints,
+    ObservedGroup,
+    ObservedMember,
 )
 from dledger_operator.spec.group import Group, ImageDefaults
-from dledger_operator.views import PodView
 
 IMAGES = ImageDefaults(reference="registry.example:5000/dledger-node:1.2", pull_policy="Always")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SYNCED = EndpointsFacts(synced=True, reason="LeaderOnly", message="right")
+SYNCED = ObservedEndpoints(synced=True, reason="LeaderOnly", message="synced")
 
 
 def group_body(
     spec: Mapping[str, Any] | None = None, *, name: str = "flights", uid: str = "group-uid"
 ) -> dict[str, Any]:
-    """A DLedgerGroup of three in the namespace `air`."""
+    """Return a DLedgerGroup of three members in the namespace `air`."""
     return {
         "apiVersion": "dledger.io/v1alpha1",
         "kind": "DLedgerGroup",
@@ -47,7 +47,7 @@ def group_body(
 
 
 def audit_body(spec: Mapping[str, Any] | None = None, *, name: str = "monthly") -> dict[str, Any]:
-    """A DLedgerAudit of the group `flights`."""
+    """Return a DLedgerAudit of the group `flights`."""
     return {
         "apiVersion": "dledger.io/v1alpha1",
         "kind": "DLedgerAudit",
@@ -57,19 +57,19 @@ def audit_body(spec: Mapping[str, Any] | None = None, *, name: str = "monthly") 
 
 
 def group(**spec: Any) -> Group:
-    """The parsed form of `group_body`."""
+    """Return the parsed form of `group_body`."""
     return Group.from_body(group_body(spec), IMAGES)
 
 
-def electorate(voters: int = 3, learners: tuple[str, ...] = ()) -> Electorate:
-    """So many voters, from n0 on, and these learners."""
-    return Electorate(
+def membership(voters: int = 3, learners: tuple[str, ...] = ()) -> Membership:
+    """Return a membership with the voters n0, n1, and so on, and these learners."""
+    return Membership(
         voters=frozenset(f"n{ordinal}" for ordinal in range(voters)), learners=frozenset(learners)
     )
 
 
 def pod(ordinal: int, role: str = "", term: int = -1, **fields: Any) -> PodView:
-    """A running pod of member n<ordinal>."""
+    """Return a running pod of member n<ordinal>."""
     values: dict[str, Any] = {
         "namespace": "air",
         "name": f"flights-{ordinal}",
@@ -81,18 +81,18 @@ def pod(ordinal: int, role: str = "", term: int = -1, **fields: Any) -> PodView:
         "resource_version": "1",
         "leaving": False,
         "ready": True,
-        "trouble": None,
+        "problem": None,
     }
     return PodView(**values | fields)
 
 
 def leads(ordinal: int, term: int, **fields: Any) -> Observation:
-    """A member that has proved to itself that it leads."""
+    """Return the observation of a member that has proved that it leads."""
     return says(ordinal, term, f"n{ordinal}", master=True, **fields)
 
 
 def says(ordinal: int, term: int, leader_id: str | None = None, **fields: Any) -> Observation:
-    """A member that answers, and names a leader or none."""
+    """Return the observation of a member that answers and names a leader, or none."""
     values: dict[str, Any] = {
         "pod_uid": f"uid-{ordinal}",
         "member_id": f"n{ordinal}",
@@ -105,12 +105,12 @@ def says(ordinal: int, term: int, leader_id: str | None = None, **fields: Any) -
 
 
 def silent(ordinal: int, term: int = -1, leader_id: str | None = None) -> Observation:
-    """A member that does not answer any more."""
+    """Return the observation of a member that no longer answers."""
     return says(ordinal, term, leader_id, answers=False)
 
 
 def leader_view(member_id: str, term: int, leader_id: str | None = None) -> LeaderView:
-    """The answer of a member's long poll."""
+    """Return the answer of a member's long poll."""
     return LeaderView(
         self_id=member_id,
         term=term,
@@ -122,7 +122,7 @@ def leader_view(member_id: str, term: int, leader_id: str | None = None) -> Lead
 
 
 def node_status(member_id: str = "n0", **fields: Any) -> NodeStatus:
-    """The answer of a member's `/status`."""
+    """Return the answer of a member's `/status`."""
     values: dict[str, Any] = {
         "group": "flights",
         "self_id": member_id,
@@ -147,7 +147,7 @@ def node_status(member_id: str = "n0", **fields: Any) -> NodeStatus:
 
 
 def leader_status(member_id: str = "n1", **fields: Any) -> NodeStatus:
-    """The `/status` of a leader with two followers, of which the second is 10 entries behind."""
+    """Return the `/status` of a leader with two followers; the second is 10 entries behind."""
     followers = [
         PeerStatus(peer_id=peer_id, match_index=99 - lag, reachable=True)
         for peer_id, lag in (("n0", 0), ("n2", 10))
@@ -158,8 +158,8 @@ def leader_status(member_id: str = "n1", **fields: Any) -> NodeStatus:
     return node_status(member_id, **values | fields)
 
 
-def member(ordinal: int, **fields: Any) -> MemberFacts:
-    """A member that is well: the leader when its ordinal is 1."""
+def member(ordinal: int, **fields: Any) -> ObservedMember:
+    """Return a healthy member; the one with ordinal 1 is the leader."""
     member_id = f"n{ordinal}"
     values: dict[str, Any] = {
         "member_id": member_id,
@@ -169,20 +169,20 @@ def member(ordinal: int, **fields: Any) -> MemberFacts:
         "exists": True,
         "ready": True,
         "reason": "",
-        "trouble": None,
+        "problem": None,
         "status": leader_status() if ordinal == 1 else node_status(member_id),
     }
-    return MemberFacts(**values | fields)
+    return ObservedMember(**values | fields)
 
 
-def facts(**fields: Any) -> GroupFacts:
-    """A group of three that is well, led by n1 in term 7."""
+def observed_group(**fields: Any) -> ObservedGroup:
+    """Return a healthy group of three, led by n1 in term 7."""
     values: dict[str, Any] = {
         "namespace": "air",
         "name": "flights",
         "replicas": 3,
         "first_voters": 3,
-        "electorate": electorate(),
+        "membership": membership(),
         "leader": Leader(term=7, member_id="n1"),
         "disputed": False,
         "members": tuple(member(ordinal) for ordinal in range(3)),
@@ -190,7 +190,7 @@ def facts(**fields: Any) -> GroupFacts:
         "paused": False,
         "problem": None,
         "warning": None,
-        "obstacle": None,
+        "scaling_problem": None,
         "starting": False,
     }
-    return GroupFacts(**values | fields)
+    return ObservedGroup(**values | fields)

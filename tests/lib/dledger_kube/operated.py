@@ -1,4 +1,4 @@
-"""A namespace of a real API server, the operator as it is deployed, and members on loopback."""
+"""A namespace of a real API server, the operator as a process, and fake members on loopback."""
 
 import asyncio
 import contextlib
@@ -23,35 +23,35 @@ Parts: TypeAlias = tuple[Namespace, OperatorProcess, list[FakeMember]]
 
 @dataclass(slots=True)
 class Operated:
-    """The group `flights`, an operator in its namespace, and members that a test speaks through."""
+    """The group `flights`, an operator in its namespace, and fake members."""
 
     namespace: Namespace
     operator: OperatorProcess
     nodes: list[FakeMember]
 
     def status(self) -> Object:
-        """What the operator has written; empty while it has not."""
+        """Return the group's status; empty before the operator's first write."""
         found: Object = self.namespace.get("dledgergroups", "flights", API).get("status", {})
         return found
 
     def condition(self, kind: str) -> Object:
-        """One condition; its fields are empty while there is none."""
+        """Return a condition; its fields are empty while it does not exist."""
         conditions: list[Object] = self.status().get("conditions", [])
         missing = {"status": "", "reason": "", "message": ""}
         return next((each for each in conditions if each["type"] == kind), missing)
 
     async def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Wait for something, while the members go on answering."""
+        """Wait until `holds` returns True, while the members keep answering."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + WAIT_S
         while not await asyncio.to_thread(holds):
-            assert loop.time() < deadline_s, f"{what}: not in {WAIT_S:g} s; {self.status()}"
+            assert loop.time() < deadline_s, f"not within {WAIT_S:g} s: {what}; {self.status()}"
             await asyncio.sleep(POLL_S)
 
 
 @contextlib.asynccontextmanager
 async def operated(api_server: ApiServer, folder: Path, members: int) -> AsyncIterator[Parts]:
-    """Make a namespace, let members answer, and start the operator with the chart's role alone."""
+    """Create a namespace, start members, and start the operator with only the chart's role."""
     namespace = Namespace.make(api_server)
     subnet = f"127.{SystemRandom().randint(1, 254)}.{SystemRandom().randint(1, 254)}"
     nodes = [FakeMember(f"n{k}", f"{subnet}.{k + 1}", names.HTTP_PORT) for k in range(members)]

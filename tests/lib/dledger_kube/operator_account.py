@@ -1,4 +1,4 @@
-"""The operator's rights, as the chart gives them."""
+"""The operator's permissions, as granted by the chart."""
 
 from pathlib import Path
 from typing import Final
@@ -7,12 +7,12 @@ from api_server.client import ApiServer
 from dledger_kube.cluster import Namespace
 
 CHART: Final = Path(__file__).resolve().parents[3] / "helm" / "dledger-operator"
-KUBERNETES: Final = "1.34.0"  # helm would take the version of its own library
+KUBERNETES: Final = "1.34.0"  # the default is the version of helm's own library
 ACCOUNT: Final = "the-operator"
 
 
 def operator_kubeconfig(server: ApiServer, namespace: Namespace, folder: Path) -> Path:
-    """A kubeconfig of a ServiceAccount with the role that the chart gives in one namespace."""
+    """Write a kubeconfig of a ServiceAccount with the chart's role for one namespace."""
     namespace.make_service_account(ACCOUNT)
     role = server.helm(
         "template", "operator", str(CHART), "--namespace", namespace.name,

@@ -1,4 +1,4 @@
-"""The operator as a process of its own."""
+"""The operator as a subprocess."""
 
 import os
 import signal
@@ -9,21 +9,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from dledger_group.ports import free_ports
+from tools.groups.ports import free_ports
 
 WAIT_S = 60.0
 _ports = free_ports()
 
 
 class OperatorProcess:
-    """`dledger-operator` for one namespace; it is killed when its block ends."""
+    """`dledger-operator` for one namespace; the end of its block kills it."""
 
     def __init__(self, kubeconfig: Path, namespace: str, folder: Path) -> None:
         self._metrics_port, self._health_port = next(_ports), next(_ports)
         self._environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
-            # The tests' own modules, wherever the environment's installation points to.
+            # The same source tree as the tests, wherever the installed package points to.
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             "KUBECONFIG": str(kubeconfig),
             "DLEDGER_OPERATOR_NODE_IMAGE": "dledger-node:1",
@@ -36,7 +36,7 @@ class OperatorProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Start it."""
+        """Start the process."""
         self.start()
         return self
 
@@ -46,14 +46,14 @@ class OperatorProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Kill it; on an error, show its log."""
+        """Kill the process; print its log after an error."""
         if self._process is not None:
             self.kill()
         if error is not None:
             print(self.log()[-5000:], file=sys.stderr)
 
     def start(self) -> None:
-        """Start the process."""
+        """Start the process again after `kill` or `stop`."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "dledger_operator.main"],
@@ -63,35 +63,35 @@ class OperatorProcess:
             )
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the process, as a crash would."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
         self._process = None
 
     def stop(self) -> int:
-        """Ask it to end, as Kubernetes does; returns its exit code."""
+        """Send SIGTERM, as Kubernetes does; return the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self.wait()
 
     def wait(self) -> int:
-        """Wait until it ends by itself; returns its exit code."""
+        """Wait until the process ends; return its exit code."""
         assert self._process is not None
         code = self._process.wait(timeout=WAIT_S)
         self._process = None
         return code
 
     def log(self) -> str:
-        """What it said."""
+        """Return the log."""
         return self._log.read_text(errors="replace")
 
     def metrics(self) -> str:
-        """What it shows to Prometheus."""
+        """Return the answer of `/metrics`."""
         return self._get(self._metrics_port, "/metrics")
 
     def health(self) -> str:
-        """What it answers to the liveness probe."""
+        """Return the answer of `/healthz`."""
         return self._get(self._health_port, "/healthz")
 
     @staticmethod

@@ -1,17 +1,17 @@
-"""A store of pods that keeps the API server's rules: versions grow, a stale patch conflicts, and a
-LIST is of one instant.
+"""A fake pod store with the API server's rules: versions grow, a stale patch conflicts, and a LIST
+is consistent.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from dledger_operator import names
+from dledger_operator.api_objects import PodView
 from dledger_operator.clients.errors import ConflictError, NotFoundError
-from dledger_operator.views import PodView
 
 
 class PodStore:
-    """Pods by name; `on_change` sees the whole store after every change, as a watcher would."""
+    """Pods by name; `on_change` receives all pods after every change, as a watcher would."""
 
     def __init__(
         self, pods: Iterable[PodView] = (), on_change: Callable[[list[PodView]], None] | None = None
@@ -20,16 +20,16 @@ class PodStore:
         self._version = 0
         self._on_change = on_change or (lambda _: None)
         self.patches: list[tuple[str, dict[str, str]]] = []
-        """Every patch that succeeded: pod and labels."""
+        """Successful patches: pod name and labels."""
         for pod in pods:
             self.put(pod)
 
     def pods(self) -> list[PodView]:
-        """Every pod, by name."""
+        """Return all pods, sorted by name."""
         return [self._pods[name] for name in sorted(self._pods)]
 
     def put(self, pod: PodView) -> PodView:
-        """Create a pod, or change it as somebody else would: its version grows."""
+        """Create or replace a pod, as another client would; its version grows."""
         self._version += 1
         stored = replace(pod, resource_version=str(self._version))
         self._pods[pod.name] = stored
@@ -42,20 +42,20 @@ class PodStore:
         self._on_change(self.pods())
 
     async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        """List the pods."""
+        """Return all pods."""
         del namespace, group
         return self.pods()
 
     async def relabel_pod(
         self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> PodView:
-        """Change a pod that nobody has changed since it was read."""
+        """Patch a pod. Raises ConflictError if it has changed since it was read."""
         return self.relabel(pod, labels, annotations)
 
     def relabel(
         self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> PodView:
-        """The same, at once."""
+        """Patch a pod synchronously; see `relabel_pod`."""
         stored = self._pods.get(pod.name)
         if stored is None:
             raise NotFoundError(pod.name)

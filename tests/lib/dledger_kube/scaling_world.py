@@ -1,5 +1,5 @@
-"""A group that is scaled, as the scaler sees it: a StatefulSet, pods that come and go, and a leader
-that judges changes as a node does.
+"""A fake group for tests of scaling: a StatefulSet, its pods, and a leader that accepts or refuses
+membership changes by the node's rules.
 """
 
 from collections.abc import Mapping
@@ -12,21 +12,21 @@ from dledger_formats.protocol.requests import DLedgerResponseCode as Code
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import node_status
 from dledger_operator import names
-from dledger_operator.behaviours.members.scale_steps import Seen
+from dledger_operator.api_objects import StatefulSetView
+from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.clients.errors import ConflictError, MemberSilentError
-from dledger_operator.facts import Electorate, Leader
+from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.spec.shape import Shape
-from dledger_operator.views import StatefulSetView
 
 KNOWN = tuple(f"n{ordinal}" for ordinal in range(names.REPLICAS_MAX))
 
 
 @dataclass(slots=True)
 class ScalingWorld:
-    """Everything outside of the operator; fields may be changed as somebody else would."""
+    """The world outside the operator. Tests change its fields to play other clients."""
 
     replicas: int = 3
-    """What the spec asks for."""
+    """`spec.replicas`."""
     first_voters: int = 3
     pods: int = 3
     version: int = 1
@@ -36,29 +36,29 @@ class ScalingWorld:
     term: int = 7
     down: set[str] = field(default_factory=set)
     behind: set[str] = field(default_factory=set)
-    """Learners that have yet to catch up."""
+    """Learners that have not caught up."""
     outdated: set[str] = field(default_factory=set)
-    """Pods whose settings name the first voters alone."""
+    """Members whose settings name only the first voters."""
     answers_lost: int = 0
-    """So many of the next requests are obeyed, or not, without an answer."""
+    """Number of next requests that get no answer, although they may take effect."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     removed_pods: list[str] = field(default_factory=list)
 
     @property
     def members(self) -> set[str]:
-        """Who belongs to the group."""
+        """Voters and learners."""
         return self.voters | self.learners
 
     def up(self, member_id: str) -> bool:
-        """Whether a member runs."""
+        """Return whether a member runs."""
         return names.ordinal(member_id) < self.pods and member_id not in self.down
 
     def has_quorum(self, voters: set[str]) -> bool:
-        """Whether so many of these run that they can commit."""
+        """Return whether a majority of these voters runs."""
         return sum(map(self.up, voters)) > len(voters) // 2
 
     def elect(self, candidate: str | None = None) -> None:
-        """Let a voter that runs lead, or nobody where there is no majority."""
+        """Elect a running voter, or none without a majority."""
         able = sorted(filter(self.up, self.voters))
         if not able or not self.has_quorum(self.voters):
             self.leader = None
@@ -67,13 +67,13 @@ class ScalingWorld:
             self.leader = candidate if candidate in able else able[0]
 
     def settle(self) -> None:
-        """Let a group that lost its leader, or its majority, notice."""
+        """Elect again if the leader does not run or has no majority."""
         lost = self.leader is None or not self.up(self.leader)
         if lost or not self.has_quorum(self.voters):
             self.elect()
 
     def stateful_set(self) -> StatefulSetView:
-        """The StatefulSet as it is now."""
+        """Return the current StatefulSet."""
         return StatefulSetView(
             namespace="air", name="flights",
             owner_uid="group-uid",
@@ -81,20 +81,20 @@ class ScalingWorld:
             replicas=self.pods, first_voters=self.first_voters, volume_claim_templates=[],
         )  # fmt: skip
 
-    def seen(self, electorate: Electorate | None = None) -> Seen:
-        """What an operator finds when it looks."""
-        own = Electorate(voters=frozenset(self.voters), learners=frozenset(self.learners))
+    def state(self, membership: Membership | None = None) -> ScaleState:
+        """Return the state that an operator would observe now."""
+        own = Membership(voters=frozenset(self.voters), learners=frozenset(self.learners))
         shape = Shape.of_new(self.first_voters)
-        return Seen(
+        return ScaleState(
             replicas=self.replicas,
             shape=replace(shape, state=GroupState.EXISTING, pods=self.pods),
             leader=Leader(term=self.term, member_id=self.leader) if self.leader else None,
-            electorate=electorate or own,
+            membership=membership or own,
             answers={each: self.status(each) for each in KNOWN if self.up(each)},
         )
 
     def status(self, member_id: str) -> NodeStatus:
-        """What a member says; all have heard of the last change."""
+        """Return a member's status; every member knows the last change."""
         known = KNOWN[: self.first_voters] if member_id in self.outdated else KNOWN
         leads = member_id == self.leader
         followers = [
@@ -110,11 +110,11 @@ class ScalingWorld:
         )  # fmt: skip
 
     def ips(self) -> Mapping[str, str]:
-        """Every pod's address."""
+        """Return the address of every pod by member id."""
         return {each: f"ip-{each}" for each in KNOWN[: self.pods]}
 
     async def set_replicas(self, stateful_set: StatefulSetView, replicas: int) -> None:
-        """As the API server does it, and the controller after it."""
+        """Set the replicas, as the API server and the StatefulSet controller would."""
         if stateful_set.resource_version != str(self.version):
             raise ConflictError("the StatefulSet was changed")
         self.removed_pods += KNOWN[replicas : self.pods]
@@ -124,13 +124,13 @@ class ScalingWorld:
     async def change(
         self, ip: str, group: str, leader: Leader, kind: ChangeKind, member_id: str
     ) -> ChangeMembershipResponse:
-        """As a leader does it."""
+        """Change a member, as a leader would."""
         assert group == "flights"
         self.requests.append((kind.value, member_id))
         self._reach(ip, leader)
         code = self._judge(kind, member_id)
         if code is Code.SUCCESS:
-            self._obey(kind, member_id)
+            self._apply(kind, member_id)
         self._answer()
         return ChangeMembershipResponse(
             code=code, voters=tuple(sorted(self.voters)), learners=tuple(sorted(self.learners))
@@ -139,7 +139,7 @@ class ScalingWorld:
     async def transfer(
         self, ip: str, group: str, leader: Leader, to: str
     ) -> LeadershipTransferResponse:
-        """As a leader does it."""
+        """Transfer the leadership, as a leader would."""
         assert group == "flights"
         self.requests.append(("TRANSFER", to))
         self._reach(ip, leader)
@@ -151,7 +151,7 @@ class ScalingWorld:
 
     def _reach(self, ip: str, leader: Leader) -> None:
         if self.leader is None or ip != f"ip-{self.leader}" or leader.term != self.term:
-            raise MemberSilentError(f"{leader.member_id} leads no more")
+            raise MemberSilentError(f"{leader.member_id} is not the leader of term {leader.term}")
 
     def _answer(self) -> None:
         if self.answers_lost:
@@ -159,7 +159,7 @@ class ScalingWorld:
             raise MemberSilentError("no answer")
 
     def _judge(self, kind: ChangeKind, member_id: str) -> Code:
-        """The rules of `dledger_node.raft.changes`, as far as they can be seen from outside."""
+        """Apply the rules of `dledger_node.raft.changes` that are visible from outside."""
         if not self.has_quorum(self.voters):
             return Code.WAIT_QUORUM_ACK_TIMEOUT
         match kind:
@@ -177,7 +177,7 @@ class ScalingWorld:
             return Code.LAST_VOTER
         return Code.SUCCESS if self.has_quorum(after) else Code.QUORUM_AT_RISK
 
-    def _obey(self, kind: ChangeKind, member_id: str) -> None:
+    def _apply(self, kind: ChangeKind, member_id: str) -> None:
         match kind:
             case ChangeKind.ADD_LEARNER if member_id not in self.voters:
                 self.learners.add(member_id)

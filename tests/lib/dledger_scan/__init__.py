@@ -1,4 +1,4 @@
-"""Scans of whole logs without Spark or HTTP, and what they found.
+"""Scans of whole logs with `pyspark_dledger`, without Spark or HTTP.
 
-What belongs here: reading `dledger_logs` through `pyspark_dledger`. What does not: expectations.
+What belongs here: reading logs of `dledger_logs`. Expectations belong in the tests.
 """

@@ -23,7 +23,7 @@ class LocalFiles:
     manifest: Manifest
 
     def read(self, folder: str, name: str, start: int, end: int) -> bytes:
-        """Return what is both asked for and readable."""
+        """Return the requested bytes, as far as they are readable."""
         files = self.manifest.data if folder == disk.DATA_FOLDER else self.manifest.index
         path = self.root / folder / name
         if not path.exists():
@@ -38,7 +38,7 @@ def scan_log(
     wanted: IndexRange | None = None,
     window_bytes: int = WINDOW_BYTES,
 ) -> list[Run]:
-    """Return the runs of all segments; `said` is the manifest, if not the log's own."""
+    """Return the runs of all segments; `said` replaces the log's own manifest."""
     known = said or manifest(log, "n0")
     files = LocalFiles(log.root, known)
     segments = plan.segments(known, wanted or IndexRange())
@@ -46,7 +46,7 @@ def scan_log(
 
 
 def flags_of(runs: Iterable[Run]) -> dict[int, Flag]:
-    """Map every index to its flags; asserts that each comes once, and in order."""
+    """Map every index to its flags; assert that each occurs once and in order."""
     flags: dict[int, Flag] = {}
     for run in runs:
         if isinstance(run, Absent):
@@ -61,5 +61,5 @@ def flags_of(runs: Iterable[Run]) -> dict[int, Flag]:
 
 
 def flagged(runs: Iterable[Run]) -> dict[int, Flag]:
-    """Map those entries to their flags with which something is wrong."""
+    """Map the indexes of flagged entries to their flags."""
     return {index: flags for index, flags in flags_of(runs).items() if flags}

@@ -18,7 +18,6 @@ from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError
 from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState, NodeSettings
-from dledger_group.ports import free_ports
 from dledger_node import config, main
 from dledger_node.healing import healer
 from dledger_node.shell import lifecycle, server
@@ -26,6 +25,7 @@ from dledger_node.shell.lifecycle import Lifecycle
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.store.log import recovery
 from dledger_node.volume import upkeep
+from tools.groups.ports import free_ports
 
 WAIT_S: Final = 120.0
 """On a machine that is busy with other things too."""
@@ -107,7 +107,7 @@ class Member:
     @property
     def status(self) -> NodeStatus | None:
         """Its view of the group; None while it is out of service."""
-        return self._server.status() if self._server is not None else None
+        return self._server.view.status() if self._server is not None else None
 
     @property
     def is_whole(self) -> bool:

@@ -38,14 +38,24 @@ class Listener:
     self_id: str = "n0"
     port: int = 0
     entry_bytes: int = 10
-    appends: list[AppendCall] = field(default_factory=list)
+    appended: list[AppendCall] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     gets: int = 0
     callers: "list[Caller]" = field(default_factory=list)
 
+    @property
+    def appends(self) -> "Listener":
+        """Takes appends too."""
+        return self
+
+    @property
+    def peers(self) -> "Listener":
+        """Receives from peers too."""
+        return self
+
     def append(self, calls: list[AppendCall]) -> None:
         """Keep them, and answer with success."""
-        self.appends += calls
+        self.appended += calls
         response = requests.AppendEntryResponse(group=self.group, index=0, pos=0).to_json()
         for call in calls:
             call.connection.send(frames.encode_responses([(call.opaque, response)]))
@@ -67,7 +77,7 @@ class Listener:
         """Accept the other members of the group."""
         return None if hello.group == self.group and hello.sender_id in PEERS else "a stranger"
 
-    def peer_message(self, message: Message) -> None:
+    def receive(self, message: Message) -> None:
         """Keep it."""
         self.messages.append(message)
 

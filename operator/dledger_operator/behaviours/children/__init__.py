@@ -1,1 +1,1 @@
-"""The objects that a group owns: applied, repaired, and traced back to the group's founding."""
+"""Reconciling the objects that a group owns, and finding out how the group was founded."""

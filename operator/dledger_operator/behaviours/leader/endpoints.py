@@ -1,33 +1,41 @@
-"""Reads where the master Service really leads, instead of believing that labels did their work."""
+"""Compares the endpoints of the master Service with the leader."""
 
 from collections.abc import Sequence
 
-from dledger_operator.facts import EndpointsFacts
-from dledger_operator.views import EndpointView
+from dledger_operator.api_objects import EndpointView
+from dledger_operator.observed_state import ObservedEndpoints
 
 
-def judge(endpoints: Sequence[EndpointView], *, service: str, leader_pod: str) -> EndpointsFacts:
-    """Compare the ready endpoints with the leader's pod; it is empty while nobody leads.
+def judge(endpoints: Sequence[EndpointView], *, service: str, leader_pod: str) -> ObservedEndpoints:
+    """Compare the ready endpoints with the leader's pod, which is empty without a leader.
 
-    Endpoints that are not ready get no traffic, so they may be anybody's.
+    Endpoints that are not ready receive no traffic, so they are ignored.
     """
     ready = sorted({endpoint.pod for endpoint in endpoints if endpoint.ready})
     if ready == [leader_pod]:
-        return _facts(True, "LeaderOnly", f"{service} leads to {leader_pod} alone")
-    found = ", ".join(ready) or "nobody"
+        return _observed(
+            True, "LeaderOnly", f"{leader_pod} is the only ready endpoint of {service}"
+        )
+    found = ", ".join(ready) or "none"
     if not leader_pod:
         reason = "StaleEndpoints" if ready else "NoLeader"
-        return _facts(False, reason, f"nobody is known to lead, and {service} leads to {found}")
+        return _observed(
+            False, reason, f"no leader is known; ready endpoints of {service}: {found}"
+        )
     if any(pod != leader_pod for pod in ready):
-        return _facts(
-            False, "WrongEndpoints", f"{leader_pod} leads, and {service} leads to {found}"
+        return _observed(
+            False, "WrongEndpoints", f"{leader_pod} leads; ready endpoints of {service}: {found}"
         )
     if leader_pod in {endpoint.pod for endpoint in endpoints}:
-        return _facts(
-            False, "LeaderNotReady", f"{leader_pod} leads, and its pod is not ready for {service}"
+        return _observed(
+            False,
+            "LeaderNotReady",
+            f"{leader_pod} leads, but its endpoint of {service} is not ready",
         )
-    return _facts(False, "NoEndpoints", f"{leader_pod} leads, and {service} leads to nobody")
+    return _observed(
+        False, "NoEndpoints", f"{leader_pod} leads, but {service} has no ready endpoint"
+    )
 
 
-def _facts(synced: bool, reason: str, message: str) -> EndpointsFacts:
-    return EndpointsFacts(synced=synced, reason=reason, message=message)
+def _observed(synced: bool, reason: str, message: str) -> ObservedEndpoints:
+    return ObservedEndpoints(synced=synced, reason=reason, message=message)

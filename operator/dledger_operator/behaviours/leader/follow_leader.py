@@ -1,14 +1,14 @@
-"""Keeps the role labels on the right pods: at no instant do two pods carry the master's.
+"""Keeps the role labels on the right pods. Two pods never have the master label at the same time.
 
-A relabelling has two steps, and the second waits for the first:
+Relabeling has two steps, and the second starts after the first has succeeded:
 
-1. every other pod is fenced: it gets a role that is not the master's, and the new term;
-2. the leader's pod gets the master's label and the term.
+1. fence every other pod: set a role other than master, and the new term;
+2. promote the leader's pod: set the master label and the term.
 
-Each patch names the resourceVersion of the pod as it was listed, so it fails when anybody touched
-the pod since. That is what makes two operators safe at once: one that is about to promote a pod for
-an older term finds its pod fenced, and reads the higher term when it looks again. Decisions are
-made on one LIST, because watch events of several pods come in no common order.
+Each patch carries the resourceVersion from the LIST, so it fails if the pod has changed since. This
+keeps two concurrent operators safe: an operator that tries to promote a pod for an older term gets
+a conflict, because the pod was fenced, and then reads the higher term. Decisions use a single LIST,
+because watch events of different pods have no common order.
 """
 
 import asyncio
@@ -18,37 +18,37 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dledger_operator import names
+from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leader.leadership import disproved, leaders_of_highest_term
 from dledger_operator.clients.errors import ConflictError, NotFoundError, UnavailableError
-from dledger_operator.facts import Electorate, Leader, Observation
+from dledger_operator.observed_state import Leader, Membership, Observation
 from dledger_operator.spec.group import Group
-from dledger_operator.views import PodView
 
 logger = logging.getLogger(__name__)
 
-# A follower that loses sight of the leader for less keeps its place in the slave Service. Its own
-# readiness probe takes it out sooner when it cannot serve; this is for a node that died as a whole.
-ASTRAY_S_MAX: Final = 10.0
-# Conflicts come from kubelets that write pod statuses; they end as soon as the pods settle.
+# A follower that loses its leader for a shorter time stays in the slave Service. If it cannot
+# serve, its readiness probe removes it sooner; this timeout covers the loss of a whole node.
+NOT_FOLLOWING_S_MAX: Final = 10.0
+# Conflicts are caused by kubelets that update pod statuses, and end when the pods settle.
 ATTEMPTS_MAX: Final = 20
 
 
 class PodApi(Protocol):
-    """What this behaviour asks of the API server."""
+    """The API requests of this behavior."""
 
     async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        """List a group's pods as they are at one instant."""
+        """List a group's pods from one LIST."""
 
     async def relabel_pod(
         self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> PodView:
-        """Change a pod that nobody has changed since it was read; else ConflictError."""
+        """Patch a pod. Raises ConflictError if it has changed since it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolePatch:
-    """A pod's new role and the term of the leader that it stands for."""
+    """The new role of a pod, and the leader's term to record with it."""
 
     pod: PodView
     role: str
@@ -57,9 +57,9 @@ class RolePatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Who leads, and the patches to make next: all of them may be made at once.
+    """The leader, and the patches of the next step, which may run concurrently.
 
-    No patches means that the labels are right, or that nothing better is known.
+    Without patches, the labels are right, or there is no leader to label.
     """
 
     leader: Leader | None
@@ -72,17 +72,17 @@ def decide(
     pods: Sequence[PodView],
     observations: Sequence[Observation],
     group: Group,
-    electorate: Electorate,
-    astray: frozenset[str],
+    membership: Membership,
+    not_following: frozenset[str],
 ) -> Decision:
     """Decide on the next step.
 
-    `pods` must be of one LIST. `astray` holds the uids of pods that have not followed the leader
-    for longer than `ASTRAY_S_MAX`.
+    `pods` must come from one LIST. `not_following` holds the uids of pods that have not followed
+    the leader for more than `NOT_FOLLOWING_S_MAX`.
     """
-    leaders = leaders_of_highest_term(pods, observations, electorate)
+    leaders = leaders_of_highest_term(pods, observations, membership)
     if len(leaders) == 1:
-        patches = _fences(leaders[0], pods, observations, group, electorate, astray)
+        patches = _fences(leaders[0], pods, observations, group, membership, not_following)
         return Decision(
             leader=leaders[0],
             disputed=False,
@@ -94,7 +94,7 @@ def decide(
         RolePatch(pod=pod, role=names.ROLE_NONE, term=term)
         for pod in pods
         if pod.role(group.roles) == group.roles.master
-        and (disputed or disproved(pod, observations, electorate))
+        and (disputed or disproved(pod, observations, membership))
     )
     return Decision(leader=None, disputed=disputed, patches=demotions)
 
@@ -104,21 +104,21 @@ def _fences(
     pods: Sequence[PodView],
     observations: Sequence[Observation],
     group: Group,
-    electorate: Electorate,
-    astray: frozenset[str],
+    membership: Membership,
+    not_following: frozenset[str],
 ) -> tuple[RolePatch, ...]:
-    """Give every other pod a role that is not the master's.
+    """Give every pod except the leader's a role other than master.
 
-    Who does not vote is in no Service: a learner may be hours behind, and who was removed is
-    about to go.
+    Only voters are in the slave Service: a learner may be hours behind, and a removed member is
+    about to be deleted.
     """
     following = {each.pod_uid for each in observations if each.follows(leader)}
     fences = []
     for pod in pods:
         if pod.member_id == leader.member_id:
             continue
-        keeps_place = pod.role(group.roles) == group.roles.slave and pod.uid not in astray
-        serves = pod.member_id in electorate.voters and (pod.uid in following or keeps_place)
+        stays_slave = pod.role(group.roles) == group.roles.slave and pod.uid not in not_following
+        serves = pod.member_id in membership.voters and (pod.uid in following or stays_slave)
         role = group.roles.slave if serves else names.ROLE_NONE
         if (pod.role(group.roles), pod.term) != (role, leader.term):
             fences.append(RolePatch(pod=pod, role=role, term=leader.term))
@@ -126,7 +126,7 @@ def _fences(
 
 
 def _promotion(leader: Leader, pods: Sequence[PodView], group: Group) -> tuple[RolePatch, ...]:
-    """Promote the leader's pod, unless it is leaving: then it is about to hand over."""
+    """Promote the leader's pod, unless it is leaving and about to transfer its leadership."""
     return tuple(
         RolePatch(pod=pod, role=group.roles.master, term=leader.term)
         for pod in pods
@@ -137,20 +137,20 @@ def _promotion(leader: Leader, pods: Sequence[PodView], group: Group) -> tuple[R
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
-    """The outcome of a turn: the pods as they are now, and who leads them."""
+class FollowResult:
+    """The outcome of a run: the relabeled pods and their leader."""
 
     pods: tuple[PodView, ...] = ()
     leader: Leader | None = None
     leader_pod: str = ""
-    """The leader's pod; empty while nobody leads."""
+    """The leader's pod; empty without a leader."""
     master_pod: str = ""
-    """The pod that carries the master's label; empty when none does."""
+    """The pod with the master label; empty if there is none."""
     disputed: bool = False
 
 
 class LeaderFollower:
-    """Follows one group's leader."""
+    """Updates the role labels of one group's pods."""
 
     def __init__(
         self,
@@ -159,10 +159,10 @@ class LeaderFollower:
         *,
         clock: Callable[[], float],
         on_decision: Callable[[Decision], None],
-        on_settled: Callable[[Followed], None],
+        on_settled: Callable[[FollowResult], None],
     ) -> None:
-        """Take `on_decision` for every decision, before it is carried out, and `on_settled` for
-        the end of every turn.
+        """Create a follower. `on_decision` is called with every decision before it is applied,
+        `on_settled` at the end of every run.
         """
         self._api = api
         self._polls = polls
@@ -171,34 +171,32 @@ class LeaderFollower:
         self._on_settled = on_settled
         self._last_followed_s: dict[str, float] = {}
 
-    async def turn(self, group: Group, electorate: Electorate) -> None:
-        """Bring the labels in line with the leader; UnavailableError when others interfere for
-        too long.
-        """
+    async def run_once(self, group: Group, membership: Membership) -> None:
+        """Make the labels match the leader. Raises UnavailableError after too many conflicts."""
         for _ in range(ATTEMPTS_MAX):
             pods = await self._api.member_pods(group.namespace, group.name)
             self._polls.sync(pods)
-            if await self._settle(group, electorate, pods):
+            if await self._settle(group, membership, pods):
                 return
         raise UnavailableError(
-            f"the pods of {group.namespace}/{group.name} were changed by others "
-            f"{ATTEMPTS_MAX} times while they were relabelled"
+            f"gave up relabeling the pods of {group.namespace}/{group.name} after {ATTEMPTS_MAX} "
+            "conflicts with other clients; will retry"
         )
 
-    async def _settle(self, group: Group, electorate: Electorate, pods: list[PodView]) -> bool:
-        """Take one step after another; False when the pods must be listed again first."""
+    async def _settle(self, group: Group, membership: Membership, pods: list[PodView]) -> bool:
+        """Apply decisions until none is left. Return False if the pods must be listed again."""
         for _ in range(ATTEMPTS_MAX):
             decision = decide(
                 pods=pods,
                 observations=self._polls.observations(),
                 group=group,
-                electorate=electorate,
-                astray=self._astray(pods),
+                membership=membership,
+                not_following=self._not_following(pods),
             )
             self._on_decision(decision)
             if not decision.patches:
                 self._remember_followers(decision.leader, pods)
-                self._on_settled(_followed(group, decision, pods))
+                self._on_settled(_result(group, decision, pods))
                 return True
             changed = await asyncio.gather(
                 *(self._apply(group, patch) for patch in decision.patches), return_exceptions=True
@@ -217,21 +215,21 @@ class LeaderFollower:
         annotations = {names.TERM_ANNOTATION: str(patch.term)}
         changed = await self._api.relabel_pod(patch.pod, labels, annotations)
         logger.info(
-            "%s/%s: pod %s is %s in term %d",
+            "%s/%s: labeled pod %s as %s in term %d",
             group.namespace, group.name, patch.pod.name, patch.role, patch.term,
         )  # fmt: skip
         return changed
 
-    def _astray(self, pods: Sequence[PodView]) -> frozenset[str]:
+    def _not_following(self, pods: Sequence[PodView]) -> frozenset[str]:
         now = self._clock()
         return frozenset(
             pod.uid
             for pod in pods
-            if now - self._last_followed_s.setdefault(pod.uid, now) > ASTRAY_S_MAX
+            if now - self._last_followed_s.setdefault(pod.uid, now) > NOT_FOLLOWING_S_MAX
         )
 
     def _remember_followers(self, leader: Leader | None, pods: Sequence[PodView]) -> None:
-        """Note who follows now; while nobody leads, nobody can go astray."""
+        """Record which pods follow the leader. Without a leader, every observed pod counts."""
         now = self._clock()
         following = {
             each.pod_uid
@@ -244,10 +242,10 @@ class LeaderFollower:
         }
 
 
-def _followed(group: Group, decision: Decision, pods: Sequence[PodView]) -> Followed:
+def _result(group: Group, decision: Decision, pods: Sequence[PodView]) -> FollowResult:
     masters = [pod.name for pod in pods if pod.role(group.roles) == group.roles.master]
     leader = decision.leader
-    return Followed(
+    return FollowResult(
         pods=tuple(pods),
         leader=leader,
         leader_pod=names.pod(group.name, names.ordinal(leader.member_id)) if leader else "",

@@ -1,15 +1,15 @@
-"""Who led before, and how long each change took, phase by phase. No IO: time is passed in.
+"""The history of a group's leaders, and the duration of each leader change by phase. Pure.
 
-A change runs through four phases. Each begins where the one before ends:
+A leader change has four consecutive phases:
 
-    detect      first sign of trouble (silence, a leader that steps down, its pod leaving)
-                -> a member is seen in a later term
-    elect       -> the new leader is proven
-    relabel     -> the role labels are right
-    endpoints   -> the master Service has the new leader as its only endpoint
+    detect      first sign of a lost leader (silence, step-down, its pod leaving)
+                -> a member is observed in a later term
+    elect       -> a new leader has proved itself
+    relabel     -> the role labels match the new leader
+    endpoints   -> the new leader is the only endpoint of the master Service
 
-They are the operator's own observations on one monotonic clock, so each includes the time that the
-news took to reach it.
+The times are the operator's own observations on one monotonic clock, so each phase includes the
+delay of the report to the operator.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from dledger_operator.facts import Leader, LeaderChange, Observation
-from dledger_operator.views import PodView
+from dledger_operator.api_objects import PodView
+from dledger_operator.observed_state import Leader, LeaderChange, Observation
 
 CHANGES_MAX: Final = 10
 FIRST_LEADER: Final = "FirstLeader"
@@ -30,14 +30,16 @@ POD_REPLACED: Final = "PodReplaced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseTime:
-    """One phase of a leader change that was seen from begin to end."""
+    """The duration of a phase that was observed from start to end."""
 
     phase: str
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Trouble:
+class _Outage:
+    """The time since the first sign of a lost leader."""
+
     began_s: float
     reason: str
     later_term_s: float | None = None
@@ -47,49 +49,49 @@ class LeaderHistory:
     """The leader of one group over time."""
 
     def __init__(self, changes: Sequence[LeaderChange]) -> None:
-        """Take up the changes that the group's status remembers from before this process.
+        """Continue from the changes in the group's status, newest first.
 
-        The newest, which comes first, tells who led then; also when nobody leads now.
+        The newest one names the last known leader, even if the group has none now.
         """
         self.changes = tuple(changes[:CHANGES_MAX])
         last = self.changes[0] if self.changes else None
         self.leader = Leader(term=last.term, member_id=last.to_member) if last else None
         self._seen_leading = False
-        self._trouble: _Trouble | None = None
+        self._outage: _Outage | None = None
         self._step_began_s: float | None = None
         self._change_began_s: float | None = None
 
-    def look(
+    def observe(
         self, now_s: float, observations: Sequence[Observation], pods: Sequence[PodView]
     ) -> None:
-        """Note the first sign of trouble, and the first member in a later term."""
+        """Record the first sign of a lost leader, and the first member in a later term."""
         if self.leader is None or not self._seen_leading:
             return
-        reason = _sign_of_trouble(self.leader, observations, pods)
+        reason = _sign_of_loss(self.leader, observations, pods)
         later = any(each.term > self.leader.term for each in observations)
         if reason is None and not later:
-            self._trouble = None
+            self._outage = None
             return
-        trouble = self._trouble or _Trouble(began_s=now_s, reason=reason or LEADER_LOST)
-        if later and trouble.later_term_s is None:
-            trouble = replace(trouble, later_term_s=now_s)
-        self._trouble = trouble
+        outage = self._outage or _Outage(began_s=now_s, reason=reason or LEADER_LOST)
+        if later and outage.later_term_s is None:
+            outage = replace(outage, later_term_s=now_s)
+        self._outage = outage
 
     def proven(self, now_s: float, at: datetime, leader: Leader) -> tuple[PhaseTime, ...]:
-        """Note who leads now.
+        """Record the current leader. Return the failover phases that ended with it.
 
-        Returns the phases of a failover that ended with it, as the other methods do.
+        `relabeled` and `endpoints_synced` return phases in the same way.
         """
         if leader == self.leader:
             self._seen_leading = True
             return ()
         change, phases = self._change_to(leader, now_s, at)
-        self._begin_relabelling(change, now_s)
-        self.leader, self._seen_leading, self._trouble = leader, True, None
+        self._begin_relabeling(change, now_s)
+        self.leader, self._seen_leading, self._outage = leader, True, None
         return phases
 
-    def relabelled(self, now_s: float) -> tuple[PhaseTime, ...]:
-        """Note that the labels are right."""
+    def relabeled(self, now_s: float) -> tuple[PhaseTime, ...]:
+        """Record that the role labels match the leader."""
         if self._step_began_s is None or self.changes[0].relabel_s is not None:
             return ()
         seconds = now_s - self._step_began_s
@@ -98,7 +100,7 @@ class LeaderHistory:
         return self._of_failover(PhaseTime(phase="relabel", seconds=seconds))
 
     def endpoints_synced(self, now_s: float) -> tuple[PhaseTime, ...]:
-        """Note that the Service is right, which ends the change."""
+        """Record that the master Service's endpoints match, which ends the change."""
         if self._step_began_s is None or self.changes[0].relabel_s is None:
             return ()
         seconds = now_s - self._step_began_s
@@ -122,21 +124,21 @@ class LeaderHistory:
         self._change_began_s = None
         if not self._seen_leading:
             return change, ()
-        trouble = self._trouble or _Trouble(began_s=now_s, reason=LEADER_STEPPED_DOWN)
-        noticed_s = now_s if trouble.later_term_s is None else trouble.later_term_s
-        detect_s, elect_s = noticed_s - trouble.began_s, now_s - noticed_s
-        self._change_began_s = trouble.began_s
-        change = replace(change, reason=trouble.reason, detect_s=detect_s, elect_s=elect_s)
+        outage = self._outage or _Outage(began_s=now_s, reason=LEADER_STEPPED_DOWN)
+        detected_s = now_s if outage.later_term_s is None else outage.later_term_s
+        detect_s, elect_s = detected_s - outage.began_s, now_s - detected_s
+        self._change_began_s = outage.began_s
+        change = replace(change, reason=outage.reason, detect_s=detect_s, elect_s=elect_s)
         return change, (
             PhaseTime(phase="detect", seconds=detect_s),
             PhaseTime(phase="elect", seconds=elect_s),
         )
 
     def _of_failover(self, *phases: PhaseTime) -> tuple[PhaseTime, ...]:
-        """Leave out what was no failover: a first leader, and one found at the start."""
+        """Drop the phases of a first leader and of one found at the operator's start."""
         return phases if self._change_began_s is not None else ()
 
-    def _begin_relabelling(self, change: LeaderChange, now_s: float) -> None:
+    def _begin_relabeling(self, change: LeaderChange, now_s: float) -> None:
         self.changes = (change, *self.changes)[:CHANGES_MAX]
         self._step_began_s = now_s
 
@@ -144,7 +146,7 @@ class LeaderHistory:
         self.changes = (change, *self.changes[1:])
 
 
-def _sign_of_trouble(
+def _sign_of_loss(
     leader: Leader, observations: Sequence[Observation], pods: Sequence[PodView]
 ) -> str | None:
     pod = next((each for each in pods if each.member_id == leader.member_id), None)

@@ -1,4 +1,4 @@
-"""One long poll for each pod: who leads, as each member knows it, as soon as it changes."""
+"""One long poll per pod, which reports at once when a member sees another leader."""
 
 import asyncio
 import logging
@@ -7,56 +7,57 @@ from random import Random
 from typing import Final, Protocol
 
 from dledger_formats.http.status import LeaderView
+from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.loops import Wake, backoff_s
 from dledger_operator.clients.errors import MemberSilentError
-from dledger_operator.facts import Observation
-from dledger_operator.views import PodView
+from dledger_operator.observed_state import Observation
 
 logger = logging.getLogger(__name__)
 
-# A member that answers its long poll at once, again and again, is out of order; this bounds what
-# it can cost.
+# Limits the request rate against a faulty member that answers every long poll at once.
 ANSWER_GAP_S: Final = 0.01
 SILENT_GAP_S_MIN: Final = 0.05
 SILENT_GAP_S_MAX: Final = 1.0
 
 
-class LeaderPages(Protocol):
-    """What is asked of members."""
+class LeaderPollClient(Protocol):
+    """The member request of this behavior."""
 
     async def leader(self, ip: str, since: str) -> LeaderView:
-        """Answer once the leader is no longer `since`; MemberSilentError in a known time."""
+        """Wait until the leader is no longer `since`. Raises MemberSilentError on a timeout."""
 
 
 class LeaderPolls:
-    """The polls of one group; `stop` ends them."""
+    """The polls of one group's pods; `stop` ends them."""
 
-    def __init__(self, pages: LeaderPages, random: Random, on_change: Callable[[], None]) -> None:
-        """Take `on_change` for every answer that differs from the one before."""
-        self._pages = pages
+    def __init__(
+        self, client: LeaderPollClient, random: Random, on_change: Callable[[], None]
+    ) -> None:
+        """Create an empty set; `on_change` is called when a pod's answer differs from its last."""
+        self._client = client
         self._random = random
         self._on_change = on_change
         self._polls: dict[tuple[str, str], _Poll] = {}
 
     def sync(self, pods: Sequence[PodView]) -> None:
-        """Poll exactly these pods, at the addresses that they have now."""
+        """Start and stop polls so that exactly these pods are polled at their current addresses."""
         wanted = {(pod.uid, pod.ip): pod for pod in pods if pod.ip}
         for key in self._polls.keys() - wanted.keys():
             self._polls.pop(key).task.cancel()
         for key in wanted.keys() - self._polls.keys():
-            self._polls[key] = _Poll(self._pages, wanted[key], self._random, self._on_change)
+            self._polls[key] = _Poll(self._client, wanted[key], self._random, self._on_change)
 
     def observations(self) -> list[Observation]:
-        """What every pod said last; nothing of those that never answered."""
+        """Return the latest observation of every pod that has one."""
         return [poll.observation for poll in self._polls.values() if poll.observation is not None]
 
-    def hurry(self) -> None:
-        """Ask silent members again at once: something has happened to a pod."""
+    def retry_now(self) -> None:
+        """Ask silent members again at once instead of after their backoff."""
         for poll in self._polls.values():
-            poll.hurry.set()
+            poll.retry.set()
 
     async def stop(self) -> None:
-        """End every poll."""
+        """Cancel all polls and wait until they have ended."""
         tasks = [poll.task for poll in self._polls.values()]
         self._polls.clear()
         for task in tasks:
@@ -68,11 +69,11 @@ class _Poll:
     """The poll of one pod at one address."""
 
     def __init__(
-        self, pages: LeaderPages, pod: PodView, random: Random, on_change: Callable[[], None]
+        self, client: LeaderPollClient, pod: PodView, random: Random, on_change: Callable[[], None]
     ) -> None:
         self.observation: Observation | None = None
-        self.hurry = Wake()
-        self._pages = pages
+        self.retry = Wake()
+        self._client = client
         self._pod = pod
         self._random = random
         self._on_change = on_change
@@ -82,22 +83,22 @@ class _Poll:
         since, failures = "", 0
         while True:
             try:
-                view = await self._pages.leader(self._pod.ip, since)
+                view = await self._client.leader(self._pod.ip, since)
             except MemberSilentError as error:
                 failures += 1
                 since = ""
                 if failures == 1:
                     logger.info("%s/%s: %s", self._pod.namespace, self._pod.name, error)
-                self._fell_silent()
+                self._record_silence()
                 gap_s = backoff_s(failures, SILENT_GAP_S_MIN, SILENT_GAP_S_MAX, self._random)
-                await self.hurry.wait(gap_s)
+                await self.retry.wait(gap_s)
             else:
                 since, failures = view.token, 0
-                self._answered(view)
+                self._record_answer(view)
             await asyncio.sleep(ANSWER_GAP_S)
 
-    def _answered(self, view: LeaderView) -> None:
-        self._observe(
+    def _record_answer(self, view: LeaderView) -> None:
+        self._record(
             Observation(
                 pod_uid=self._pod.uid,
                 member_id=self._pod.member_id,
@@ -108,9 +109,9 @@ class _Poll:
             )
         )
 
-    def _fell_silent(self) -> None:
+    def _record_silence(self) -> None:
         last = self.observation
-        self._observe(
+        self._record(
             Observation(
                 pod_uid=self._pod.uid,
                 member_id=self._pod.member_id,
@@ -121,7 +122,7 @@ class _Poll:
             )
         )
 
-    def _observe(self, observation: Observation) -> None:
+    def _record(self, observation: Observation) -> None:
         if observation != self.observation:
             self.observation = observation
             self._on_change()

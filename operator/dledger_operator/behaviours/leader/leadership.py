@@ -1,56 +1,58 @@
-"""Whom to believe: from what members say to the one that leads. Pure.
+"""Determines the leader from the members' answers. Pure.
 
-The rules, and what they rule out:
+The rules:
 
-- a leader that answers must prove itself: only its own word that its first entry of the term is
-  committed counts. An old leader that is cut off may still call itself leader, but
-- only the highest term counts, and no term below one that was acted upon before (`floor`), and
-- no term that a majority has left behind: its leader can commit nothing any more;
-- a leader that does not answer the operator is believed when a majority names it in that very term:
-  it serves its clients although the operator cannot reach it.
+- A leader that answers counts only if it reports that its first entry of the term is committed.
+- Only the highest claimed term counts. A deposed leader that is cut off may still claim an old one.
+- A term below the highest term annotation of the pods (`floor`) never counts: an operator has
+  already acted on a later term.
+- A term never counts once a majority is in a later one: its leader can no longer commit.
+- A leader that does not answer the operator counts if a majority names it in that term: clients may
+  reach it although the operator cannot.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 
-from dledger_operator.facts import Electorate, Leader, Observation
-from dledger_operator.views import PodView
+from dledger_operator.api_objects import PodView
+from dledger_operator.observed_state import Leader, Membership, Observation
 
 
 def leaders_of_highest_term(
-    pods: Sequence[PodView], observations: Sequence[Observation], electorate: Electorate
+    pods: Sequence[PodView], observations: Sequence[Observation], membership: Membership
 ) -> list[Leader]:
-    """Find the proven leader: one, or none; only what these pods said counts.
+    """Return the proven leader, if any. Only answers of these pods count.
 
-    A majority is one of voters. A leader's own word counts whoever it is: it may vote since a
-    moment ago, or no more, because it is about to leave.
+    Majorities are counted among voters. A leader's own claim counts whether or not `membership`
+    lists it as a voter: it may have been promoted just now, or be about to be removed.
 
-    Two are a broken promise of Raft: both are returned, and neither is to be believed.
+    Two leaders violate Raft's election safety: both are returned, and the caller must trust
+    neither.
     """
     floor = max((pod.term for pod in pods), default=-1)
     present = {pod.uid: pod for pod in pods}
-    said = [each for each in observations if each.pod_uid in present]
+    current = [each for each in observations if each.pod_uid in present]
     claims = {
         claim
-        for claim in _own_claims(said) | _named_claims(present, said, electorate)
-        if claim.term >= floor and not left_behind(claim.term, said, electorate)
+        for claim in _own_claims(current) | _named_claims(present, current, membership)
+        if claim.term >= floor and not is_superseded(claim.term, current, membership)
     }
     highest = max((claim.term for claim in claims), default=-1)
     return sorted(claim for claim in claims if claim.term == highest)
 
 
-def left_behind(term: int, observations: Sequence[Observation], electorate: Electorate) -> bool:
-    """Whether a majority has been seen in a later term."""
+def is_superseded(term: int, observations: Sequence[Observation], membership: Membership) -> bool:
+    """Return whether a majority has been observed in a later term."""
     later = {each.member_id for each in observations if each.term > term}
-    return len(later & electorate.voters) >= electorate.quorum
+    return len(later & membership.voters) >= membership.quorum
 
 
-def disproved(pod: PodView, observations: Sequence[Observation], electorate: Electorate) -> bool:
-    """Whether a pod that is labelled as the leader of a term surely does not lead it any more.
+def disproved(pod: PodView, observations: Sequence[Observation], membership: Membership) -> bool:
+    """Return whether a pod labeled as master certainly no longer leads its term.
 
-    Silence disproves nothing: a leader that only the operator cannot reach still serves.
+    Silence is no proof: clients may reach a leader that the operator cannot.
     """
-    if left_behind(pod.term, observations, electorate):
+    if is_superseded(pod.term, observations, membership):
         return True
     own = next((each for each in observations if each.pod_uid == pod.uid), None)
     return own is not None and own.answers and not own.master and own.term >= pod.term
@@ -65,17 +67,17 @@ def _own_claims(observations: Sequence[Observation]) -> set[Leader]:
 
 
 def _named_claims(
-    pods: dict[str, PodView], observations: Sequence[Observation], electorate: Electorate
+    pods: dict[str, PodView], observations: Sequence[Observation], membership: Membership
 ) -> set[Leader]:
-    """Leaders that a majority names and that do not answer for themselves.
+    """Return the leaders that a majority names and that do not answer themselves.
 
-    The pod of such a leader must be ready: the kubelet reaches it. Otherwise what the others still
-    say is of a pod that has been replaced.
+    The pod of such a leader must be ready, so that the kubelet reaches it. Otherwise the answers of
+    the others may refer to a pod that has been replaced.
     """
     names = Counter(
         Leader(term=each.term, member_id=each.leader_id)
         for each in observations
-        if each.answers and each.leader_id and each.member_id in electorate.voters
+        if each.answers and each.leader_id and each.member_id in membership.voters
     )
     silent = {pod.member_id for pod in pods.values() if pod.ready} - {
         each.member_id for each in observations if each.answers
@@ -83,5 +85,5 @@ def _named_claims(
     return {
         leader
         for leader, count in names.items()
-        if count >= electorate.quorum and leader.member_id in silent
+        if count >= membership.quorum and leader.member_id in silent
     }

@@ -1,1 +1,1 @@
-"""The members of a group: what is observed of them, which of them vote, and scaling them."""
+"""The members of a group: their observed state, their membership, and scaling."""

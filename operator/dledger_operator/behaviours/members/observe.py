@@ -1,4 +1,4 @@
-"""Gathers what is known of a group's members: their pods, their volumes and their own words."""
+"""Observes a group's members: their pods, their volume claims and their own status."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -6,25 +6,25 @@ from typing import Protocol
 
 from dledger_formats.http.status import MembershipRole, NodeStatus
 from dledger_operator import names
+from dledger_operator.api_objects import PodView, Problem, VolumeClaimView
 from dledger_operator.clients.errors import MemberSilentError
-from dledger_operator.facts import Electorate, MemberFacts
+from dledger_operator.observed_state import Membership, ObservedMember
 from dledger_operator.spec.group import Group
-from dledger_operator.views import PodView, Trouble, VolumeView
 
 
-class StatusPages(Protocol):
-    """What is asked of members."""
+class StatusClient(Protocol):
+    """The member request of this behavior."""
 
     async def status(self, ip: str) -> NodeStatus:
-        """A member's whole status; MemberSilentError in a known time."""
+        """Get a member's status. Raises MemberSilentError on a timeout."""
 
 
-async def statuses(pages: StatusPages, pods: Sequence[PodView]) -> dict[str, NodeStatus]:
-    """Ask all members at once, and keep the answers by pod uid."""
+async def statuses(client: StatusClient, pods: Sequence[PodView]) -> dict[str, NodeStatus]:
+    """Ask all members concurrently. Return the answers by pod uid, without silent members."""
 
     async def ask(pod: PodView) -> NodeStatus | None:
         try:
-            return await pages.status(pod.ip)
+            return await client.status(pod.ip)
         except MemberSilentError:
             return None
 
@@ -36,26 +36,26 @@ async def statuses(pages: StatusPages, pods: Sequence[PodView]) -> dict[str, Nod
 def members(
     group: Group,
     pods: Sequence[PodView],
-    volumes: Sequence[VolumeView],
+    claims: Sequence[VolumeClaimView],
     answers: Mapping[str, NodeStatus],
-    electorate: Electorate,
-) -> tuple[MemberFacts, ...]:
-    """Put together what is known of each member that there should be, or is."""
-    there = {names.ordinal(pod.member_id) for pod in pods}
-    there |= {names.ordinal(each) for each in electorate.voters | electorate.learners}
+    membership: Membership,
+) -> tuple[ObservedMember, ...]:
+    """Return every member that the spec asks for, that has a pod, or that belongs to the group."""
+    existing = {names.ordinal(pod.member_id) for pod in pods}
+    existing |= {names.ordinal(each) for each in membership.voters | membership.learners}
     pod_of = {pod.name: pod for pod in pods}
-    volume_of = {volume.name: volume for volume in volumes}
+    claim_of = {claim.name: claim for claim in claims}
     return tuple(
         _member(
             group,
             member_id,
             pod_name,
             pod_of.get(pod_name),
-            volume_of.get(names.volume_claim(pod_name)),
+            claim_of.get(names.volume_claim(pod_name)),
             answers,
-            electorate.role_of(member_id),
+            membership.role_of(member_id),
         )
-        for ordinal in range(max(group.replicas, 1 + max(there, default=-1)))
+        for ordinal in range(max(group.replicas, 1 + max(existing, default=-1)))
         for member_id, pod_name in [(names.member_id(ordinal), names.pod(group.name, ordinal))]
     )
 
@@ -65,13 +65,13 @@ def _member(
     member_id: str,
     pod_name: str,
     pod: PodView | None,
-    volume: VolumeView | None,
+    claim: VolumeClaimView | None,
     answers: Mapping[str, NodeStatus],
     membership: MembershipRole,
-) -> MemberFacts:
+) -> ObservedMember:
     status = answers.get(pod.uid) if pod else None
     reason = _why_not_ready(pod, status)
-    return MemberFacts(
+    return ObservedMember(
         member_id=member_id,
         pod=pod_name,
         role=_role(group, pod),
@@ -79,36 +79,36 @@ def _member(
         exists=pod is not None,
         ready=not reason,
         reason=reason,
-        trouble=_trouble(pod, volume),
+        problem=_problem(pod, claim),
         status=status,
     )
 
 
 def _role(group: Group, pod: PodView | None) -> str:
-    words = {group.roles.master: names.ROLE_MASTER, group.roles.slave: names.ROLE_SLAVE}
-    return words.get(pod.role(group.roles), names.ROLE_NONE) if pod else names.ROLE_NONE
+    roles = {group.roles.master: names.ROLE_MASTER, group.roles.slave: names.ROLE_SLAVE}
+    return roles.get(pod.role(group.roles), names.ROLE_NONE) if pod else names.ROLE_NONE
 
 
-def _trouble(pod: PodView | None, volume: VolumeView | None) -> Trouble | None:
-    """The volume's trouble tells more than that of the pod which waits for it."""
-    if volume and volume.trouble:
-        return volume.trouble
-    return pod.trouble if pod else None
+def _problem(pod: PodView | None, claim: VolumeClaimView | None) -> Problem | None:
+    """Prefer the problem of the volume claim, which is the cause of the waiting pod's problem."""
+    if claim and claim.problem:
+        return claim.problem
+    return pod.problem if pod else None
 
 
 def _why_not_ready(pod: PodView | None, status: NodeStatus | None) -> str:
     if pod is None:
-        return "there is no pod"
+        return "the pod does not exist"
     if pod.leaving:
-        return "the pod is leaving"
-    if pod.trouble:
-        return f"{pod.trouble.reason}: {pod.trouble.message}"
+        return "the pod is terminating"
+    if pod.problem:
+        return f"{pod.problem.reason}: {pod.problem.message}"
     if not pod.ip:
         return "the pod is starting"
     if status is None:
         return f"no answer on port {names.HTTP_PORT}"
     if not status.ready:
-        return status.reason or "it does not serve its role yet"
+        return status.reason or "the member does not serve its role yet"
     if not pod.ready:
-        return "the kubelet does not find the pod ready yet"
+        return "the pod's readiness probe does not succeed yet"
     return ""

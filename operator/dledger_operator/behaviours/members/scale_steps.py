@@ -1,14 +1,14 @@
-"""The next step from the members that a group has to those that its spec asks for. Pure.
+"""Decides the next step from a group's current members to those that its spec asks for. Pure.
 
-Growing:    more pods, which belong to nobody; then one member after another, by ordinal, is added
-            as a learner, and promoted once the leader finds that it has nearly all.
-Shrinking:  the leadership goes to a member that stays; then the member with the highest ordinal is
-            removed; when that is committed, and a leader that has just proved itself says so, its
-            pod goes.
+Scaling up:    create the pods, which are not members yet. Then, one member at a time by ordinal,
+               add it as a learner, and promote it once it has caught up with the leader.
+Scaling down:  transfer the leadership to a member that stays. Then remove the member with the
+               highest ordinal, and delete its pod once a proven leader reports that the removal is
+               committed.
 
-There is no memory between steps: each follows from what the members say now, so another operator
-can take the next one, and a spec that is changed back in the midst is just another goal. Whether a
-change is safe the leader judges; it takes one at a time.
+No state is kept between steps: each step depends only on the members' current status. So another
+operator can take the next step, and a spec that changes during scaling is simply a new target. The
+leader decides whether a change is safe, and accepts one change at a time.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from dledger_formats.http.status import NodeStatus
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_operator import names
-from dledger_operator.facts import Electorate, Leader
+from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.spec.shape import Shape
 
 NO_LEADER: Final = "NoLeader"
@@ -28,19 +28,18 @@ NO_SUCCESSOR: Final = "NoSuccessor"
 MEMBER_STARTING: Final = "MemberStarting"
 MEMBER_SILENT: Final = "MemberSilent"
 PODS_OUTDATED: Final = "PodsOutdated"
-_REPLACE: Final = "replace the pods, one at a time and the leader's last (kubectl delete pod)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPods:
-    """Let the StatefulSet have so many pods."""
+    """Set the replicas of the StatefulSet."""
 
     replicas: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMember:
-    """Ask the leader for a change; a member that was removed takes its pod with it."""
+    """Ask the leader for a membership change; the pod of a removed member is deleted with it."""
 
     kind: ChangeKind
     member_id: str
@@ -48,14 +47,14 @@ class ChangeMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """Ask the leader to hand over."""
+    """Ask the leader to transfer its leadership."""
 
     to: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Nothing can be done now."""
+    """No step is possible now."""
 
     reason: str
     message: str
@@ -65,127 +64,121 @@ Step: TypeAlias = SetPods | ChangeMember | Transfer | Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What is known when a step is decided on."""
+class ScaleState:
+    """The state of a group from which the next step follows."""
 
     replicas: int
-    """What the spec asks for."""
+    """`spec.replicas`."""
     shape: Shape
-    """As it was applied, with the StatefulSet's replicas as they are now."""
+    """As last applied, with the current replicas of the StatefulSet."""
     leader: Leader | None
-    electorate: Electorate
-    """As a leader said last; it may be long ago."""
+    membership: Membership
+    """As last reported by a leader, possibly long ago."""
     answers: Mapping[str, NodeStatus]
-    """Of every member that answers, by its id."""
+    """The status of every member that answers, by member id."""
 
     @property
     def leading(self) -> NodeStatus | None:
-        """The leader's own word; None of one that is not proven, or knows no membership."""
+        """The proven leader's own status; None without a leader or without its answer."""
         answer = self.answers.get(self.leader.member_id) if self.leader else None
         proven = answer and self.leader and answer.master and answer.term == self.leader.term
         return answer if proven else None
 
 
-def next_step(seen: Seen) -> Step | None:
-    """Decide; None when all is as the spec asks, as far as can be known."""
-    if seen.shape.pods > names.REPLICAS_MAX:  # no settings name these
+def next_step(state: ScaleState) -> Step | None:
+    """Return the next step; None if the group is as the spec asks, as far as can be known."""
+    if state.shape.pods > names.REPLICAS_MAX:  # the members' settings have no such ids
         return SetPods(replicas=names.REPLICAS_MAX)
-    leading = seen.leading
+    leading = state.leading
     if leading is None:
-        return _without_leader(seen)
-    if not leading.voters:
-        return _of_an_earlier_version(seen, leading)
+        return _without_leader(state)
     members = {*leading.voters, *leading.learners}
-    if seen.shape.pods < _last(members):
-        return SetPods(replicas=_last(members))
+    if state.shape.pods < _pods_needed(members):
+        return SetPods(replicas=_pods_needed(members))
     if leading.membership_index > leading.committed_index:
-        return Wait(reason=CHANGE_UNDER_WAY, message="the last change is not committed yet")
-    if max(seen.shape.pods, _last(members)) > seen.replicas:
-        return _shrink(seen, leading)
-    return _grow(seen, leading)
+        return Wait(
+            reason=CHANGE_UNDER_WAY, message="the last membership change is not committed yet"
+        )
+    if max(state.shape.pods, _pods_needed(members)) > state.replicas:
+        return _shrink(state, leading)
+    return _grow(state, leading)
 
 
-def _without_leader(seen: Seen) -> Step | None:
-    """Bring back the pods of members that somebody took; all else needs a leader."""
-    members = seen.electorate.voters | seen.electorate.learners
-    pods = max(_last(members), min(seen.replicas, seen.shape.first_voters))
-    if seen.shape.pods < pods:
+def _without_leader(state: ScaleState) -> Step | None:
+    """Restore missing pods of members. Every other step needs a leader."""
+    members = state.membership.voters | state.membership.learners
+    pods = max(_pods_needed(members), min(state.replicas, state.shape.first_voters))
+    if state.shape.pods < pods:
         return SetPods(replicas=pods)
-    if seen.shape.pods == seen.replicas:
+    if state.shape.pods == state.replicas:
         return None
-    return Wait(reason=NO_LEADER, message="there is no leader, who alone can change the members")
+    return Wait(reason=NO_LEADER, message="membership changes need a leader, and there is none")
 
 
-def _of_an_earlier_version(seen: Seen, leading: NodeStatus) -> Step | None:
-    if seen.shape.pods == seen.replicas:
-        return None
-    return Wait(
-        reason=PODS_OUTDATED,
-        message=f"{leading.self_id} leads, and its version knows no changes of members: {_REPLACE}",
-    )
-
-
-def _shrink(seen: Seen, leading: NodeStatus) -> Step:
-    if names.ordinal(leading.self_id) >= seen.replicas:
-        return _hand_over(seen, leading)
-    last = max(seen.shape.pods, _last({*leading.voters, *leading.learners})) - 1
+def _shrink(state: ScaleState, leading: NodeStatus) -> Step:
+    if names.ordinal(leading.self_id) >= state.replicas:
+        return _transfer(state, leading)
+    last = max(state.shape.pods, _pods_needed({*leading.voters, *leading.learners})) - 1
     return ChangeMember(kind=ChangeKind.REMOVE, member_id=names.member_id(last))
 
 
-def _hand_over(seen: Seen, leading: NodeStatus) -> Step:
-    """To the one that stays and has most, which takes the least time."""
+def _transfer(state: ScaleState, leading: NodeStatus) -> Step:
+    """Transfer to the remaining voter with the highest match index, which is the fastest."""
     staying = [
         peer
         for peer in leading.followers
         if peer.peer_id in leading.voters
         and peer.reachable
-        and names.ordinal(peer.peer_id) < seen.replicas
+        and names.ordinal(peer.peer_id) < state.replicas
     ]
     if staying:
         return Transfer(to=max(staying, key=lambda peer: peer.match_index).peer_id)
     return Wait(
         reason=NO_SUCCESSOR,
-        message=f"{leading.self_id} leads and is to go, and reaches no voter that stays",
+        message=f"{leading.self_id} must be removed but leads, and reaches no voter that stays",
     )
 
 
-def _grow(seen: Seen, leading: NodeStatus) -> Step | None:
-    wanted = [names.member_id(ordinal) for ordinal in range(seen.replicas)]
-    joining = [member_id for member_id in wanted if member_id not in leading.voters]
-    if joining and (obstacle := _obstacle(seen, leading, joining)):
-        return obstacle
-    if seen.shape.pods < seen.replicas:
-        return SetPods(replicas=seen.replicas)
-    if not joining:
+def _grow(state: ScaleState, leading: NodeStatus) -> Step | None:
+    wanted = [names.member_id(ordinal) for ordinal in range(state.replicas)]
+    to_add = [member_id for member_id in wanted if member_id not in leading.voters]
+    if to_add and (blocker := _growth_blocker(state, leading, to_add)):
+        return blocker
+    if state.shape.pods < state.replicas:
+        return SetPods(replicas=state.replicas)
+    if not to_add:
         return None
-    first = joining[0]
+    first = to_add[0]
     if first in leading.learners:
         return ChangeMember(kind=ChangeKind.PROMOTE, member_id=first)
-    if first not in seen.answers:
+    if first not in state.answers:
         return Wait(reason=MEMBER_STARTING, message=f"{first} does not answer yet")
     return ChangeMember(kind=ChangeKind.ADD_LEARNER, member_id=first)
 
 
-def _obstacle(seen: Seen, leading: NodeStatus, joining: list[str]) -> Wait | None:
-    """Every voter must know every member: one that does not would not obey its leader, and a new
-    leader without its address could not send to it.
+def _growth_blocker(state: ScaleState, leading: NodeStatus, to_add: list[str]) -> Wait | None:
+    """Check that the group is founded and that every voter knows the new members' addresses.
+
+    A voter without the address of a new member would neither follow it as a leader nor replicate
+    to it.
     """
-    if seen.shape.state is GroupState.NEW:
-        return Wait(reason=NO_LEADER, message="the group's founding is not noted yet")
-    silent = [voter_id for voter_id in leading.voters if voter_id not in seen.answers]
+    if state.shape.state is GroupState.NEW:
+        return Wait(reason=NO_LEADER, message="the group's founding is not recorded yet")
+    silent = [voter_id for voter_id in leading.voters if voter_id not in state.answers]
     if silent:
-        message = f"no answer from {', '.join(silent)}; a group grows while all voters are there"
+        message = f"no answer from {', '.join(silent)}; scaling up needs an answer from all voters"
         return Wait(reason=MEMBER_SILENT, message=message)
     outdated = [
         voter_id
         for voter_id in leading.voters
-        if not set(joining) <= _known_to(seen.answers[voter_id])
+        if not set(to_add) <= _known_to(state.answers[voter_id])
     ]
     if outdated:
         return Wait(
             reason=PODS_OUTDATED,
             message=f"{', '.join(outdated)} started with settings that do not name "
-            f"{', '.join(joining)}: {_REPLACE}",
+            f"{', '.join(to_add)}; replace these pods one at a time, the leader's last "
+            "(kubectl delete pod)",
         )
     return None
 
@@ -194,6 +187,6 @@ def _known_to(answer: NodeStatus) -> set[str]:
     return {*answer.voters, *answer.learners, *answer.addable}
 
 
-def _last(member_ids: set[str] | frozenset[str]) -> int:
-    """How many pods there must be for all of these to have one."""
+def _pods_needed(member_ids: set[str] | frozenset[str]) -> int:
+    """Return the number of replicas with which all these members have a pod."""
     return 1 + max((names.ordinal(member_id) for member_id in member_ids), default=-1)

@@ -1,1 +1,1 @@
-"""What the operator tells people: a group's status and its Events."""
+"""Reporting to users: a group's status and its Events."""

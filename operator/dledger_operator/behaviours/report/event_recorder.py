@@ -1,4 +1,4 @@
-"""Tells people what happened: Events on the custom resource, few and counted."""
+"""Records Events on custom resources; a repeated Event raises the count of the existing one."""
 
 import logging
 from collections import OrderedDict
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+from dledger_operator.api_objects import Manifest
 from dledger_operator.clients.errors import KubeError
 from dledger_operator.resources import event
-from dledger_operator.views import Manifest
 
 logger = logging.getLogger(__name__)
 
@@ -22,43 +22,44 @@ AUDIT_FINISHED: Final = "AuditFinished"
 
 
 class EventApi(Protocol):
-    """What this behaviour asks of the API server."""
+    """The API request of this behavior."""
 
     async def apply(self, manifest: Manifest) -> None:
-        """Create or change an object."""
+        """Create or update an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """Something that a person should hear of."""
+class EventNote:
+    """The content of an Event to record."""
 
     severity: str
+    """`NORMAL` or `WARNING`, the Event's type."""
     reason: str
     message: str
 
 
-class NewsDesk:
-    """Posts Events; the same news about the same object again only raises a count."""
+class EventRecorder:
+    """Records Events and counts repetitions of the same content about the same object."""
 
     def __init__(self, api: EventApi, *, now: Callable[[], datetime]) -> None:
         self._api = api
         self._now = now
-        self._posted: OrderedDict[tuple[str, str, str], tuple[int, datetime]] = OrderedDict()
+        self._recorded: OrderedDict[tuple[str, str, str], tuple[int, datetime]] = OrderedDict()
 
-    async def post(self, kind: str, body: Mapping[str, Any], news: News) -> None:
-        """Post one; that nobody hears of it is no reason to stop what else is going on."""
+    async def record(self, kind: str, body: Mapping[str, Any], note: EventNote) -> None:
+        """Record an Event about `body`. A failure is only logged: Events are informational."""
         metadata = body["metadata"]
-        key = (metadata["uid"], news.reason, news.message)
+        key = (metadata["uid"], note.reason, note.message)
         now = self._now()
-        count, first = self._posted.get(key, (0, now))
+        count, first = self._recorded.get(key, (0, now))
         manifest = event.build(
             kind=kind,
             namespace=metadata["namespace"],
             name=metadata["name"],
             uid=metadata["uid"],
-            severity=news.severity,
-            reason=news.reason,
-            message=news.message,
+            severity=note.severity,
+            reason=note.reason,
+            message=note.message,
             count=count + 1,
             first=first,
             last=now,
@@ -66,9 +67,9 @@ class NewsDesk:
         try:
             await self._api.apply(manifest)
         except KubeError as error:
-            logger.warning("an Event was lost (%s: %s): %s", news.reason, news.message, error)
+            logger.warning("could not record Event %s (%s): %s", note.reason, note.message, error)
             return
-        self._posted[key] = (count + 1, first)
-        self._posted.move_to_end(key)
-        while len(self._posted) > REMEMBERED_MAX:
-            self._posted.popitem(last=False)
+        self._recorded[key] = (count + 1, first)
+        self._recorded.move_to_end(key)
+        while len(self._recorded) > REMEMBERED_MAX:
+            self._recorded.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Decides what of a group is news. Pure."""
+"""Decides which Events to record for a group. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -9,57 +9,59 @@ from dledger_operator.behaviours.report.event_recorder import (
     LEADER_CHANGED,
     QUORUM_LOST,
     QUORUM_RESTORED,
-    News,
+    EventNote,
 )
 from dledger_operator.conditions import endpoints_synced, quorum_healthy
-from dledger_operator.facts import LeaderChange
+from dledger_operator.observed_state import LeaderChange
 from dledger_operator.resources.event import NORMAL, WARNING
 
-# A failover leaves the Service behind for a moment; that is no news.
+# During a failover the endpoints mismatch for a moment, which deserves no Event.
 MISMATCH_AGE_MIN: Final = timedelta(seconds=5)
 
 
-def of_leader_change(change: LeaderChange) -> News:
-    """A new leader."""
-    before = f", after {change.from_member}" if change.from_member else ""
-    return News(
+def leader_change_event(change: LeaderChange) -> EventNote:
+    """Return the Event for a leader change."""
+    previous = f"; the previous leader was {change.from_member}" if change.from_member else ""
+    return EventNote(
         severity=NORMAL,
         reason=LEADER_CHANGED,
-        message=f"{change.to_member} leads term {change.term}{before} ({change.reason})",
+        message=f"{change.to_member} leads term {change.term} ({change.reason}){previous}",
     )
 
 
-class ConditionNews:
-    """Remembers what was told, so that each change is told once."""
+class ConditionEvents:
+    """Derives Events from changed conditions; keeps state so that a change yields one Event."""
 
     def __init__(self) -> None:
-        self._lost = False
+        self._quorum_lost = False
         self._mismatched = False
 
-    def of_conditions(
+    def on_change(
         self,
         before: Sequence[Mapping[str, Any]],
         after: Sequence[Mapping[str, Any]],
         now: datetime,
-    ) -> list[News]:
-        """Compare two lists of conditions."""
-        return [*self._of_quorum(before, after), *self._of_endpoints(after, now)]
+    ) -> list[EventNote]:
+        """Compare two lists of conditions and return the Events to record."""
+        return [*self._quorum_events(before, after), *self._endpoint_events(after, now)]
 
-    def _of_quorum(
+    def _quorum_events(
         self, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
-    ) -> list[News]:
+    ) -> list[EventNote]:
         healthy = _find(after, quorum_healthy.TYPE)
         if healthy["status"] == "False":
             if _find(before, quorum_healthy.TYPE).get("status") != "True":
                 return []
-            self._lost = True
-            return [News(severity=WARNING, reason=QUORUM_LOST, message=healthy["message"])]
-        if not self._lost:
+            self._quorum_lost = True
+            return [EventNote(severity=WARNING, reason=QUORUM_LOST, message=healthy["message"])]
+        if not self._quorum_lost:
             return []
-        self._lost = False
-        return [News(severity=NORMAL, reason=QUORUM_RESTORED, message=healthy["message"])]
+        self._quorum_lost = False
+        return [EventNote(severity=NORMAL, reason=QUORUM_RESTORED, message=healthy["message"])]
 
-    def _of_endpoints(self, after: Sequence[Mapping[str, Any]], now: datetime) -> list[News]:
+    def _endpoint_events(
+        self, after: Sequence[Mapping[str, Any]], now: datetime
+    ) -> list[EventNote]:
         synced = _find(after, endpoints_synced.TYPE)
         if synced["status"] == "True" or synced["reason"] == "NoLeader":
             self._mismatched = False
@@ -68,7 +70,7 @@ class ConditionNews:
         if self._mismatched or age < MISMATCH_AGE_MIN:
             return []
         self._mismatched = True
-        return [News(severity=WARNING, reason=ENDPOINTS_MISMATCH, message=synced["message"])]
+        return [EventNote(severity=WARNING, reason=ENDPOINTS_MISMATCH, message=synced["message"])]
 
 
 def _find(conditions: Sequence[Mapping[str, Any]], kind: str) -> Mapping[str, Any]:

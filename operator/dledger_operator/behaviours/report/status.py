@@ -1,4 +1,4 @@
-"""Writes a group's status: at once when something that matters changes, else now and then."""
+"""Writes a group's status: at once after a relevant change, otherwise at intervals."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -6,15 +6,15 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from dledger_operator import names
+from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.children.founding import FIRST_VOTERS_KEY
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.conditions import of_group
-from dledger_operator.facts import GroupFacts, LeaderChange, MemberFacts
-from dledger_operator.views import Manifest
+from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember
 
-# Indexes move with every append. They are for people, and metrics have them sooner.
+# Indexes change with every append. The metrics report them sooner than the status.
 INDEXES_ONLY_S_MIN: Final = 10.0
-# Heals a status that somebody else wrote over; it costs nothing where nothing differs.
+# Repairs a status that another client overwrote; without a difference the write is a no-op.
 REWRITE_S: Final = 300.0
 _INDEX_KEYS: Final = ("committedIndex", "endIndex", "lagEntries")
 _PHASE_KEYS: Final = {
@@ -26,10 +26,10 @@ _PHASE_KEYS: Final = {
 
 
 class StatusApi(Protocol):
-    """What this behaviour asks of the API server."""
+    """The API request of this behavior."""
 
     async def apply_status(self, kind: str, body: Mapping[str, Any], status: Manifest) -> None:
-        """Replace the status; NotFoundError when the object is gone."""
+        """Replace the status. Raises NotFoundError if the object does not exist."""
 
 
 class StatusReporter:
@@ -43,11 +43,11 @@ class StatusReporter:
 
     @property
     def written(self) -> Manifest | None:
-        """What this process wrote last."""
+        """The status that this process wrote last; None before the first write."""
         return self._written
 
     async def report(self, body: Mapping[str, Any], status: Manifest) -> None:
-        """Write `status` if it is due."""
+        """Write `status` if a write is due."""
         if not self._is_due(status):
             return
         await self._api.apply_status(names.GROUP_KIND, body, status)
@@ -64,39 +64,39 @@ class StatusReporter:
 
 
 def build_status(
-    facts: GroupFacts,
+    observed: ObservedGroup,
     history: LeaderHistory,
     *,
     generation: int,
     previous: Mapping[str, Any],
     now: datetime,
 ) -> Manifest:
-    """Build the status of a group; `previous` is the one before, or empty."""
+    """Build the status of a group; `previous` is its current status, or empty."""
     status: Manifest = {
         "observedGeneration": generation,
-        "replicas": sum(member.exists for member in facts.members),
-        "readyReplicas": sum(member.ready for member in facts.members),
-        "membersReady": f"{facts.ready_voters}/{facts.replicas}",
-        "selector": f"{names.GROUP_LABEL}={facts.name}",
-        "toleratedFailures": max(-1, facts.quorum_slack),
-        "members": [_member(facts, member) for member in facts.members],
+        "replicas": sum(member.exists for member in observed.members),
+        "readyReplicas": sum(member.ready for member in observed.members),
+        "membersReady": f"{observed.ready_voters}/{observed.replicas}",
+        "selector": f"{names.GROUP_LABEL}={observed.name}",
+        "toleratedFailures": max(-1, observed.quorum_slack),
+        "members": [_member(observed, member) for member in observed.members],
         "leaderChanges": [leader_change_to_json(change) for change in history.changes],
         "conditions": of_group.build(
-            facts, previous=previous.get("conditions") or [], now=now, generation=generation
+            observed, previous=previous.get("conditions") or [], now=now, generation=generation
         ),
     }
-    first_voters = facts.first_voters or previous.get(FIRST_VOTERS_KEY)
+    first_voters = observed.first_voters or previous.get(FIRST_VOTERS_KEY)
     if first_voters is not None:
         status[FIRST_VOTERS_KEY] = first_voters
-    if leader := _leader(facts, history, previous, now):
+    if leader := _leader(observed, history, previous, now):
         status["leader"] = leader
     return status
 
 
 def _leader(
-    facts: GroupFacts, history: LeaderHistory, previous: Mapping[str, Any], now: datetime
+    observed: ObservedGroup, history: LeaderHistory, previous: Mapping[str, Any], now: datetime
 ) -> Manifest | None:
-    leader, leading = facts.leader, facts.leading
+    leader, leading = observed.leader, observed.leading
     if leader is None or leading is None:
         return None
     before = previous.get("leader") or {}
@@ -111,13 +111,13 @@ def _leader(
     return {
         "member": leader.member_id,
         "pod": leading.pod,
-        "address": names.remoting_address(facts.namespace, facts.name, ordinal),
+        "address": names.remoting_address(observed.namespace, observed.name, ordinal),
         "term": leader.term,
         "since": before.get("since", since) if same else since,
     }
 
 
-def _member(facts: GroupFacts, member: MemberFacts) -> Manifest:
+def _member(observed: ObservedGroup, member: ObservedMember) -> Manifest:
     shown: Manifest = {
         "id": member.member_id,
         "pod": member.pod,
@@ -133,12 +133,12 @@ def _member(facts: GroupFacts, member: MemberFacts) -> Manifest:
             "term": status.term,
             "flushDiskType": status.flush_disk_type.value,
         }
-    lag_entries = facts.lag_entries(member)
+    lag_entries = observed.lag_entries(member)
     return shown if lag_entries is None else shown | {"lagEntries": lag_entries}
 
 
 def leader_change_to_json(change: LeaderChange) -> Manifest:
-    """Show a leader change; phases that were not seen are left out."""
+    """Encode a leader change for the status, without phases that were not observed."""
     phases = {key: getattr(change, field) for key, field in _PHASE_KEYS.items()}
     return {
         "from": change.from_member,
@@ -150,7 +150,7 @@ def leader_change_to_json(change: LeaderChange) -> Manifest:
 
 
 def leader_changes_from_json(status: Mapping[str, Any]) -> list[LeaderChange]:
-    """Read what a status remembers; entries that cannot be read are forgotten."""
+    """Decode the leader changes in a status; invalid entries are dropped."""
     changes = []
     for entry in status.get("leaderChanges") or []:
         try:

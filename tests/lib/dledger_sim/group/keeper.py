@@ -1,7 +1,7 @@
 """The keeper of a member's state: applies entries, and saves, fetches and sends snapshots.
 
 It stands for `StateKeeper`, `Applying` and `Installs` of `dledger_node.state_machine`; their
-threads are events here. The node's own `restore`, `fetch`, `lend` and `store.log.retention` make
+threads are events here. The node's own `restore`, `fetch`, `send` and `store.log.retention` make
 the decisions.
 """
 
@@ -12,7 +12,6 @@ from dledger_node.errors import StoreDamagedError, StoreFullError
 from dledger_node.raft.messages import InstallSnapshotRequest, Message
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.state_machine.fetch import Fetching, Part
-from dledger_node.state_machine.lend import Lending, Loan
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.restore import (
     Applied,
@@ -21,6 +20,7 @@ from dledger_node.state_machine.restore import (
     restore,
     save_is_due,
 )
+from dledger_node.state_machine.send import Sending, SentSnapshot
 from dledger_node.store.log.retention import Policy, SealedSegment, Situation, decide
 from dledger_sim.group.conditions import TICK_US, Conditions
 from dledger_sim.group.disk import Entry, KeptSnapshot, SimDisk
@@ -67,7 +67,7 @@ class Save(NamedTuple):
     """A snapshot that is being written, and the snapshots in use by peers at its begin."""
 
     kept: KeptSnapshot
-    lent: Collection[int]
+    in_use: Collection[int]
 
 
 def make_state(_: str) -> SimState:
@@ -106,7 +106,7 @@ class SimKeeper:
             now_s=self._now_s,
             send=self._ask,
         )
-        self._lending = Lending(self.snapshots, self._log, now_s=self._now_s)
+        self._sending = Sending(self.snapshots, self._log, now_s=self._now_s)
         self._site_state = f"state {member_id}"
         self._site_saves = f"saves a snapshot {member_id}"
         self._site_saved = f"saves a snapshot before death {member_id}"
@@ -135,9 +135,9 @@ class SimKeeper:
                 self._resumes = False
                 return lacks
             case SnapshotChunkRequest():
-                loan = self._lending.grant(message)
-                if loan is not None:
-                    self._later("reads a chunk", self._send_chunk, loan)
+                sent = self._sending.grant(message)
+                if sent is not None:
+                    self._later("reads a chunk", self._send_chunk, sent)
                 return True
             case SnapshotChunk():
                 part = self._fetching.take(message)
@@ -217,7 +217,7 @@ class SimKeeper:
         if self._save is None and due and self._world.choices.chance(self._site_saves, SAVES_RATE):
             data = b"".join(applied.machine.copy().dump())
             kept = kept_snapshot(applied.index, applied.term, data)
-            self._save = Save(kept, self._lending.lent())
+            self._save = Save(kept, self._sending.in_use())
             self._later("saves a snapshot", self._saved)
 
     def _saved(self) -> None:
@@ -227,7 +227,7 @@ class SimKeeper:
 
     def _keep(self, save: Save, *, pruning: bool) -> None:
         try:
-            saved = self.snapshots.save(save.kept, save.lent, pruning=pruning)
+            saved = self.snapshots.save(save.kept, save.in_use, pruning=pruning)
         except StoreFullError:
             return  # a later snapshot serves the same purpose
         if saved:
@@ -245,7 +245,7 @@ class SimKeeper:
     def _write(self, part: Part) -> None:
         """Write a chunk, as `Installs._take` does."""
         if self._disk.full:
-            self._fetching.begin_anew(part)
+            self._fetching.restart(part)
             self._fetching.leave(part)
             return
         if part.begins:
@@ -259,7 +259,7 @@ class SimKeeper:
         try:
             self.snapshots.verify(bytes(self._incoming), part.meta, make_state(NAME).load)
         except StoreDamagedError:
-            self._fetching.begin_anew(part)
+            self._fetching.restart(part)
             self._fetching.leave(part)
         else:
             self._adopts = KeptSnapshot(part.meta, bytes(self._incoming))
@@ -268,7 +268,7 @@ class SimKeeper:
     def _adopted(self, part: Part, kept: KeptSnapshot) -> None:
         self._adopts = None
         if self._disk.full:
-            self._fetching.begin_anew(part)
+            self._fetching.restart(part)
         else:
             self._adopt(kept)
             self._fetching.adopted(part)
@@ -279,14 +279,14 @@ class SimKeeper:
         self._rules.counts["installs_finished"] += 1
         self._rules.keeps(self._member_id, kept)
 
-    def _send_chunk(self, loan: Loan) -> None:
-        loan.reading = False
-        if loan.offset == 0 and not self.snapshots.is_sound(loan.meta):
+    def _send_chunk(self, sent: SentSnapshot) -> None:
+        sent.reading = False
+        if sent.offset == 0 and not self.snapshots.is_sound(sent.meta):
             self._save_if_due()
             return
-        data = self.snapshots.chunk(loan.meta, loan.offset, self._conditions.chunk_bytes)
+        data = self.snapshots.chunk(sent.meta, sent.offset, self._conditions.chunk_bytes)
         if data is not None:
-            self._world.send(loan.chunk(self._member_id, data))
+            self._world.send(sent.chunk(self._member_id, data))
 
     # -- helpers -----------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class Members:
             raft.change_membership(self._scope.changes[CHANGE - input_])
 
     def _inputs_of(self, number: int, raft: Raft) -> Iterator[int]:
-        scope, part = self._scope, raft._member.part
+        scope, part = self._scope, raft._member.role_state
         if isinstance(part, Leader):
             if part.heartbeat_round < scope.heartbeat_rounds_max:
                 yield HEARTBEAT

@@ -1,0 +1,120 @@
+"""A load of appends from a client that does almost nothing, so that the group is what is measured.
+
+The client sends frames that were encoded in advance and keeps a number of them in flight on one
+connection to the leader. It works with leaders of this node and of Java DLedger.
+"""
+
+import asyncio
+import base64
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Final, cast
+
+from dledger_formats.protocol.requests import RequestCode
+
+WARM_UP_S: Final = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The load on a group."""
+
+    in_flight: int
+    body_bytes: int
+    seconds: float
+
+
+async def bare_load(address: str, group: str, member_id: str, load: Load) -> list[float]:
+    """Put a leader under a load; return the latencies in seconds, without the warm-up.
+
+    Raises SystemExit if an append is not acknowledged: the figures would then mean nothing.
+    """
+    host, _, port = address.rpartition(":")
+    loop = asyncio.get_running_loop()
+    _, client = await loop.create_connection(
+        lambda: BareClient(group, member_id, load), host, int(port)
+    )
+    await client.done
+    return client.latencies_s
+
+
+class BareClient(asyncio.Protocol):
+    """Sends prepared frames that differ only in the ten digits of `opaque`."""
+
+    FIRST_OPAQUE: Final = 1_000_000_000
+
+    def __init__(self, group: str, member_id: str, load: Load) -> None:
+        self.done = asyncio.get_running_loop().create_future()
+        self.latencies_s: list[float] = []
+        body = json.dumps(
+            {
+                "body": base64.b64encode(os.urandom(load.body_bytes)).decode(),
+                "code": 200, "group": group, "remoteId": member_id, "term": -1,
+            },
+            separators=(",", ":"),
+        ).encode()  # fmt: skip
+        before = b'{"code":%d,"flag":0,"language":"JAVA","opaque":' % RequestCode.APPEND
+        after = b',"serializeTypeCurrentRPC":"JSON","version":0}'
+        header_bytes = len(before) + 10 + len(after)
+        lengths = (4 + header_bytes + len(body)).to_bytes(4, "big") + header_bytes.to_bytes(
+            4, "big"
+        )
+        self._before, self._after = lengths + before, after + body
+        self._in_flight = load.in_flight
+        self._begin_s = time.perf_counter() + WARM_UP_S
+        self._end_s = self._begin_s + load.seconds
+        self._sent_s: dict[int, float] = {}
+        self._opaque = self.FIRST_OPAQUE
+        self._pending = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the first appends, as many as are kept in flight."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._send(self._in_flight)
+
+    def data_received(self, data: bytes) -> None:
+        """Record the acknowledged appends, and send as many new ones."""
+        now_s = time.perf_counter()
+        counts = self._begin_s <= now_s < self._end_s
+        answered = 0
+        for frame in self._frames(data):
+            at = frame.index(b'"opaque":') + 9
+            sent_s = self._sent_s.pop(int(frame[at : at + 10]))
+            if b'"code":200' not in frame[at:]:
+                raise SystemExit(f"an append was not acknowledged: {frame!r}")
+            if counts:
+                self.latencies_s.append(now_s - sent_s)
+            answered += 1
+        if now_s < self._end_s:
+            self._send(answered)
+        elif not self.done.done():
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Complete the load; before its end, a lost connection is an error."""
+        if time.perf_counter() < self._end_s:
+            raise SystemExit(f"the leader closed the connection: {error}")
+        self.done.set_result(None)
+
+    def _send(self, count: int) -> None:
+        now_s = time.perf_counter()
+        before, after = self._before, self._after
+        first = self._opaque
+        self._opaque += count
+        numbers = range(first, self._opaque)
+        self._sent_s.update(dict.fromkeys(numbers, now_s))
+        self._transport.write(b"".join(b"%b%d%b" % (before, each, after) for each in numbers))
+
+    def _frames(self, data: bytes) -> Iterator[bytes]:
+        data = self._pending + data
+        at = 0
+        while len(data) - at >= 4:
+            end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+            if end > len(data):
+                break
+            yield data[at:end]
+            at = end
+        self._pending = data[at:]

@@ -1,0 +1,15 @@
+"""Bodies on their way through the core into the log."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dledger_formats.log import disk
+
+
+class ProposedEntries(NamedTuple):
+    """Proposed bodies: the core takes them as an opaque handle, and hands it to the store."""
+
+    bodies: Sequence[bytes]
+    channels: Sequence[int] | None = None
+    """One for each body; None if all are 0."""
+    magic: int = disk.NORMAL

@@ -1,0 +1,211 @@
+"""Requests that wait until the log reaches an index, each answered exactly once.
+
+A leader that proposes entries knows their indexes, but an index alone does not say whose entry is
+committed there: after a change of leaders another entry may have taken the place. So a waiter is
+released as committed only while this member still leads the term in which the index was given out.
+Once it does not, every waiter of that term is released as unknown before the committed index is
+looked at.
+
+Nothing here knows a connection or a clock: the owner of a waiter sends the answer, and passes the
+time in.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from dledger_formats.protocol.requests import DLedgerResponseCode
+
+ReplyT = TypeVar("ReplyT")
+
+COMMIT_WAIT_S: Final = 2.0
+"""Longest wait for a commit. Java clients time out after 3 s."""
+_COMPACT_AT: Final = 64
+
+
+class Waits(Protocol):
+    """A service whose requests may wait."""
+
+    def expire(self, now_s: float) -> None:
+        """Answer every request whose deadline has passed."""
+
+    def give_up(self) -> None:
+        """Answer every request that still waits: this member stops."""
+
+
+class Waiter(msgspec.Struct, Generic[ReplyT], frozen=True):
+    """Requests that wait for the entries up to `last_index` of one term.
+
+    Either one reply answers for all `entry_count` entries, or there is one reply for each entry,
+    in the order of their indexes. A msgspec Struct, because it is built without a Python call.
+    """
+
+    replies: Sequence[ReplyT]
+    last_index: int
+    term: int
+    deadline_s: float = math.inf
+    entry_count: int = 1
+    body_bytes: int = 0
+
+    @property
+    def first_index(self) -> int:
+        """Index of the first of the entries."""
+        return self.last_index - self.entry_count + 1
+
+
+Released: TypeAlias = tuple[list[Waiter[ReplyT]], list[Waiter[ReplyT]]]
+"""The committed waiters, by index; and those of unknown outcome, the oldest first."""
+
+
+class CommitWaiters(Generic[ReplyT]):
+    """A bounded set of waiters. Indexes and deadlines may be added in any order."""
+
+    def __init__(self, count_max: int) -> None:
+        """Hold waiters for at most `count_max` entries."""
+        self.count_max = count_max
+        self.count = 0
+        """Number of entries that are waited for."""
+        self.body_bytes = 0
+        """Their bytes. Those of a partly committed waiter count until its last entry commits."""
+        self._waiting: OrderedDict[int, Waiter[ReplyT]] = OrderedDict()
+        """By number, the oldest first."""
+        self._heap: list[tuple[int, int]] = []
+        """The index that releases a waiter next, and its number. Numbers of waiters that were
+        released otherwise stay here until they come up."""
+        self._next_number = 0
+        # Bounds over all waiters. They may be too wide after some were released.
+        self._lowest_term = self._highest_term = 0
+        self._next_deadline_s = math.inf
+
+    @property
+    def is_full(self) -> bool:
+        """Whether not even a waiter for one entry fits."""
+        return self.count >= self.count_max
+
+    def add(self, waiter: Waiter[ReplyT]) -> None:
+        """Add a waiter. Raises ValueError if it does not fit: the caller must check before."""
+        if waiter.entry_count > self.count_max - self.count:
+            raise ValueError(
+                f"{self.count} entries are waited for, at most {self.count_max} may be"
+            )
+        if self._waiting:
+            self._lowest_term = min(self._lowest_term, waiter.term)
+            self._highest_term = max(self._highest_term, waiter.term)
+            self._next_deadline_s = min(self._next_deadline_s, waiter.deadline_s)
+        else:
+            self._lowest_term = self._highest_term = waiter.term
+            self._next_deadline_s = waiter.deadline_s
+        number = self._next_number
+        self._next_number += 1
+        self._waiting[number] = waiter
+        heappush(self._heap, (_releasing_index(waiter), number))
+        self.count += waiter.entry_count
+        self.body_bytes += waiter.body_bytes
+
+    def release(self, committed_index: int, leading_term: int | None) -> Released[ReplyT]:
+        """Take the waiters whose outcome is decided.
+
+        `leading_term` is the term that this member leads, None if it leads none. A waiter with one
+        reply per entry is released in parts, as the committed index advances.
+        """
+        unknown: list[Waiter[ReplyT]] = []
+        if self._waiting and not self._lowest_term == leading_term == self._highest_term:
+            unknown = self._take_if(lambda waiter: waiter.term != leading_term)
+        committed: list[Waiter[ReplyT]] = []
+        heap = self._heap
+        while heap and heap[0][0] <= committed_index:
+            number = heappop(heap)[1]
+            waiter = self._waiting.get(number)
+            if waiter is None:
+                continue  # it was released otherwise
+            if waiter.last_index > committed_index:
+                waiter, rest = _split(waiter, committed_index)
+                self._waiting[number] = rest
+                heappush(heap, (committed_index + 1, number))
+            else:
+                del self._waiting[number]
+            self.count -= waiter.entry_count
+            self.body_bytes -= waiter.body_bytes
+            committed.append(waiter)
+        return committed, unknown
+
+    def take_expired(self, now_s: float) -> list[Waiter[ReplyT]]:
+        """Take the waiters whose deadline has passed; their entries may still commit later."""
+        if now_s < self._next_deadline_s or not self._waiting:
+            return []
+        return self._take_if(lambda waiter: waiter.deadline_s <= now_s)
+
+    def take_all(self) -> list[Waiter[ReplyT]]:
+        """Take every waiter."""
+        return self._take_if(lambda _: True)
+
+    def take_oldest(self) -> Waiter[ReplyT]:
+        """Take the waiter that was added first. Raises KeyError if there is none."""
+        _, waiter = self._waiting.popitem(last=False)
+        self.count -= waiter.entry_count
+        self.body_bytes -= waiter.body_bytes
+        if len(self._heap) > 2 * len(self._waiting) + _COMPACT_AT:
+            self._rebuild()
+        return waiter
+
+    def _take_if(self, condition: Callable[[Waiter[ReplyT]], bool]) -> list[Waiter[ReplyT]]:
+        numbers = [number for number, waiter in self._waiting.items() if condition(waiter)]
+        taken = [self._waiting.pop(number) for number in numbers]
+        self._rebuild()
+        return taken
+
+    def _rebuild(self) -> None:
+        """Derive everything else from the waiters."""
+        waiters = self._waiting.values()
+        self.count = sum(waiter.entry_count for waiter in waiters)
+        self.body_bytes = sum(waiter.body_bytes for waiter in waiters)
+        self._lowest_term = min((waiter.term for waiter in waiters), default=0)
+        self._highest_term = max((waiter.term for waiter in waiters), default=0)
+        self._next_deadline_s = min((waiter.deadline_s for waiter in waiters), default=math.inf)
+        self._heap = [(_releasing_index(one), number) for number, one in self._waiting.items()]
+        heapify(self._heap)
+
+
+def _releasing_index(waiter: Waiter[ReplyT]) -> int:
+    """Return the lowest committed index at which a reply of this waiter can be sent."""
+    if len(waiter.replies) == 1:
+        return waiter.last_index
+    return waiter.last_index - waiter.entry_count + 1
+
+
+def _split(waiter: Waiter[ReplyT], committed_index: int) -> tuple[Waiter[ReplyT], Waiter[ReplyT]]:
+    """Return the part up to `committed_index`, and the rest with all the bytes."""
+    rest_count = waiter.last_index - committed_index
+    count = waiter.entry_count - rest_count
+    return (
+        Waiter(
+            replies=waiter.replies[:count],
+            last_index=committed_index,
+            term=waiter.term,
+            deadline_s=waiter.deadline_s,
+            entry_count=count,
+        ),
+        Waiter(
+            replies=waiter.replies[count:],
+            last_index=waiter.last_index,
+            term=waiter.term,
+            deadline_s=waiter.deadline_s,
+            entry_count=rest_count,
+            body_bytes=waiter.body_bytes,
+        ),
+    )
+
+
+Answer: TypeAlias = Callable[[DLedgerResponseCode], None]
+"""Answers one request with a code."""
+
+
+def answer_all(waiters: Iterable[Waiter[Answer]], code: DLedgerResponseCode) -> None:
+    """Answer every request of these waiters with one code."""
+    for waiter in waiters:
+        for reply in waiter.replies:
+            reply(code)

@@ -1,0 +1,160 @@
+"""The services of clients: built here, and found here by the connections."""
+
+from typing import Final
+
+from dledger_formats.protocol import follow, requests
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.protocol.membership_change import ChangeMembershipRequest
+from dledger_formats.protocol.producers import RegisterProducerRequest
+from dledger_formats.protocol.register import ReadRegisterRequest
+from dledger_formats.settings import NodeSettings
+from dledger_node.http import status
+from dledger_node.raft.core import Raft
+from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.service import Reply
+from dledger_node.services.append import Appends
+from dledger_node.services.follow import Follows
+from dledger_node.services.get import Reads
+from dledger_node.services.idempotent import IdempotentAppends
+from dledger_node.services.membership import MembershipChanges
+from dledger_node.services.register import RegisterReads
+from dledger_node.services.transfer import LeadershipTransfers
+from dledger_node.services.waiting import Waits
+from dledger_node.shell.loop import CoreLoop, TurnListener
+from dledger_node.shell.peers import PeerMessages
+from dledger_node.shell.room import LogRoom
+from dledger_node.state_machine.keeper import State
+from dledger_node.store.log.log_store import LogStore
+
+TRANSFER_ELECTION_TIMEOUTS: Final = 2
+"""One for the transferee to win its election, one for its first message to arrive."""
+
+
+class ClientService:
+    """Implements `remoting.service.Service`."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        core: Raft,
+        loop: CoreLoop,
+        store: LogStore,
+        room: LogRoom,
+        state: State,
+        *,
+        gate: Gate,
+        peers: PeerMessages,
+    ) -> None:
+        self.group = settings.group
+        self.self_id = settings.self_id
+        self.gate = gate
+        self.peers = peers
+        self._settings = settings
+        self._core = core
+        group = settings.group
+        self.reads = Reads(core, store, group=group, drive=loop.turn)
+        self.idempotent = IdempotentAppends(
+            core,
+            store,
+            group=group,
+            waiters_max=settings.pending_requests_max,
+            reserve=room.reserve,
+            drive=loop.turn,
+            prove=self.reads.prove,
+        )
+        self.appends = Appends(
+            settings, core, store, self.idempotent, reserve=room.reserve, drive=loop.turn
+        )
+        """Connections call it directly: appends come by the thousand."""
+        self.follows = Follows(core, store, group=group)
+        self.registers = RegisterReads(core, state, group=group, prove=self.reads.prove)
+        self.transfers = LeadershipTransfers(
+            core,
+            group=group,
+            timeout_s=TRANSFER_ELECTION_TIMEOUTS * settings.election_timeout_ms / 1000,
+            drive=loop.turn,
+        )
+        self.memberships = MembershipChanges(
+            core,
+            store,
+            group=group,
+            reserve=room.reserve,
+            drive=loop.turn,
+            prove=self.reads.prove,
+        )
+        self._waits: tuple[Waits, ...] = (
+            self.appends,
+            self.idempotent,
+            self.reads,
+            self.follows,
+            self.registers,
+            self.transfers,
+            self.memberships,
+        )
+
+    @property
+    def listeners(self) -> tuple[TurnListener, ...]:
+        """The services that wait for the loop, those with the most clients first."""
+        return (
+            self.idempotent,
+            self.appends,
+            self.reads,
+            self.transfers,
+            self.memberships,
+            self.follows,
+        )
+
+    def expire(self, now_s: float) -> None:
+        """Answer every request whose deadline has passed."""
+        for waits in self._waits:
+            waits.expire(now_s)
+
+    def give_up(self) -> None:
+        """Answer every request that still waits: this member stops."""
+        for waits in self._waits:
+            waits.give_up()
+
+    # -- what connections ask for ----------------------------------------------------------------
+
+    def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
+        """Register a client that numbers its appends."""
+        self.idempotent.register(request, reply)
+
+    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
+        """Read committed entries."""
+        self.reads.get(request, reply)
+
+    def follow(
+        self, connection: Connection, opaque: int, request: follow.FollowRequest
+    ) -> follow.FollowResponse | None:
+        """Read committed entries. Return None if the answer is sent once there are some."""
+        return self.follows.follow(connection, opaque, request)
+
+    def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
+        """Read a value of the register."""
+        self.registers.read(request, reply)
+
+    def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
+        """Transfer the leadership."""
+        self.transfers.transfer(request, reply)
+
+    def change_membership(self, request: ChangeMembershipRequest, reply: Reply) -> None:
+        """Change the membership of the group."""
+        self.memberships.change(request, reply)
+
+    def metadata(self) -> requests.MetadataResponse:
+        """Return the members of the group and its leader."""
+        core, memberships = self._core, self._core.memberships
+        return requests.MetadataResponse(
+            group=self.group,
+            local_id=self.self_id,
+            leader_id=core.leader_id,
+            term=core.term,
+            peers=status.peers(core, self._settings),
+            voters=memberships.current.voters,
+            learners=memberships.current.learners,
+            addable=status.addable(core, self._settings),
+            membership_index=memberships.last_index,
+            joining=bool(core.joining),
+        )

@@ -1,0 +1,151 @@
+"""What this member exchanges with its peers, on the links it opens and those it accepts."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from dledger_formats.protocol import frames
+from dledger_formats.settings import NodeSettings
+from dledger_node.errors import StoreError
+from dledger_node.raft.core import Raft
+from dledger_node.raft.messages import (
+    AppendRequest,
+    HeldByAllNotice,
+    InstallSnapshotRequest,
+    TakeLeadershipRequest,
+)
+from dledger_node.remoting import native
+from dledger_node.remoting.links import Links
+from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
+from dledger_node.shell import pushes
+from dledger_node.shell.loop import CoreLoop
+from dledger_node.state_machine.keeper import State
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume.health import StorageWatch
+from dledger_node.volume.upkeep import StorageUpkeep
+
+logger = logging.getLogger(__name__)
+
+
+class LinkOwner:
+    """Serves the links that this member opens. Implements `remoting.peer_link.Owner`."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        core: Raft,
+        store: LogStore,
+        *,
+        life: int,
+        turn: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """`life` is the number that tells this start of the process from others. `turn` gives the
+        core an input and has its work done.
+        """
+        self._settings = settings
+        self._core = core
+        self._store = store
+        self._life = life
+        self._turn = turn
+
+    def hello(self, peer_id: str) -> native.Hello:
+        """Return the first message of a link to a peer."""
+        return native.Hello(
+            group=self._settings.group,
+            sender_id=self._settings.self_id,
+            receiver_id=peer_id,
+            segment_size_bytes=self._settings.segment_size_bytes,
+            life=self._life,
+        )
+
+    def read_entries(
+        self, push: pushes.Push, bytes_max: int
+    ) -> tuple[Sequence[frames.Buffer], int] | None:
+        """Return stored bytes of a push, and the index of the last entry in them.
+
+        Returns None if the push is out of date: this member no longer leads its term, or has
+        removed the entries.
+        """
+        if not self._core.leads or self._core.term != push.term:
+            return None
+        if push.first_index < self._store.begin_index:
+            return None
+        tail = self._store.tail(push.first_index, push.last_index)
+        if tail is not None and len(tail) <= bytes_max:
+            return (tail,), push.last_index
+        return self._store.read_range(push.first_index, push.last_index, bytes_max)
+
+    def link_restored(self, peer_id: str) -> None:
+        """Tell the core that a link is up."""
+        # The peer may have closed the link because it was pushed damaged entries.
+        self._store.doubt()
+        logger.info("link to %s is up", peer_id)
+        self._turn(lambda: self._core.link_restored(peer_id))
+
+    def link_lost(self, peer_id: str) -> None:
+        """Tell the core that a link is down."""
+        self._turn(lambda: self._core.link_lost(peer_id))
+
+
+class PeerMessages:
+    """Receives the messages of the links that peers open. Implements `remoting.service.Peers`."""
+
+    def __init__(
+        self,
+        links: Links,
+        owner: LinkOwner,
+        loop: CoreLoop,
+        store: LogStore,
+        watch: StorageWatch,
+        state: State,
+        upkeep: StorageUpkeep,
+        *,
+        fatal: asyncio.Future[None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`fatal` is done once this member must stop, which `fail` brings about."""
+        self._links = links
+        self._owner = owner
+        self._loop = loop
+        self._store = store
+        self._watch = watch
+        self._state = state
+        self._upkeep = upkeep
+        self._fatal = fatal
+        self._fail = fail
+
+    def refuse_hello(self, hello: native.Hello) -> str | None:
+        """Return why the sender must not open a link; None if it may."""
+        return native.refusal(hello, self._owner.hello(hello.sender_id), self._links)
+
+    def receive(self, message: native.PeerMessage) -> None:
+        """Give a message to the part that it is for.
+
+        The core gets a push only after its bytes are checked and have room on the disk.
+        """
+        if self._watch.stalled or self._fatal.done():
+            return  # its work would wait for the disk, or contradict it
+        match message:
+            case HeldByAllNotice():
+                self._upkeep.heard(message)
+                return
+            case SnapshotChunkRequest() | SnapshotChunk():
+                self._state.receive(message)
+                return
+            case InstallSnapshotRequest() if self._state.lacks(message):
+                return  # the leader tries again
+            case TakeLeadershipRequest() if not self._watch.may_stand:
+                return  # it could not write a leader's first entry
+            case AppendRequest() | InstallSnapshotRequest():
+                checked = self._checked(message)
+                if checked is None:
+                    return  # the leader tries again
+                message = checked
+        self._loop.step(message)
+
+    def _checked(self, push: pushes.Push) -> pushes.Push | None:
+        try:
+            return pushes.checked(push, self._store, self._watch)
+        except StoreError as error:
+            self._fail(error)
+            return None

@@ -1,0 +1,36 @@
+"""Room in the log for the entries that clients ask for."""
+
+from collections.abc import Callable, Sequence
+
+from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_node.errors import StoreError
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume.health import StorageWatch
+
+
+class LogRoom:
+    """Reserves room before entries are proposed."""
+
+    def __init__(
+        self, store: LogStore, watch: StorageWatch, *, fail: Callable[[BaseException], None]
+    ) -> None:
+        """`fail` takes an error of the store, which ends this member."""
+        self._store = store
+        self._watch = watch
+        self._fail = fail
+
+    def reserve(self, body_sizes: Sequence[int]) -> DLedgerResponseCode | None:
+        """Reserve room for bodies of these sizes in bytes. Return None, or the code of a refusal.
+
+        DISK_FULL: the volume has no room. NOT_LEADER: the store is broken, so that this member has
+        left the group. DISK_ERROR would not do: clients must take it for an unknown outcome, and
+        these entries were certainly not stored.
+        """
+        if self._watch.nearly_full:
+            return DLedgerResponseCode.DISK_FULL
+        try:
+            fits = self._watch.try_reserve(lambda: self._store.reserve(body_sizes))
+        except StoreError as error:
+            self._fail(error)
+            return DLedgerResponseCode.NOT_LEADER
+        return None if fits else DLedgerResponseCode.DISK_FULL

@@ -1,0 +1,91 @@
+"""What a member in service shows over HTTP: its status, its files and its counters."""
+
+from dataclasses import dataclass
+
+from dledger_formats.http.status import LeaderView, Manifest, NodeStatus
+from dledger_formats.settings import NodeSettings
+from dledger_node.http import status
+from dledger_node.http.metrics import Counters
+from dledger_node.http.pages import Folder
+from dledger_node.raft.core import Raft
+from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.links import Links
+from dledger_node.services.append import Appends
+from dledger_node.services.idempotent import IdempotentAppends
+from dledger_node.shell.leader_watch import LeaderWatch
+from dledger_node.state_machine.keeper import State
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume.group_commit import GroupCommit
+from dledger_node.volume.upkeep import StorageUpkeep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberView:
+    """Implements `Source` of `http.pages` and of `http.metrics`."""
+
+    settings: NodeSettings
+    version: str
+    core: Raft
+    store: LogStore
+    group_commit: GroupCommit
+    upkeep: StorageUpkeep
+    state: State
+    gate: Gate
+    links: Links
+    appends: Appends
+    idempotent: IdempotentAppends
+    leader_watch: LeaderWatch
+
+    def status(self) -> NodeStatus:
+        """Return this member's view of the group."""
+        return status.node_status(
+            self.core, self.settings, self.upkeep.view(), self.links.up(), self.version
+        )
+
+    def leader_view(self) -> LeaderView:
+        """Return the leader, as far as this member knows it."""
+        return status.leader_view(self.core)
+
+    async def leader_changed(self) -> None:
+        """Return once `leader_view` has another token than at the call."""
+        await self.leader_watch.leader_changed()
+
+    def manifest(self) -> Manifest:
+        """Return every file of the log, readable up to the committed index."""
+        committed_index = self.core.committed_index
+        return Manifest(
+            status=self.status(),
+            data=self.store.segments.data(committed_index),
+            index=self.store.segments.index(committed_index),
+        )
+
+    def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
+        """Return bytes of a file of the manifest; blocks."""
+        return self.store.segments.read(folder, name, start, end)
+
+    def counters(self) -> Counters:
+        """Return what was counted since the start."""
+        healing = self.upkeep.healing
+        return Counters(
+            appends_acknowledged=self.appends.acknowledged,
+            appends_refused=self.appends.refused,
+            appends_unknown=self.appends.unknown,
+            appends_repeated=self.idempotent.repeated,
+            producers=len(self.store.producers.table),
+            flushes=self.group_commit.flushes,
+            pending_appends=self.appends.pending_count,
+            pending_bytes=self.appends.pending_bytes,
+            applied_index=self.state.applied_index,
+            snapshot_index=self.state.snapshot_index,
+            snapshots_installed=self.state.snapshots_installed,
+            segments_removed=self.upkeep.segments_removed,
+            segments_forced=self.upkeep.segments_forced,
+            healed_ranges=healing.healed_ranges,
+            healed_entries=healing.healed_entries,
+            healing_missing_entries=healing.missing_entries,
+            messages_refused={cause.value: count for cause, count in self.core.refusals.items()},
+            connections=self.gate.connections,
+            buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,
+            connections_closed=self.gate.closed_by_reason,
+            messages_dropped={link.peer_id: link.dropped for link in self.links},
+        )

@@ -1,0 +1,123 @@
+"""The fields of Kubernetes objects that the operator reads, as plain values.
+
+`clients.translate` builds these from the API server's answers. Decisions and conditions depend on
+these types alone, never on the client library's models.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from dledger_operator.spec.group import Roles
+
+Manifest: TypeAlias = dict[str, Any]
+"""A Kubernetes object as plain JSON, ready to be applied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why an object is not as it should be, as the reason and message of a condition."""
+
+    reason: str
+    """CamelCase."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """A member's pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    member_id: str
+    ip: str
+    """Empty until the pod has an address."""
+    labels: Mapping[str, str]
+    term: int
+    """The term annotation, which the operator never decreases; -1 if it is missing or invalid."""
+    resource_version: str
+    leaving: bool
+    """The pod is being deleted or has terminated, so it will not serve again."""
+    ready: bool
+    """The kubelet's readiness probe succeeds."""
+    problem: Problem | None
+    """Why the pod does not start, in the kubelet's or the scheduler's words."""
+
+    def role(self, roles: Roles) -> str:
+        """Return the value of the role label; empty if the pod has no such label."""
+        return self.labels.get(roles.label, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeClaimView:
+    """A member's PersistentVolumeClaim."""
+
+    name: str
+    ordinal: int
+    """The ordinal of the claim's member; -1 if the name ends in no number."""
+    first_voters: int | None
+    """The first-voters annotation, from `Shape.first_voters` when the claim was created. None if it
+    is missing or invalid, as on a claim that a user created by hand.
+    """
+    leaving: bool
+    """The claim is being deleted."""
+    problem: Problem | None
+    """Why the claim is not bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsView:
+    """The ConfigMap that holds a group's settings."""
+
+    owner_uid: str
+    """UID of the owning object; empty if the ConfigMap has no owner."""
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatefulSetView:
+    """A group's StatefulSet."""
+
+    namespace: str
+    name: str
+    owner_uid: str
+    """UID of the owning object; empty if the StatefulSet has no owner."""
+    resource_version: str
+    replicas: int
+    first_voters: int | None
+    """The first-voters annotation; None if it is missing or invalid."""
+    volume_claim_templates: Sequence[Manifest]
+    """Immutable: the API server rejects any change of these templates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointView:
+    """One address behind a Service; a dual-stack pod has two."""
+
+    pod: str
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """The Job of an audit."""
+
+    owner_uid: str
+    ended: bool
+    failure: Problem | None
+    started_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPodView:
+    """A pod of an audit's Job."""
+
+    name: str
+    running: bool
+    exit_code: int | None
+    """None while the container has not terminated."""
+    termination_message: str
+    finished_at: datetime | None
+    problem: Problem | None

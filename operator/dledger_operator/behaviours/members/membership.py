@@ -1,0 +1,34 @@
+"""Determines a group's voters and learners. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dledger_formats.http.status import MembershipRole, NodeStatus
+from dledger_operator.observed_state import Membership
+from dledger_operator.spec.group import Group
+
+
+def recorded_membership(status: Mapping[str, Any], group: Group | None) -> Membership:
+    """Return the membership in the group's status. Without one, the spec's members are voters."""
+    members = {
+        each["id"]: each.get("membership")
+        for each in status.get("members") or []
+        if isinstance(each, Mapping) and "id" in each
+    }
+    voters = {key for key, role in members.items() if role == MembershipRole.VOTER}
+    learners = {key for key, role in members.items() if role == MembershipRole.LEARNER}
+    if not voters:
+        return Membership(voters=frozenset(group.member_ids if group else ()))
+    return Membership(voters=frozenset(voters), learners=frozenset(learners))
+
+
+def reported_membership(answers: Iterable[NodeStatus], previous: Membership) -> Membership:
+    """Return the membership that the leader of the highest term reports, else `previous`.
+
+    A report without voters is ignored: a group always has at least one.
+    """
+    leading = [answer for answer in answers if answer.master and answer.voters]
+    if not leading:
+        return previous
+    latest = max(leading, key=lambda answer: answer.term)
+    return Membership(voters=frozenset(latest.voters), learners=frozenset(latest.learners))

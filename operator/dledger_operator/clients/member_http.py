@@ -1,0 +1,72 @@
+"""Client of the members' HTTP API: `/status` and the long poll `/leader`."""
+
+from typing import Final, Self, TypeVar
+from urllib.parse import urlencode
+
+import aiohttp
+
+from dledger_formats.http.status import LeaderView, NodeStatus
+from dledger_formats.json_objects import FormatError
+from dledger_operator import names
+from dledger_operator.clients.errors import MemberSilentError
+
+# A host that vanished without closing its connections is detected when a long poll times out.
+LEADER_WAIT_S: Final = 10
+ANSWER_S_MAX: Final = 2.0
+CONNECT_S_MAX: Final = 1.0
+BODY_BYTES_MAX: Final = 256 * 1024
+
+View = TypeVar("View", LeaderView, NodeStatus)
+
+
+class MemberHttpClient:
+    """HTTP client of the members; every request has a timeout."""
+
+    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
+        self._session = session
+        self._port = port
+
+    @classmethod
+    def open(cls, port: int = names.HTTP_PORT) -> Self:
+        """Open a connection pool, which the caller must close.
+
+        Each pod has at most two requests in flight, so the number of pods bounds the number of
+        connections. A limit here would only make one group wait for another.
+        """
+        return cls(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)), port)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def status(self, ip: str) -> NodeStatus:
+        """Get a member's status. Raises MemberSilentError after at most `ANSWER_S_MAX`."""
+        return await self._get(NodeStatus, ip, "/status", ANSWER_S_MAX)
+
+    async def leader(self, ip: str, since: str) -> LeaderView:
+        """Wait up to `LEADER_WAIT_S` until the member's leader is no longer `since`.
+
+        An empty `since` is answered at once. Raises MemberSilentError if no answer comes in time.
+        """
+        if not since:
+            return await self._get(LeaderView, ip, "/leader", ANSWER_S_MAX)
+        query = urlencode({"since": since, "wait": f"{LEADER_WAIT_S}s"}, safe=":")
+        return await self._get(LeaderView, ip, f"/leader?{query}", LEADER_WAIT_S + ANSWER_S_MAX)
+
+    async def _get(self, kind: type[View], ip: str, path: str, total_s: float) -> View:
+        host = f"[{ip}]" if ":" in ip else ip
+        url = f"http://{host}:{self._port}{path}"
+        timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=CONNECT_S_MAX)
+        try:
+            async with self._session.get(url, timeout=timeout, allow_redirects=False) as answer:
+                body = b""
+                while len(body) <= BODY_BYTES_MAX and (chunk := await answer.content.readany()):
+                    body += chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise MemberSilentError(f"GET {url}: {str(error) or type(error).__name__}") from error
+        if answer.status != 200 or len(body) > BODY_BYTES_MAX:
+            raise MemberSilentError(f"GET {url}: status {answer.status}, {len(body)} bytes")
+        try:
+            return kind.from_json(body)
+        except (FormatError, RecursionError) as error:
+            raise MemberSilentError(f"GET {url}: {error}") from error

@@ -1,0 +1,75 @@
+"""Client of DLedger's remoting protocol: membership changes and leadership transfers."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from dledger_formats.json_objects import FormatError
+from dledger_formats.net.exchange import exchange
+from dledger_formats.protocol.frames import FrameError
+from dledger_formats.protocol.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
+from dledger_formats.protocol.membership_change import (
+    CHANGE_MEMBERSHIP,
+    ChangeKind,
+    ChangeMembershipRequest,
+    ChangeMembershipResponse,
+)
+from dledger_formats.protocol.requests import Message, RequestCode, SystemCode
+from dledger_operator import names
+from dledger_operator.clients.errors import MemberSilentError
+from dledger_operator.observed_state import Leader
+
+# A member answers a change within 2 s, and a transfer within two election timeouts. A request that
+# times out may still take effect, so the caller must read the members' status again.
+ANSWER_S_MAX: Final = 10.0
+
+Response = TypeVar("Response", bound=Message)
+
+
+class MemberRemotingClient:
+    """Sends requests to a leader, one connection per request, because they are rare."""
+
+    def __init__(
+        self, port: int = names.REMOTING_PORT, *, answer_s_max: float = ANSWER_S_MAX
+    ) -> None:
+        self._port = port
+        self._answer_s_max = answer_s_max
+
+    async def change(
+        self, ip: str, group: str, leader: Leader, kind: ChangeKind, member_id: str
+    ) -> ChangeMembershipResponse:
+        """Ask a leader to add, promote, demote or remove a member; the answer may be a refusal.
+
+        Raises MemberSilentError if no answer comes in time. The change may still take effect.
+        """
+        request = ChangeMembershipRequest(
+            group=group, remote_id=leader.member_id, change=kind, member_id=member_id
+        )
+        return await self._ask(ip, CHANGE_MEMBERSHIP, request, ChangeMembershipResponse.from_json)
+
+    async def transfer(
+        self, ip: str, group: str, leader: Leader, to: str
+    ) -> LeadershipTransferResponse:
+        """Ask a leader to transfer its leadership to another voter; errors as in `change`."""
+        request = LeadershipTransferRequest(
+            group=group, term=leader.term, transferee_id=to
+        ).addressed_to(leader.member_id)
+        return await self._ask(
+            ip, RequestCode.LEADERSHIP_TRANSFER, request, LeadershipTransferResponse.from_json
+        )
+
+    async def _ask(
+        self, ip: str, code: int, request: Message, read: Callable[[bytes], Response]
+    ) -> Response:
+        what = f"{type(request).__name__} to {ip}:{self._port}"
+        try:
+            async with asyncio.timeout(self._answer_s_max):
+                answer = await exchange(ip, self._port, code, request.to_json())
+            if answer.code != SystemCode.SUCCESS:
+                raise MemberSilentError(f"{what}: code {answer.code}: {answer.remark or ''}")
+            return read(answer.body)
+        except (OSError, TimeoutError, FrameError, FormatError) as error:
+            raise MemberSilentError(f"{what}: {str(error) or type(error).__name__}") from error

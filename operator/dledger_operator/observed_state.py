@@ -1,0 +1,177 @@
+"""The observed state of one group: the input of decisions, conditions, status and metrics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dledger_formats.http.status import MembershipRole, NodeStatus
+from dledger_operator.api_objects import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Leader:
+    """A member that leads a term. Raft allows at most one leader per term."""
+
+    term: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The last answer of one pod about its leader.
+
+    It is tied to a pod, not to a member: an answer of a deleted pod says nothing about its
+    replacement.
+    """
+
+    pod_uid: str
+    member_id: str
+    answers: bool
+    """The pod answered the last request. If not, the other fields hold its last answer."""
+    term: int
+    """A member's term never decreases, so this stays a valid lower bound after it stops answering.
+    """
+    leader_id: str | None
+    master: bool
+    """The member claims to lead `term` and to have committed its first entry of that term."""
+
+    def follows(self, leader: Leader) -> bool:
+        """Return whether the pod answers and names this leader in this term."""
+        named = Leader(term=self.term, member_id=self.leader_id) if self.leader_id else None
+        return self.answers and named == leader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """The voters and learners of a group, as its leader last reported them."""
+
+    voters: frozenset[str]
+    learners: frozenset[str] = frozenset()
+
+    @property
+    def quorum(self) -> int:
+        """Number of voters that make a majority."""
+        return len(self.voters) // 2 + 1
+
+    def role_of(self, member_id: str) -> MembershipRole:
+        """Return the role of a member in the group."""
+        if member_id in self.voters:
+            return MembershipRole.VOTER
+        return MembershipRole.LEARNER if member_id in self.learners else MembershipRole.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChange:
+    """One leader change, with the duration of its phases in seconds.
+
+    A phase is None if the operator did not observe both its start and its end.
+    """
+
+    from_member: str
+    """Empty for the first leader."""
+    to_member: str
+    term: int
+    reason: str
+    at: datetime
+    detect_s: float | None = None
+    """From the first sign of a lost leader until a member is in a later term."""
+    elect_s: float | None = None
+    """From the end of detection until a new leader has proved itself."""
+    relabel_s: float | None = None
+    """From the election until the role labels match the new leader."""
+    endpoints_s: float | None = None
+    """From the relabeling until the new leader is the master Service's only endpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedEndpoints:
+    """Whether the endpoints of the master Service match the leader."""
+
+    synced: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedMember:
+    """One member: its pod, its volume claim and its own status."""
+
+    member_id: str
+    pod: str
+    role: str
+    """master, slave or none, whatever label values the group's spec.roles chooses."""
+    membership: MembershipRole
+    """As last reported by the leader, not by the member itself."""
+    exists: bool
+    """The member has a pod."""
+    ready: bool
+    """The member answers, serves its role, and its pod is Ready."""
+    reason: str
+    """Human-readable reason why the member is not ready; empty when it is ready."""
+    problem: Problem | None
+    """Why the member's pod or volume claim does not start."""
+    status: NodeStatus | None
+    """The member's answer in the last round; None if it did not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedGroup:
+    """One group at one point in time."""
+
+    namespace: str
+    name: str
+    replicas: int
+    """`spec.replicas`."""
+    first_voters: int | None
+    """`Shape.first_voters`; None until the group was reconciled once."""
+    membership: Membership
+    leader: Leader | None
+    disputed: bool
+    """Two members claim to lead the same term, which Raft rules out."""
+    members: Sequence[ObservedMember]
+    endpoints: ObservedEndpoints
+    paused: bool
+    problem: Problem | None
+    """Why the spec is not in effect: it is invalid, or the API server refused a child."""
+    warning: Problem | None
+    """A part of the spec that cannot be applied, although the rest was applied."""
+    scaling_problem: Problem | None
+    """Why the next step of scaling cannot be taken now."""
+    starting: bool
+    """The group is within its startup grace period, so members may not be ready yet."""
+
+    @property
+    def voters(self) -> Sequence[ObservedMember]:
+        """Members that vote."""
+        return [each for each in self.members if each.membership is MembershipRole.VOTER]
+
+    @property
+    def ready_voters(self) -> int:
+        """Number of ready voters."""
+        return sum(member.ready for member in self.voters)
+
+    @property
+    def quorum_slack(self) -> int:
+        """Number of ready voters beyond a majority; negative without a majority."""
+        return self.ready_voters - self.membership.quorum
+
+    @property
+    def leading(self) -> ObservedMember | None:
+        """The leader's member; None without a leader."""
+        leader_id = self.leader.member_id if self.leader else None
+        return next((each for each in self.members if each.member_id == leader_id), None)
+
+    def lag_entries(self, member: ObservedMember) -> int | None:
+        """Return how many entries a member lacks; None if the leader does not report it.
+
+        Both indexes come from one answer of the leader, so they belong to the same moment.
+        """
+        leading = self.leading
+        if leading is None or leading.status is None:
+            return None
+        if member.member_id == leading.member_id:
+            return 0
+        for peer in leading.status.followers:
+            if peer.peer_id == member.member_id:
+                return max(0, leading.status.ledger_end_index - peer.match_index)
+        return None

@@ -1,0 +1,128 @@
+"""Which Events are recorded, and how repetitions are counted."""
+
+from datetime import timedelta
+from typing import Any
+
+from dledger_kube.objects import NOW, group_body, member, observed_group
+from dledger_operator.api_objects import Manifest
+from dledger_operator.behaviours.report.event_recorder import EventNote, EventRecorder
+from dledger_operator.behaviours.report.group_events import ConditionEvents, leader_change_event
+from dledger_operator.clients.errors import UnavailableError
+from dledger_operator.conditions import of_group
+from dledger_operator.observed_state import LeaderChange, ObservedEndpoints, ObservedGroup
+
+WRONG = ObservedEndpoints(synced=False, reason="WrongEndpoints", message="ready endpoints: n0")
+LOST = observed_group(members=tuple(member(k, ready=k == 1, reason="gone") for k in range(3)))
+
+
+def conditions(of: ObservedGroup, age_s: float = 0.0) -> list[Manifest]:
+    """The conditions of a group whose state is `age_s` old."""
+    return of_group.build(of, previous=[], now=NOW - timedelta(seconds=age_s), generation=1)
+
+
+def reasons(events: ConditionEvents, before: list[Manifest], after: list[Manifest]) -> list[str]:
+    return [each.reason for each in events.on_change(before, after, NOW)]
+
+
+def test_a_lost_and_a_restored_majority_yield_one_event_each() -> None:
+    events = ConditionEvents()
+    healthy, lost = conditions(observed_group()), conditions(LOST)
+
+    assert reasons(events, healthy, lost) == ["QuorumLost"]
+    assert reasons(events, lost, lost) == []
+    assert reasons(events, lost, healthy) == ["QuorumRestored"]
+    assert reasons(events, healthy, healthy) == []
+
+
+def test_a_new_group_without_a_majority_yields_no_event() -> None:
+    events = ConditionEvents()
+
+    assert reasons(events, [], conditions(LOST)) == []
+    assert reasons(events, conditions(LOST), conditions(observed_group())) == []
+
+
+def test_a_lasting_endpoint_mismatch_yields_one_event() -> None:
+    events = ConditionEvents()
+    wrong = observed_group(endpoints=WRONG)
+
+    assert reasons(events, [], conditions(wrong, age_s=1.0)) == []
+    assert reasons(events, [], conditions(wrong, age_s=6.0)) == ["EndpointsMismatch"]
+    assert reasons(events, [], conditions(wrong, age_s=7.0)) == []
+
+
+def test_a_second_endpoint_mismatch_yields_a_second_event() -> None:
+    events = ConditionEvents()
+    wrong = conditions(observed_group(endpoints=WRONG), age_s=6.0)
+    reasons(events, [], wrong)
+    reasons(events, [], conditions(observed_group()))
+
+    assert reasons(events, [], wrong) == ["EndpointsMismatch"]
+
+
+def test_the_event_of_a_leader_change_names_the_previous_leader() -> None:
+    change = LeaderChange(from_member="n0", to_member="n1", term=7, reason="LeaderLost", at=NOW)
+
+    assert leader_change_event(change).message == (
+        "n1 leads term 7 (LeaderLost); the previous leader was n0"
+    )
+
+
+class EventStore:
+    """An API that keeps Events by name, as the real one does."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Manifest] = {}
+        self.down = False
+
+    async def apply(self, manifest: Manifest) -> None:
+        if self.down:
+            raise UnavailableError("no answer")
+        self.events[manifest["metadata"]["name"]] = manifest
+
+
+async def record(recorder: EventRecorder, message: str = "gone", **metadata: Any) -> None:
+    body = group_body()
+    body["metadata"] |= metadata
+    await recorder.record(
+        "DLedgerGroup", body, EventNote(severity="Warning", reason="R", message=message)
+    )
+
+
+async def test_a_repeated_event_is_counted() -> None:
+    api = EventStore()
+    recorder = EventRecorder(api, now=lambda: NOW)
+    await record(recorder)
+    await record(recorder)
+    await record(recorder, "something else")
+
+    assert sorted(event["count"] for event in api.events.values()) == [1, 2]
+
+
+async def test_an_event_names_its_object_and_its_source() -> None:
+    api = EventStore()
+    await record(EventRecorder(api, now=lambda: NOW))
+    (event,) = api.events.values()
+
+    assert event["involvedObject"]["uid"] == "group-uid"
+    assert event["source"] == {"component": "dledger-operator"}
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-01-01T00:00:00Z"
+
+
+async def test_events_of_a_new_object_with_the_same_name_are_counted_separately() -> None:
+    api = EventStore()
+    recorder = EventRecorder(api, now=lambda: NOW)
+    await record(recorder, uid="first")
+    await record(recorder, uid="second")
+
+    assert [event["count"] for event in api.events.values()] == [1, 1]
+
+
+async def test_a_failure_to_record_an_event_is_tolerated_and_not_counted() -> None:
+    api = EventStore()
+    api.down = True
+    recorder = EventRecorder(api, now=lambda: NOW)
+    await record(recorder)
+    api.down = False
+    await record(recorder)
+
+    assert [event["count"] for event in api.events.values()] == [1]

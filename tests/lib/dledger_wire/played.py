@@ -1,0 +1,136 @@
+"""A server in this process, whose peers and clients a test plays.
+
+The server is n0 of the group g with n1 and n2. No port is opened.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dledger_formats.protocol import frames, requests
+from dledger_formats.settings import NodeSettings
+from dledger_node.config import raft_config
+from dledger_node.raft.core import Raft
+from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.member_state import Role
+from dledger_node.raft.messages import (
+    AppendRequest,
+    PreVoteResponse,
+    PushResponse,
+    PushResult,
+    VoteResponse,
+    VoteResult,
+)
+from dledger_node.raft.ready import HardState
+from dledger_node.remoting.connection import Connection
+from dledger_node.shell.server import DLedgerServer
+from dledger_node.store.log.log_store import LogStore
+
+SEGMENT_BYTES = 1 << 18
+
+
+class Client(Connection):
+    """A client's connection that keeps the answers."""
+
+    def __init__(self) -> None:
+        self.answers: list[requests.AppendEntryResponse] = []
+
+    def send(self, data: bytes) -> None:
+        """Keep the answers."""
+        for command in frames.FrameDecoder().feed(data):
+            self.answers.append(requests.AppendEntryResponse.from_json(command.body))
+
+
+def open_store(folder: Path) -> LogStore:
+    """Open a store with small segments."""
+    return LogStore.open(
+        folder, segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=SEGMENT_BYTES
+    )
+
+
+def make_server(
+    folder: Path,
+    save_hard_state: Callable[[HardState], None] = lambda _: None,
+    pending_requests_max: int = 1000,
+) -> tuple[DLedgerServer, Raft]:
+    """Build the server and its core."""
+    peers = dict.fromkeys(("n0", "n1", "n2"), "127.0.0.1:1")
+    settings = NodeSettings(
+        group="g",
+        self_id="n0",
+        peers=peers,
+        store_base_dir=str(folder),
+        segment_size_bytes=SEGMENT_BYTES,
+        index_segment_size_bytes=SEGMENT_BYTES,
+        pending_requests_max=pending_requests_max,
+    )
+    core = Raft(
+        raft_config(settings),
+        HardState(term=0, vote_for=None),
+        LogTerms(),
+        committed_index=-1,
+        incarnation=1,
+        randint=lambda low, _: low,
+    )
+    server = DLedgerServer(
+        settings,
+        core,
+        open_store(folder / "n0"),
+        save_hard_state=save_hard_state,
+        version="test",
+        uniform=lambda low, _: low,
+    )
+    return server, core
+
+
+def elect(server: DLedgerServer, core: Raft) -> None:
+    """Let n0 win the first election, with the vote of n1."""
+    while core.role is Role.FOLLOWER:
+        core.tick()
+    promise = PreVoteResponse(
+        sender="n1", receiver="n0", term=0, requested_term=0, result=VoteResult.ACCEPT
+    )
+    server.clients.peers.receive(promise)
+    vote = VoteResponse(
+        sender="n1", receiver="n0", term=1, requested_term=1, result=VoteResult.ACCEPT
+    )
+    server.clients.peers.receive(vote)
+    assert core.leader_id == "n0"
+
+
+def push_of_another_leader(folder: Path, bodies: Sequence[bytes]) -> AppendRequest:
+    """What n1, the leader of term 2, pushes: other entries at the same indexes, all committed."""
+    other = open_store(folder / "n1")
+    other.append_noop(2)
+    _, last_index = other.append_bodies(bodies, 2)
+    views, _ = other.read_range(0, last_index, 1 << 20)
+    entries = memoryview(b"".join(views))
+    other.close()
+    return AppendRequest(
+        sender="n1",
+        receiver="n0",
+        term=2,
+        previous_index=-1,
+        previous_term=-1,
+        first_index=0,
+        last_index=last_index,
+        entries_term=2,
+        committed_index=last_index,
+        entries=entries,
+    )
+
+
+def confirmed(peer_id: str, match_index: int, *, probe: int | None = None) -> PushResponse:
+    """Return a peer's confirmation that it holds the log of term 1 up to an index."""
+    return PushResponse(
+        sender=peer_id, receiver="n0", term=1, requested_term=1, result=PushResult.SUCCESS,
+        match_index=match_index, ledger_end_index=match_index, probe=probe,
+    )  # fmt: skip
+
+
+def become_master(server: DLedgerServer, core: Raft) -> None:
+    """Win the first election and have the first entry of the term confirmed."""
+    elect(server, core)
+    server.clients.peers.receive(confirmed("n1", -1, probe=1))
+    for peer_id in ("n1", "n2"):
+        server.clients.peers.receive(confirmed(peer_id, 0))
+    assert core.master

@@ -1,0 +1,25 @@
+"""Free ports below the kernel's ephemeral range, from a separate slice for each process."""
+
+import os
+import socket
+from collections.abc import Iterator
+
+FIRST_PORT = 20_000
+LAST_PORT = 32_000
+SLICE = 200
+
+
+def free_ports() -> Iterator[int]:
+    """Yield free loopback ports, endlessly."""
+    slices = (LAST_PORT - FIRST_PORT) // SLICE
+    begin = FIRST_PORT + SLICE * (os.getpid() % slices)
+    while True:
+        for port in range(begin, begin + SLICE):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+            yield port
+        begin = FIRST_PORT + (begin + SLICE - FIRST_PORT) % (SLICE * slices)
