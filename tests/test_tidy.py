@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE_FOLDERS = ("formats", "node_image", "client", "operator", "audit")
 PYTHON_FOLDERS = (*SOURCE_FOLDERS, "tools", "bench", "tests")
 # Folders whose prose is checked. Add a folder here once its prose is plain English.
-PLAIN_FOLDERS = ("audit/dledger_audit", "audit/pyspark_dledger", "tools", "bench")
+PLAIN_FOLDERS = (
+    "audit/dledger_audit", "audit/pyspark_dledger", "tools", "bench", "tests/lib/dledger_sim",
+    "tests/sim",
+)  # fmt: skip
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 400
 RAFT_IMPORTS = {
