@@ -46,7 +46,7 @@ def store(open_store: OpenStore) -> LogStore:
     store = open_store()
     store.append_bodies([b""], 1, [channel_of(3, 0)], disk.NOOP)
     store.append_bodies([b"old"] * 20, 1, [channel_of(3, number) for number in range(1, 21)])
-    store.producers.table.settle(store.end_index)
+    store.producers.table.mark_stable(store.end_index)
     store.producers.close()
     return store
 
@@ -94,7 +94,7 @@ def test_it_knows_those_who_are_named_in_its_new_entries(
 
 
 def test_entries_that_begin_no_segment_are_refused(store: LogStore) -> None:
-    with pytest.raises(RemoteProtocolError, match="begins no later segment"):
+    with pytest.raises(RemoteProtocolError, match="does not begin a segment"):
         store.front.check(
             leaders_first_entries(LEADERS_POS + 64),
             first_index=FIRST_INDEX, last_index=FIRST_INDEX + 1, term=2,

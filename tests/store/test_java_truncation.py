@@ -64,7 +64,7 @@ def test_sound_entries_of_the_same_term_behind_damage_are_still_refused(
 ) -> None:
     at = store_after_truncation(open_wide, folder, new_term=2)
 
-    with pytest.raises(StoreDamagedError, match="entries behind it are sound"):
+    with pytest.raises(StoreDamagedError, match="later entries are sound"):
         open_wide(at)
 
 

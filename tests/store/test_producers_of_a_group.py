@@ -56,7 +56,7 @@ class Member:
     def cut(self, first_index: int) -> None:
         del self.log[first_index:]
         if not self.notes_at_commit:
-            assert self.table.take_back(first_index)
+            assert self.table.undo_from(first_index)
 
     def commit(self, index: int) -> None:
         if self.notes_at_commit:
@@ -64,7 +64,7 @@ class Member:
                 if self.log[noted].channel:
                     self._note(noted)
         self.committed = max(self.committed, index)
-        self.table.settle(self.committed)
+        self.table.mark_stable(self.committed)
 
     def _note(self, index: int) -> None:
         self.table.note(ChannelEntry(index, self.log[index].magic, self.log[index].channel))

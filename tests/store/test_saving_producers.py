@@ -22,10 +22,10 @@ def test_a_file_is_made_again_when_the_log_has_grown_so_much(
     for number in range(1, producers + 1):
         store.append_bodies([b""], 1, [channel_of(number, 0)], disk.NOOP)
     store.append_bodies([b""] * (due - 1 - producers), term=1)
-    store.producers.table.settle(store.end_index)
+    store.producers.table.mark_stable(store.end_index)
     assert store.producers.image_due() is None
     store.append_bodies([b""], term=1)
-    store.producers.table.settle(store.end_index)
+    store.producers.table.mark_stable(store.end_index)
 
     image = store.producers.image_due()
 

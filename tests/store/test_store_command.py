@@ -19,7 +19,7 @@ from dledger_node.store.small_files.hard_state import save_hard_state
 from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_node.store_command import command
 from dledger_node.store_command.command import ExitCode
-from dledger_node.store_command.log_folder import Segment
+from dledger_node.store_command.log_folder import RawSegment
 from dledger_store_files.contents import bodies_of, files_under, flush
 from dledger_store_files.damage import flip, poke
 
@@ -235,15 +235,15 @@ def test_a_sector_that_cannot_be_read_is_damage(
     store_command: Command, written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = pos_of(written, 7)
-    read = Segment.read
+    read = RawSegment.read
 
-    def read_until_the_bad_sector(segment: Segment, at: int, size: int) -> bytes:
+    def read_until_the_bad_sector(segment: RawSegment, at: int, size: int) -> bytes:
         where = segment.start + at
         if segment.path.parent.name == "data" and where <= bad + 40 < where + size:
             return read(segment, at, bad + 40 - where)
         return read(segment, at, size)
 
-    monkeypatch.setattr(Segment, "read", read_until_the_bad_sector)
+    monkeypatch.setattr(RawSegment, "read", read_until_the_bad_sector)
 
     assert store_command("verify", written) == ExitCode.DAMAGED
     assert store_command.finding("unreadable")["firstIndex"] == 7

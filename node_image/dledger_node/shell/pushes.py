@@ -7,12 +7,12 @@ from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.health import StorageWatch
+from dledger_node.volume.health import VolumeHealth
 
 Push: TypeAlias = AppendRequest | InstallSnapshotRequest
 
 
-def judged(push: Push, store: LogStore, watch: StorageWatch) -> Push | None:
+def judged(push: Push, store: LogStore, health: VolumeHealth) -> Push | None:
     """The push with a block for its bytes; None when there is no room, and it gets no answer.
 
     RemoteProtocolError; also when the message tells other memberships than its entries say: the
@@ -34,7 +34,7 @@ def judged(push: Push, store: LogStore, watch: StorageWatch) -> Push | None:
         last_index=push.last_index,
         term=push.entries_term,
     )
-    if not watch.try_reserve(lambda: store.reserve_block(block)):
+    if not health.try_reserve(lambda: store.reserve_block(block)):
         return None
     return _with_block(push, block)
 

@@ -45,8 +45,8 @@ from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
-from dledger_node.volume.health import StorageWatch, hand_over
-from dledger_node.volume.upkeep import StorageUpkeep
+from dledger_node.volume.health import VolumeHealth, transfer_leadership
+from dledger_node.volume.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class DLedgerServer:
             on_durable=self._durable,
             on_failed=self._fail,
         )
-        self._watch = StorageWatch(
+        self._health = VolumeHealth(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
         self._links = Links(self, settings, core, uniform=uniform)
@@ -113,8 +113,8 @@ class DLedgerServer:
         self._state = keeper.keep(
             state, settings, core, store, self._reads.prove, self._links.send, self._fail
         )
-        self._upkeep = StorageUpkeep(
-            settings, store, core, self._watch, self._state, send=self._links.send, fail=self._fail
+        self._upkeep = Upkeep(
+            settings, store, core, self._health, self._state, send=self._links.send, fail=self._fail
         )
         self._membership_changes = MembershipChanges(
             core,
@@ -180,7 +180,7 @@ class DLedgerServer:
             await asyncio.sleep(next_s - self._loop.time())
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
             self._watch_storage()
-            if self._watch.may_stand or self._core.leads:
+            if self._health.may_campaign or self._core.leads:
                 self._drive(self._core.tick, at_tick=True)
             # Otherwise it must not stand for election: it could not write a leader's first entry.
             self._appends.expire()
@@ -194,10 +194,10 @@ class DLedgerServer:
             self.gate.sweep()
 
     def _watch_storage(self) -> None:
-        if self._watch.damage is not None:
-            self._fail(self._watch.damage)
-        elif (turn := self._watch.look()) is not None:
-            self._drive(lambda: hand_over(self._core, turn))
+        if self._health.damage is not None:
+            self._fail(self._health.damage)
+        elif (attempt := self._health.check()) is not None:
+            self._drive(lambda: transfer_leadership(self._core, attempt))
 
     def _fail(self, error: BaseException) -> None:
         """Stop, and hear nobody till then: what is believed and what is on disk may differ."""
@@ -237,7 +237,7 @@ class DLedgerServer:
         """Let everybody see what has come of it; those first whose clients wait."""
         committed_index = self._core.committed_index
         self._appends.settle(committed_index)
-        self._store.producers.table.settle(min(committed_index, self._store.durable_index))
+        self._store.producers.table.mark_stable(min(committed_index, self._store.durable_index))
         self._links.arrange()
         self._state.settle(committed_index)
         self._reads.settle(committed_index)
@@ -260,10 +260,10 @@ class DLedgerServer:
         self._drive(lambda: self._core.persisted(target.end_index, target.end_term))
 
     def _has_room(self, body_sizes: Sequence[int]) -> bool:
-        if self._watch.nearly_full:
+        if self._health.nearly_full:
             return False
         reserve = partial(self._store.reserve, body_sizes)
-        return bool(self._attempt(partial(self._watch.try_reserve, reserve)))
+        return bool(self._attempt(partial(self._health.try_reserve, reserve)))
 
     def _attempt(self, work: Callable[[], T]) -> T | None:
         """What the store gives; None when it breaks, which ends this member."""
@@ -308,21 +308,21 @@ class DLedgerServer:
 
     def peer_message(self, message: native.PeerMessage) -> None:
         """Pass a message on, once the bytes that it carries are judged and have room."""
-        if self._watch.stalled or self.fatal.done():
+        if self._health.stalled or self.fatal.done():
             return  # what it leads to would wait for the disk, or contradict it
         match message:
             case HeldByAllNotice():
-                self._upkeep.heard(message)
+                self._upkeep.receive(message)
                 return
             case SnapshotChunkRequest() | SnapshotChunk():
                 self._state.heard(message)
                 return
             case InstallSnapshotRequest() if self._state.lacks(message):
                 return  # the leader tries again
-            case TakeLeadershipRequest() if not self._watch.may_stand:
+            case TakeLeadershipRequest() if not self._health.may_campaign:
                 return  # as at a tick
             case AppendRequest() | InstallSnapshotRequest():
-                judge = partial(pushes.judged, message, self._store, self._watch)
+                judge = partial(pushes.judged, message, self._store, self._health)
                 judged = self._attempt(judge)
                 if judged is None:
                     return  # the leader tries again
@@ -346,7 +346,7 @@ class DLedgerServer:
 
     def link_restored(self, peer_id: str) -> None:
         """Tell the core. Perhaps the peer hung up over what it was pushed: that is looked at."""
-        self._store.doubt()
+        self._store.distrust()
         logger.info("link to %s is up", peer_id)
         self._drive(lambda: self._core.link_restored(peer_id))
 

@@ -215,7 +215,7 @@ class _Case:
             assert index < first or logs[0][index][2] == body, f"entry {index} is another"
         for number in range(3):
             folder = self._folder / f"dledger-n{number}" / snapshots.FOLDER_NAME
-            assert not snapshots.look(folder)[1]
+            assert not snapshots.list_snapshots(folder)[1]
 
 
 def _entries(folder: Path) -> dict[int, tuple[int, int, bytes]]:

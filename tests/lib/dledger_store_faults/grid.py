@@ -163,7 +163,7 @@ async def _have_new_snapshots(group: LocalMembers, members: Sequence[Member]) ->
 
 def _lag_of_snapshot(member: Member) -> int:
     """How many entries are committed behind the newest snapshot."""
-    held, _ = snapshots.look(member.folder / snapshots.FOLDER_NAME)
+    held, _ = snapshots.list_snapshots(member.folder / snapshots.FOLDER_NAME)
     view = member.status
     return view.committed_index - held[-1].last_included_index if view and held else sys.maxsize
 

@@ -20,7 +20,7 @@ from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_group.ports import free_ports
 from dledger_node import config, main
-from dledger_node.healing import healer
+from dledger_node.healing.repair import StoreRepair
 from dledger_node.shell import lifecycle, server
 from dledger_node.shell.lifecycle import Lifecycle
 from dledger_node.shell.server import DLedgerServer
@@ -72,7 +72,7 @@ class Member:
         """Start it as the program does."""
         assert self._running is None
         self._stopping = asyncio.Event()
-        heal = healer.Healer(self.settings, lambda: datetime.now(UTC)).heal
+        heal = StoreRepair(self.settings, lambda: datetime.now(UTC)).repair
 
         async def healed(error: Any) -> str:
             obstacle = await heal(error)

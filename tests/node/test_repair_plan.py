@@ -6,58 +6,68 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_node.healing.decision import SET_ASIDE_MAX, Case, Remedy, Word, plan
+from dledger_node.healing.repair_plan import (
+    SET_ASIDE_MAX,
+    DamagedMember,
+    PeerReport,
+    RepairAction,
+    plan_repair,
+)
 from dledger_node.raft import quorum
 from dledger_node.raft.ready import HardState
 
 THREE = ("n0", "n1", "n2")
-DAMAGED = Case(
+DAMAGED = DamagedMember(
     self_id="n0",
-    others=THREE[1:],
+    peer_ids=THREE[1:],
     log_is_sound=False,
     log_is_empty=False,
     index_is_sound=True,
-    memory=HardState(term=4, vote_for="n1"),
+    hard_state=HardState(term=4, vote_for="n1"),
     set_aside_count=0,
 )
-LED = {each: Word(leader_id="n1", term=5, joining=False, voters=THREE) for each in ("n1", "n2")}
+LED = {
+    each: PeerReport(leader_id="n1", term=5, joining=False, voters=THREE) for each in ("n1", "n2")
+}
 
 
 def test_a_damaged_member_joins_when_the_others_have_a_leader() -> None:
-    assert plan(DAMAGED, LED).remedy is Remedy.JOIN
+    assert plan_repair(DAMAGED, LED).action is RepairAction.JOIN
 
 
 def test_one_that_forgot_its_vote_joins_with_its_log() -> None:
-    forgot = replace(DAMAGED, log_is_sound=True, memory=None)
+    forgot = replace(DAMAGED, log_is_sound=True, hard_state=None)
 
-    assert plan(forgot, LED).remedy is Remedy.JOIN
-    assert plan(forgot, {}).remedy is Remedy.STAY_OUT
-    assert plan(replace(forgot, log_is_empty=True), LED).remedy is Remedy.STAY_OUT
+    assert plan_repair(forgot, LED).action is RepairAction.JOIN
+    assert plan_repair(forgot, {}).action is RepairAction.STAY_OUT
+    assert plan_repair(replace(forgot, log_is_empty=True), LED).action is RepairAction.STAY_OUT
 
 
 def test_what_needs_nobody_is_done_without_them() -> None:
     sound = replace(DAMAGED, log_is_sound=True)
 
-    assert plan(sound, {}).remedy is Remedy.LOOK_AGAIN
-    assert plan(replace(sound, index_is_sound=False), {}).remedy is Remedy.NEW_INDEX
+    assert plan_repair(sound, {}).action is RepairAction.REOPEN
+    assert (
+        plan_repair(replace(sound, index_is_sound=False), {}).action is RepairAction.REBUILD_INDEX
+    )
 
 
 def test_learners_are_not_counted_among_those_who_name_the_leader() -> None:
     voters = ("n1", "n2", "n3")
     words = {each: replace(LED["n1"], voters=voters) for each in ("n1", "n4", "n5")}
-    learner = replace(DAMAGED, others=("n1", "n2", "n3", "n4", "n5"))
+    learner = replace(DAMAGED, peer_ids=("n1", "n2", "n3", "n4", "n5"))
 
-    assert plan(learner, words).remedy is Remedy.STAY_OUT
-    assert plan(learner, words | {"n3": words["n1"]}).remedy is Remedy.JOIN
+    assert plan_repair(learner, words).action is RepairAction.STAY_OUT
+    assert plan_repair(learner, words | {"n3": words["n1"]}).action is RepairAction.JOIN
 
 
 @pytest.mark.parametrize(
     ("case", "words", "reason"),
     [
-        (replace(DAMAGED, memory=None), LED, "its log and its term are both damaged"),
-        (replace(DAMAGED, others=()), {}, "only member"),
+        (replace(DAMAGED, hard_state=None), LED, "its log and its term are both damaged"),
+        (replace(DAMAGED, peer_ids=()), {}, "only member"),
         (
-            replace(DAMAGED, memory=HardState(term=5, vote_for="n0", alone=True)),
+            replace(DAMAGED, hard_state=HardState(term=5, vote_for="n0", alone=True)),
             LED,
             "nobody has led since",
         ),
@@ -66,44 +76,44 @@ def test_learners_are_not_counted_among_those_who_name_the_leader() -> None:
         (DAMAGED, {"n1": LED["n1"]}, "n1 names n1 in term 5, n2 does not answer"),
         (
             DAMAGED,
-            LED | {"n2": Word(leader_id=None, term=5, joining=False, voters=THREE)},
+            LED | {"n2": PeerReport(leader_id=None, term=5, joining=False, voters=THREE)},
             "n2 knows no leader in term 5",
         ),
         (
             DAMAGED,
-            LED | {"n2": Word(leader_id="n0", term=4, joining=False, voters=THREE)},
+            LED | {"n2": PeerReport(leader_id="n0", term=4, joining=False, voters=THREE)},
             "n2 takes this member for the leader of term 4",
         ),
         (
             DAMAGED,
-            LED | {"n2": Word(leader_id="n1", term=5, joining=True, voters=THREE)},
+            LED | {"n2": PeerReport(leader_id="n1", term=5, joining=True, voters=THREE)},
             "n2 joins the group itself",
         ),
         (
-            replace(DAMAGED, others=("n1",)),
+            replace(DAMAGED, peer_ids=("n1",)),
             {"n1": replace(LED["n1"], voters=("n0", "n1"))},
             "n1 names n1 in term 5",
         ),
     ],
 )
 def test_otherwise_it_stays_out_and_says_why(
-    case: Case, words: dict[str, Word], reason: str
+    case: DamagedMember, words: dict[str, PeerReport], reason: str
 ) -> None:
-    decided = plan(case, words)
+    decided = plan_repair(case, words)
 
-    assert decided.remedy is Remedy.STAY_OUT
+    assert decided.action is RepairAction.STAY_OUT
     assert reason in decided.reason
 
 
 def test_one_that_was_alone_is_healed_from_a_later_leader() -> None:
-    was_alone = replace(DAMAGED, memory=HardState(term=4, vote_for="n0", alone=True))
+    was_alone = replace(DAMAGED, hard_state=HardState(term=4, vote_for="n0", alone=True))
 
-    assert plan(was_alone, LED).remedy is Remedy.JOIN
+    assert plan_repair(was_alone, LED).action is RepairAction.JOIN
 
 
 MEMBERS = tuple(f"n{number}" for number in range(5))
 WORDS = st.builds(
-    Word,
+    PeerReport,
     leader_id=st.sampled_from((*MEMBERS, None)),
     term=st.integers(1, 2),
     joining=st.booleans(),
@@ -114,13 +124,13 @@ WORDS = st.builds(
 @given(
     count=st.integers(1, 5),
     case=st.builds(
-        Case,
+        DamagedMember,
         self_id=st.just("n0"),
-        others=st.just(()),
+        peer_ids=st.just(()),
         log_is_sound=st.booleans(),
         log_is_empty=st.booleans(),
         index_is_sound=st.booleans(),
-        memory=st.none()
+        hard_state=st.none()
         | st.builds(
             HardState,
             term=st.integers(0, 2),
@@ -133,19 +143,19 @@ WORDS = st.builds(
     words=st.dictionaries(st.sampled_from(MEMBERS[1:]), WORDS),
 )
 def test_nobody_joins_without_a_majority_of_voters_that_know_their_promises(
-    count: int, case: Case, words: dict[str, Word]
+    count: int, case: DamagedMember, words: dict[str, PeerReport]
 ) -> None:
-    case = replace(case, others=MEMBERS[1:count])
+    case = replace(case, peer_ids=MEMBERS[1:count])
 
-    decided = plan(case, words)
+    decided = plan_repair(case, words)
 
-    assert bool(decided.reason) == (decided.remedy is Remedy.STAY_OUT)
-    if decided.remedy is not Remedy.JOIN:
+    assert bool(decided.reason) == (decided.action is RepairAction.STAY_OUT)
+    if decided.action is not RepairAction.JOIN:
         return
     leaders = [
         word
         for each, word in words.items()
-        if word.leader_id == each in case.others and not word.joining
+        if word.leader_id == each in case.peer_ids and not word.joining
     ]
     assert any(
         quorum.is_majority(
@@ -159,5 +169,5 @@ def test_nobody_joins_without_a_majority_of_voters_that_know_their_promises(
         )
         for leader in leaders
     )
-    assert case.memory is not None or (case.log_is_sound and not case.log_is_empty)
+    assert case.hard_state is not None or (case.log_is_sound and not case.log_is_empty)
     assert case.set_aside_count < SET_ASIDE_MAX
