@@ -26,6 +26,7 @@ from dledger_node.shell.lifecycle import Lifecycle, Opened
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.recovery import MARGIN_BYTES
 from dledger_node.store.small_files.hard_state import begin_hard_state, save_hard_state
 
 logger = logging.getLogger(__name__)
@@ -133,7 +134,9 @@ async def _close(server: DLedgerServer) -> None:
         logger.warning("cannot close the store cleanly: %s", error)
 
 
-def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
+def open_store(
+    settings: NodeSettings, *, verify_all: bool = False, margin_bytes: int = MARGIN_BYTES
+) -> Opened:
     """Open and recover the store, load term and vote, and restore the state; blocks."""
     folder = store_folder(settings)
     store = LogStore.open(
@@ -141,6 +144,7 @@ def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
         segment_size_bytes=settings.segment_size_bytes,
         index_segment_size_bytes=settings.index_segment_size_bytes,
         verify_all=verify_all,
+        margin_bytes=margin_bytes,
     )
     logger.info("opened %s: %s", folder, store.recovery)
     try:

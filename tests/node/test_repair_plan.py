@@ -69,7 +69,7 @@ def test_learners_are_not_counted_among_those_who_name_the_leader() -> None:
         (
             replace(DAMAGED, hard_state=HardState(term=5, vote_for="n0", alone=True)),
             LED,
-            "nobody has led since",
+            "no member has led since",
         ),
         (replace(DAMAGED, set_aside_count=SET_ASIDE_MAX), LED, "its disk is failing"),
         (DAMAGED, {}, "n1 does not answer, n2 does not answer"),
@@ -82,12 +82,12 @@ def test_learners_are_not_counted_among_those_who_name_the_leader() -> None:
         (
             DAMAGED,
             LED | {"n2": PeerReport(leader_id="n0", term=4, joining=False, voters=THREE)},
-            "n2 takes this member for the leader of term 4",
+            "n2 names this member as the leader of term 4",
         ),
         (
             DAMAGED,
             LED | {"n2": PeerReport(leader_id="n1", term=5, joining=True, voters=THREE)},
-            "n2 joins the group itself",
+            "n2 is joining the group itself",
         ),
         (
             replace(DAMAGED, peer_ids=("n1",)),

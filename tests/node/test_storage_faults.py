@@ -57,7 +57,9 @@ async def test_a_member_whose_log_is_damaged_stays_out_and_says_why(
     before = (data / f"{0:020}").read_bytes()
 
     group.start(hurt)
-    group.wait_for_status(hurt, lambda view: "since the settings say so" in view.reason, "says so")
+    group.wait_for_status(
+        hurt, lambda view: "the setting on_damage says to stay out" in view.reason, "says so"
+    )
 
     status = group.status(hurt)
     assert status.storage is StorageState.DAMAGED

@@ -13,7 +13,12 @@ from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFull
 from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
-from dledger_node.volume.health import TRANSFER_INTERVAL_MAX_S, VolumeHealth, state_of, transfer_leadership
+from dledger_node.volume.health import (
+    TRANSFER_INTERVAL_MAX_S,
+    VolumeHealth,
+    state_of,
+    transfer_leadership,
+)
 from dledger_sim.stage.driver import CoreDriver, of_type
 
 

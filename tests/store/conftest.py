@@ -50,10 +50,14 @@ def open_store(folder: Path) -> Iterator[Callable[..., LogStore]]:
     opened: list[LogStore] = []
 
     def open_(
-        at: Path = folder, *, segment: int = SEGMENT_BYTES, index_segment: int = INDEX_SEGMENT_BYTES
+        at: Path = folder,
+        *,
+        segment: int = SEGMENT_BYTES,
+        index_segment: int = INDEX_SEGMENT_BYTES,
+        **options: int,
     ) -> LogStore:
         store = LogStore.open(
-            at, segment_size_bytes=segment, index_segment_size_bytes=index_segment
+            at, segment_size_bytes=segment, index_segment_size_bytes=index_segment, **options
         )
         opened.append(store)
         return store

@@ -47,7 +47,7 @@ def store(open_store: OpenStore) -> LogStore:
     store.append_bodies([b""], 1, [channel_of(3, 0)], disk.NOOP)
     store.append_bodies([b"old"] * 20, 1, [channel_of(3, number) for number in range(1, 21)])
     store.producers.table.mark_stable(store.end_index)
-    store.producers.close()
+    store.producers.save_at_close()
     return store
 
 

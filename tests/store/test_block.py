@@ -184,7 +184,7 @@ def test_what_does_not_follow_the_log_is_never_written(
     block = check(follower, pushed(leader, 20, 39), previous_index=19, previous_term=3)
     follower.append_bodies([b"wrong"], term=3)
 
-    with pytest.raises(StoreDamagedError, match="the logs differ before it"):
+    with pytest.raises(StoreDamagedError, match="the logs differ before that entry"):
         follower.append_block(block, first_index=20, last_index=39)
     assert follower.end_index == 19
 
@@ -199,7 +199,7 @@ def test_a_log_whose_end_was_replaced_since_a_block_was_judged_is_not_followed_b
     assert block.link is not None
     assert block.link.end_pos == follower._log.end_pos
 
-    with pytest.raises(StoreDamagedError, match="the logs differ before it"):
+    with pytest.raises(StoreDamagedError, match="the logs differ before that entry"):
         follower.append_block(block, first_index=20, last_index=39)
 
 

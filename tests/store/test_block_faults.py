@@ -141,7 +141,7 @@ async def test_a_member_that_starts_on_a_bad_block_misleads_nobody_and_is_soon_w
     wait_until_whole(group, victim)
     assert group.status(victim).term >= term
     must_heal = kind not in {"index", "checkpoint"}
-    assert ("the group is joined for what follows" in group.log(victim)) == must_heal
+    assert ("this member joins its group" in group.log(victim)) == must_heal
     for member in group.running():
         assert group.stop(member) == 0
         assert wrong_entries(group.store_folder(member), truth) == []

@@ -1,4 +1,3 @@
-import contextlib
 import os
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.raft.ready import HardState
 from dledger_node.store.small_files import properties
 from dledger_node.store.small_files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -64,19 +63,37 @@ def test_a_state_is_read_back(memory_path: Path, state: HardState) -> None:
     assert load_hard_state(memory_path) == state
 
 
-@pytest.mark.parametrize("name", ["currterm", "checkpoint"])
-def test_a_file_that_was_cut_short_is_never_believed(tmp_path: Path, name: str) -> None:
-    """Half of a number is a number, and the checksum behind it is gone with the other half."""
+def test_a_term_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    """Half a number parses as a number, and the cut removes the checksum too.
+
+    A file that lacks exactly its checksum line looks like one of Java, with the same content.
+    """
     saved = HardState(term=417, vote_for="n2")
     save_hard_state(tmp_path, saved)
-    save_checkpoint(tmp_path, Checkpoint(end_index=4711, committed_index=4321))
-    raw = (tmp_path / name).read_bytes()
+    raw = (tmp_path / "currterm").read_bytes()
+    without_checksum = raw.index(b"#crc32=")
+    for length in set(range(len(raw))) - {without_checksum}:
+        (tmp_path / "currterm").write_bytes(raw[:length])
+        with pytest.raises(StoreDamagedError, match=r"cut short|holds the keys") as refused:
+            load_hard_state(tmp_path)
+        assert refused.value.damage is Damage.HARD_STATE
+
+    (tmp_path / "currterm").write_bytes(raw[:without_checksum])
+    assert load_hard_state(tmp_path) == saved
+
+
+def test_a_checkpoint_that_was_cut_short_counts_as_missing(tmp_path: Path) -> None:
+    saved = Checkpoint(end_index=4711, committed_index=4321)
+    save_checkpoint(tmp_path, saved)
+    raw = (tmp_path / "checkpoint").read_bytes()
+    found = {}
     for length in range(len(raw)):
-        (tmp_path / name).write_bytes(raw[:length])
-        with contextlib.suppress(StoreDamagedError):
-            assert load_hard_state(tmp_path) == saved
-        found = load_checkpoint(tmp_path)
-        assert found is None or (found.end_index, found.committed_index) == (4711, 4321)
+        (tmp_path / "checkpoint").write_bytes(raw[:length])
+        found[length] = load_checkpoint(tmp_path)
+
+    without_checksum = raw.index(b"#crc32=")
+    assert found.pop(without_checksum) == saved, "it looks like one of Java"
+    assert set(found.values()) == {None}
 
 
 def test_java_reads_what_is_written(tmp_path: Path) -> None:
@@ -196,7 +213,7 @@ def test_a_term_below_the_log_s_last_is_refused(tmp_path: Path) -> None:
     save_hard_state(tmp_path, NEW)
 
     assert load_hard_state(tmp_path, ledger_end_term=7) == NEW
-    with pytest.raises(StoreDamagedError, match="says term 7, and the log has an entry of term 8"):
+    with pytest.raises(StoreDamagedError, match="says term 7, but the log has an entry of term 8"):
         load_hard_state(tmp_path, ledger_end_term=8)
 
 
@@ -257,7 +274,7 @@ def test_a_state_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
     save_hard_state(tmp_path, OLD)
     (tmp_path / "currterm.tmp").mkdir()
 
-    with pytest.raises(StoreError, match="term 7 could not be saved"):
+    with pytest.raises(StoreError, match="cannot save term 7"):
         save_hard_state(tmp_path, NEW)
     assert load_hard_state(tmp_path) == OLD
 

@@ -7,7 +7,6 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
-from dledger_node.store.log import recovery
 from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.contents import bodies_of, entry_or_none, files_under, flush
 from dledger_store_files.damage import flip, poke
@@ -62,10 +61,9 @@ def test_index_files_are_made_anew_from_the_data(
 
 @pytest.mark.parametrize("number", range(3, 36, 5))
 def test_terms_are_known_where_units_that_are_not_verified_were_lost(
-    open_store: OpenStore, crashed: Crashed, monkeypatch: pytest.MonkeyPatch, number: int
+    open_store: OpenStore, crashed: Crashed, number: int
 ) -> None:
-    """Where to begin may be found, and then the terms of what lies before are not."""
-    monkeypatch.setattr(recovery, "MARGIN_BYTES", 2000)
+    """Recovery may find where to begin, and then find the index of earlier entries damaged."""
     store = open_store()
     for term in range(1, 9):
         store.append_bodies(BODIES[term * 5 - 5 : term * 5], term)
@@ -75,7 +73,7 @@ def test_terms_are_known_where_units_that_are_not_verified_were_lost(
     at = crashed(store)
     poke(at / "index", number * 32, bytes(2 * 32), segment_bytes=320)
 
-    assert open_store(at).term_runs() == runs
+    assert open_store(at, margin_bytes=2000).term_runs() == runs
 
 
 @pytest.mark.parametrize("index", range(0, 40, 3))
@@ -125,6 +123,7 @@ def test_a_range_with_a_wrong_index_unit_within_is_given_right_or_refused_as_dam
         if isinstance(found, StoreDamagedError):
             assert first_index <= (found.index or 0) <= last_index
         else:
+            assert found
             assert right.startswith(found)
         path.write_bytes(whole)
 

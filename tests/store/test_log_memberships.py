@@ -292,7 +292,7 @@ def test_a_volume_that_is_full_keeps_the_old_file_and_the_old_checkpoint(
 
     with monkeypatch.context() as patched:
         patched.setattr("dledger_node.store.derived.memberships_file.replace_file", full)
-        with pytest.raises(StoreFullError, match="could not be saved"):
+        with pytest.raises(StoreFullError, match="cannot save"):
             commit(store, 17)
 
     assert store.committed_index == 8, "it answers for no membership that is not saved"

@@ -29,13 +29,13 @@ def append(store: LogStore, producer: int, *sequences: int, term: int = 1) -> No
     store.append_bodies(bodies, term, channels)
 
 
-def settle(store: LogStore, index: int) -> None:
+def mark_stable(store: LogStore, index: int) -> None:
     """Let the log be durable and committed, as the server tells."""
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)
     store.save_checkpoint(index)
-    store.producers.table.settle(index)
+    store.producers.table.mark_stable(index)
 
 
 def found(store: LogStore, producer: int, last: int) -> list[int | Finding]:
@@ -71,31 +71,31 @@ def test_the_table_says_where_appends_are(open_store: OpenStore) -> None:
     assert store.entry(13)[0].channel == channel_of(1, 6)
 
 
-@pytest.mark.parametrize("settled_index", [-1, 3, 9, 12, 14])
+@pytest.mark.parametrize("stable_index", [-1, 3, 9, 12, 14])
 @pytest.mark.parametrize("is_saved", [False, True])
 def test_after_a_crash_it_is_what_it_was(
-    open_store: OpenStore, crashed: Crashed, settled_index: int, is_saved: bool
+    open_store: OpenStore, crashed: Crashed, stable_index: int, is_saved: bool
 ) -> None:
     store = open_store()
     appended_twice(store)
-    if settled_index >= 0:
-        settle(store, settled_index)
+    if stable_index >= 0:
+        mark_stable(store, stable_index)
     if is_saved:
         image = store.producers.image_due(before_index=SAVE_ENTRIES)
-        assert (image is None) == (settled_index < 0)
+        assert (image is None) == (stable_index < 0)
         if image is not None:
             store.producers.save(image)
 
     again = open_store(crashed(store))
 
     assert (found(again, 3, 6), found(again, 10, 1)) == EXPECTED
-    assert again.producers.saved_index == (settled_index if is_saved else -1)
+    assert again.producers.saved_index == (stable_index if is_saved else -1)
 
 
 def test_an_orderly_stop_saves_it(open_store: OpenStore, folder: Path) -> None:
     store = open_store()
     appended_twice(store)
-    settle(store, 14)
+    mark_stable(store, 14)
     store.close()
 
     again = open_store()
@@ -107,17 +107,17 @@ def test_an_orderly_stop_saves_it(open_store: OpenStore, folder: Path) -> None:
 def test_a_small_log_without_producers_keeps_no_file(open_store: OpenStore, folder: Path) -> None:
     store = open_store()
     store.append_bodies([b"x"] * 20, term=1)
-    settle(store, 19)
+    mark_stable(store, 19)
     store.close()
 
     assert not (folder / producers_file.FILE_NAME).exists()
 
 
-@pytest.mark.parametrize("settled_index", [-1, 5])
-def test_what_is_cut_is_forgotten(open_store: OpenStore, settled_index: int) -> None:
+@pytest.mark.parametrize("stable_index", [-1, 5])
+def test_what_is_cut_is_forgotten(open_store: OpenStore, stable_index: int) -> None:
     store = open_store()
     appended_twice(store)
-    store.producers.table.settle(settled_index)
+    store.producers.table.mark_stable(stable_index)
 
     store.truncate(11)
 
@@ -128,10 +128,10 @@ def test_what_is_cut_is_forgotten(open_store: OpenStore, settled_index: int) -> 
 
 
 def test_what_is_cut_too_deep_to_be_taken_back_is_read_again(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore,
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.derived.producers.UNDO_MAX", 2)
     store = open_store()
+    store.producers.table = Producers(undo_max=2)
     appended_twice(store)
 
     store.truncate(6)
@@ -164,7 +164,7 @@ def test_a_follower_notes_what_is_pushed_and_no_more(
 def test_a_damaged_file_is_as_good_as_none(open_store: OpenStore, folder: Path, at: int) -> None:
     store = open_store()
     appended_twice(store)
-    settle(store, 14)
+    mark_stable(store, 14)
     store.close()
     path = folder / producers_file.FILE_NAME
     raw = bytearray(path.read_bytes())
@@ -184,11 +184,11 @@ def test_the_file_of_another_log_is_not_believed(
     other.append_bodies([b"another's"] * 3, term=1)
     stranger = register(other)
     append(other, stranger, *range(1, 12))
-    settle(other, 14)
+    mark_stable(other, 14)
     other.close()
     store = open_store()
     appended_twice(store)
-    settle(store, 14)
+    mark_stable(store, 14)
     store.close()
     name = producers_file.FILE_NAME
     (folder / name).write_bytes((memory_path / "other" / name).read_bytes())
@@ -212,7 +212,7 @@ def test_a_log_without_its_front_knows_what_its_file_tells(
 ) -> None:
     store = open_store()
     first, _ = appended_twice(store)
-    settle(store, 14)
+    mark_stable(store, 14)
     begin_index = store.front.sealed_segments()[-1].last_index + 1
     image = store.producers.image_due(before_index=begin_index)
     assert image is not None, "it must be saved before entries are removed"
@@ -221,7 +221,7 @@ def test_a_log_without_its_front_knows_what_its_file_tells(
     assert first < remove_front(store) == begin_index
     late = register(store)
     append(store, late, 1, 2)
-    settle(store, 17)
+    mark_stable(store, 17)
     store.close()
     if not is_saved:
         (folder / producers_file.FILE_NAME).unlink()
@@ -239,10 +239,10 @@ def test_a_file_that_ends_before_the_log_begins_is_not_believed(
 ) -> None:
     store = open_store()
     first, _ = appended_twice(store)
-    settle(store, 4)
+    mark_stable(store, 4)
     image = store.producers.image_due(before_index=SAVE_ENTRIES)
     assert image is not None
-    settle(store, 14)
+    mark_stable(store, 14)
     begin_index = remove_front(store)
     assert image.index < begin_index - 1
     store.close()
@@ -254,13 +254,12 @@ def test_a_file_that_ends_before_the_log_begins_is_not_believed(
 
 
 def test_who_registered_before_a_damage_is_unknown_and_who_came_later_is_not(
-    open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, folder: Path
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.log.recovery.MARGIN_BYTES", 500)
     store = open_store()
     first, second = appended_twice(store)
     place = store.position(5).pos
-    settle(store, 14)
+    mark_stable(store, 14)
     store.close()
     (folder / producers_file.FILE_NAME).unlink()
     path = folder / "data" / disk.file_name(place // 4096 * 4096)
@@ -268,7 +267,7 @@ def test_who_registered_before_a_damage_is_unknown_and_who_came_later_is_not(
         file.seek(place % 4096 + 35)  # the sequence in its channel
         file.write(b"\x63")
 
-    again = open_store()
+    again = open_store(margin_bytes=500)
 
     assert again.producers.table.find(first, 1) is Finding.UNKNOWN_PRODUCER
     assert found(again, second, 1) == [11]
@@ -279,7 +278,7 @@ def test_saving_on_a_full_volume_is_told_apart(
 ) -> None:
     store = open_store()
     appended_twice(store)
-    settle(store, 14)
+    mark_stable(store, 14)
     image = store.producers.image_due(before_index=SAVE_ENTRIES)
     assert image is not None
 
@@ -314,7 +313,7 @@ def test_a_producer_that_cannot_be_is_not_believed_although_its_checksum_matches
     setattr(producer, key, value)
     image = Image(index=2, term=1, chain_crc=0, producers=[producer])
 
-    with pytest.raises(ValueError, match="cannot be"):
+    with pytest.raises(ValueError, match="impossible values"):
         producers_file.decode(producers_file.encode(image))
 
 
@@ -326,12 +325,11 @@ def test_two_producers_with_one_number_are_not_believed() -> None:
 
 
 def test_a_damaged_index_far_from_the_end_hides_who_registered_before(
-    open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, folder: Path
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.log.recovery.MARGIN_BYTES", 500)
     store = open_store()
     first, second = appended_twice(store)
-    settle(store, 14)
+    mark_stable(store, 14)
     store.close()
     (folder / producers_file.FILE_NAME).unlink()
     unit = disk.INDEX_UNIT.pack(disk.NORMAL, 1 << 40, 900, 5, 1)
@@ -340,7 +338,7 @@ def test_a_damaged_index_far_from_the_end_hides_who_registered_before(
         file.seek(5 * disk.INDEX_UNIT_SIZE)
         file.write(unit)
 
-    again = open_store()
+    again = open_store(margin_bytes=500)
 
     assert again.producers.table.find(first, 1) is not Finding.NEW
     assert again.producers.table.find(second, 1) in (11, Finding.UNKNOWN_PRODUCER)
@@ -349,9 +347,9 @@ def test_a_damaged_index_far_from_the_end_hides_who_registered_before(
 def test_a_file_that_comes_late_does_not_replace_a_newer_one(open_store: OpenStore) -> None:
     store = open_store()
     appended_twice(store)
-    settle(store, 4)
+    mark_stable(store, 4)
     late = store.producers.image_due(before_index=SAVE_ENTRIES)
-    settle(store, 14)
+    mark_stable(store, 14)
     image = store.producers.image_due(before_index=SAVE_ENTRIES)
     assert late is not None
     assert image is not None
@@ -363,16 +361,15 @@ def test_a_file_that_comes_late_does_not_replace_a_newer_one(open_store: OpenSto
 
 
 def test_a_file_whose_entry_cannot_be_found_is_not_believed(
-    open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, folder: Path
 ) -> None:
-    monkeypatch.setattr("dledger_node.store.log.recovery.MARGIN_BYTES", 500)
     store = open_store()
     appended_twice(store)
-    settle(store, 5)
+    mark_stable(store, 5)
     image = store.producers.image_due(before_index=SAVE_ENTRIES)
     assert image is not None
     store.producers.save(image)
-    settle(store, 14)
+    mark_stable(store, 14)
     store.close()
     producers_file.save(folder, image)
     path = folder / "index" / disk.file_name(0)
@@ -380,6 +377,6 @@ def test_a_file_whose_entry_cannot_be_found_is_not_believed(
         file.seek(5 * disk.INDEX_UNIT_SIZE)
         file.write(bytes(8))
 
-    again = open_store()
+    again = open_store(margin_bytes=500)
 
     assert again.producers.saved_index == -1

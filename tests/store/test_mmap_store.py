@@ -99,7 +99,7 @@ def test_the_longest_body_fits_and_one_byte_more_is_refused(open_store: OpenStor
     longest = bytes(store.body_bytes_max)
 
     store.append_bodies([longest, longest], term=1)
-    with pytest.raises(ValueError, match="at most 4040 are kept"):
+    with pytest.raises(ValueError, match="at most 4040 fit"):
         store.append_bodies([b"fits", longest + b"!"], term=1)
     assert bodies_of(store) == [longest, longest]
 
@@ -325,11 +325,10 @@ def test_a_closed_store_can_be_opened(open_store: OpenStore) -> None:
 
 
 def test_a_log_of_many_segments_keeps_few_files_open(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore,
 ) -> None:
-    monkeypatch.setattr(OpenFiles.__init__, "__defaults__", (3,))
     before = len(os.listdir("/proc/self/fd"))
-    store = open_store()
+    store = open_store(open_files_max=3)
     for number in range(30):
         store.append_bodies(BODIES[number % 7 :], term=number)
         flush(store)

@@ -12,17 +12,10 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import ChannelEntry, channel_of
-from dledger_node.store.derived import producers as producers_module
 from dledger_node.store.derived.producers import Finding, Producers
 
 WINDOW = 6
 Append = tuple[int, int]  # producer, sequence
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers_module, "WINDOW", WINDOW)
-    monkeypatch.setattr(producers_module, "PRODUCERS_MAX", 2)
 
 
 @dataclass(frozen=True)
@@ -39,7 +32,7 @@ class Member:
     leads: bool = False
     committed: int = -1
     log: list[Entry] = field(default_factory=list)
-    table: Producers = field(default_factory=Producers)
+    table: Producers = field(default_factory=lambda: Producers(producers_max=2, window=WINDOW))
     notes_at_commit: bool = False
     """A fault: what is proposed is not known until it is committed."""
 

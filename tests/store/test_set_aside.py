@@ -97,13 +97,13 @@ def test_whole_sound_segments_are_kept_and_the_others_can_be_found(
     memory = set_aside.set_aside_log(sound, found, verdict="BadEntry", moment="now")
 
     assert not found.log_is_sound
-    assert found.memory == MEMORY
+    assert found.hard_state == MEMORY
     store = open_store()
     assert bodies_of(store) == BODIES[: kept * PER_SEGMENT]
     assert store.committed_index == min(90, kept * PER_SEGMENT - 1)
     assert memory == HardState(term=3, vote_for="n1", joining=True)
     assert load_hard_state(sound) == memory
-    (aside,) = set_aside.set_aside(sound)
+    (aside,) = set_aside.list_set_aside(sound)
     assert (aside.first_index, aside.last_index) == (kept * PER_SEGMENT, 99)
     held = {path.name: path.read_bytes() for path in aside.folder.iterdir()}
     kept_names = {disk.file_name(number * SEGMENT_BYTES) for number in range(kept)}
@@ -118,7 +118,7 @@ def test_a_sound_store_is_found_to_be_so(sound: Path) -> None:
     found = surveyed(sound)
 
     assert (found.log_is_sound, found.index_is_sound) == (True, True)
-    assert (found.end_index, found.end_term, found.memory) == (99, 2, MEMORY)
+    assert (found.end_index, found.end_term, found.hard_state) == (99, 2, MEMORY)
     assert files_under(sound) == before
 
 
@@ -148,10 +148,10 @@ def test_a_forgotten_vote_is_taken_for_one_and_the_log_is_kept(
     found = surveyed(sound)
     memory = set_aside.set_aside_log(sound, found, verdict="HardState", moment="now")
 
-    assert found.memory is None
+    assert found.hard_state is None
     assert memory == HardState(term=2, vote_for=None, joining=True)
     assert bodies_of(open_store()) == BODIES
-    (aside,) = set_aside.set_aside(sound)
+    (aside,) = set_aside.list_set_aside(sound)
     assert (aside.folder / "currterm").exists() == (text is not None)
 
 
@@ -160,7 +160,7 @@ def test_without_log_and_term_nothing_is_remembered(sound: Path) -> None:
     remove_all(sound)
     (sound / "currterm").unlink()
 
-    assert surveyed(sound).memory is None
+    assert surveyed(sound).hard_state is None
 
 
 def test_memberships_that_are_kept_are_known_and_the_others_forgotten(
@@ -198,9 +198,9 @@ def test_without_the_memberships_before_its_first_entry_nothing_of_a_log_is_kept
     )
     set_aside.set_aside_log(sound, found, verdict="Memberships", moment="now")
 
-    assert found.memory == MEMORY
+    assert found.hard_state == MEMORY
     assert open_store().end_index == -1
-    (aside,) = set_aside.set_aside(sound)
+    (aside,) = set_aside.list_set_aside(sound)
     assert (aside.folder / "memberships").exists()
     assert len(list(aside.folder.iterdir())) == 2 + len(found.lost_names)
 
@@ -247,14 +247,14 @@ def test_a_crash_at_any_step_leaves_damage_or_a_member_that_joins(
                 done = True
         if not _opens(at, open_store):
             again = surveyed(at)
-            assert again.memory is not None
+            assert again.hard_state is not None
             set_aside.set_aside_log(at, again, verdict="BadEntry", moment="second")
         store = open_store(at)
         assert bodies_of(store) == BODIES[: kept * PER_SEGMENT]
         store.close()
         memory = load_hard_state(at)
         assert (memory.term, memory.vote_for, memory.joining) == (3, "n1", True)
-        names = {path.name for one in set_aside.set_aside(at) for path in one.folder.iterdir()}
+        names = {path.name for one in set_aside.list_set_aside(at) for path in one.folder.iterdir()}
         lost = {path.name for path in (sound / disk.DATA_FOLDER).iterdir()}
         lost -= {path.name for path in (at / disk.DATA_FOLDER).iterdir()}
         assert lost <= names
@@ -287,16 +287,16 @@ def test_a_volume_without_room_leaves_everything_as_it_is(
         set_aside.set_aside_log(sound, found, verdict="BadEntry", moment="now")
 
     assert files_under(sound) == before
-    assert set_aside.set_aside(sound) == []
+    assert set_aside.list_set_aside(sound) == []
 
 
 def test_what_was_set_aside_goes_file_by_file_and_then_as_a_whole(sound: Path) -> None:
     flip_a_body(sound)
     set_aside.set_aside_log(sound, surveyed(sound), verdict="BadEntry", moment="now")
-    (aside,) = set_aside.set_aside(sound)
+    (aside,) = set_aside.list_set_aside(sound)
 
-    assert set_aside.give_up_a_file(aside) == aside.folder / segment(sound, 3).name
-    assert set_aside.set_aside(sound) == [aside], "it knows still what is missing"
-    set_aside.drop(aside)
+    assert set_aside.delete_newest_file(aside) == aside.folder / segment(sound, 3).name
+    assert set_aside.list_set_aside(sound) == [aside], "it knows still what is missing"
+    set_aside.delete(aside)
 
-    assert set_aside.set_aside(sound) == []
+    assert set_aside.list_set_aside(sound) == []

@@ -308,7 +308,7 @@ def test_a_log_without_its_front_needs_a_snapshot_if_there_were_any(
 
 def test_a_folder_without_a_store_is_a_mistake(store_command: Command, tmp_path: Path) -> None:
     assert store_command("verify", tmp_path) == ExitCode.USAGE
-    assert "no member's folder" in store_command.error
+    assert "not a member's folder" in store_command.error
 
 
 @pytest.fixture
@@ -360,7 +360,7 @@ def test_a_store_in_use_is_read_and_not_repaired(
     assert store_command("verify", folder) == ExitCode.OK
     assert store_command.finding("in_use")["severity"] == "note"
     assert store_command("repair-tail", folder, "--yes") == ExitCode.FAILED
-    assert "stop that one first" in store_command.error
+    assert "stop that process first" in store_command.error
 
 
 def test_the_program_writes_text_for_people(torn: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments import zero_ahead
-from dledger_node.volume import group_commit
 from dledger_node.volume.group_commit import GroupCommit
 from dledger_store_files.contents import all_bytes, bodies_of, flush
 
@@ -123,7 +122,7 @@ def test_an_append_that_overtakes_a_piece_waits_for_it_and_is_not_overwritten(
         zeros = workers.submit(store.zero_ahead.run)
         assert begun.wait(30)
         append = workers.submit(store.append_bodies, [b"x" * 1000] * 30, 1)
-        wait([append], timeout=0.2)  # it would be done by then if it did not wait
+        assert not wait([append], timeout=0.2).done, "it waits for the piece"
         goes_on.set()
         assert append.result(30) == (1, 30)
         zeros.result(30)
@@ -225,7 +224,7 @@ async def test_a_disk_that_takes_no_zeros_takes_appends_all_the_same(
             await commit.drain()
 
     assert (refusals, failures, store.durable_index) == (1, [], 4)
-    assert "no more zeros are written ahead of the log: [Errno 28]" in caplog.text
+    assert "zeros are no longer written ahead of the log: [Errno 28]" in caplog.text
 
 
 async def test_group_commit_keeps_zeros_ahead_where_entries_wait_for_their_flush(
@@ -245,13 +244,8 @@ async def test_group_commit_keeps_zeros_ahead_where_entries_wait_for_their_flush
 
 @pytest.mark.parametrize("outrun", [False, True])
 async def test_group_commit_leaves_a_log_alone_that_grows_faster_than_its_zeros(
-    open_store: OpenStore,
-    monkeypatch: pytest.MonkeyPatch,
-    zeros_at: list[tuple[int, int]],
-    outrun: bool,
+    open_store: OpenStore, zeros_at: list[tuple[int, int]], outrun: bool
 ) -> None:
-    monkeypatch.setattr(group_commit, "ZEROS_INTERVAL_S", 0.0)
-    monkeypatch.setattr(group_commit, "ZEROS_PAUSE_S", 1e6)
     store = open_store(segment=SEGMENT_BYTES)
     store.append_bodies([b"x"], term=1)
     store.zero_ahead.run()
@@ -260,7 +254,10 @@ async def test_group_commit_leaves_a_log_alone_that_grows_faster_than_its_zeros(
     zeros_at.clear()
 
     with ThreadPoolExecutor(3) as executor:
-        commit = GroupCommit(store, executor, on_durable=lambda _: None, on_failed=lambda _: None)
+        commit = GroupCommit(
+            store, executor, zeros_interval_s=0.0, zeros_pause_s=1e6,
+            on_durable=lambda _: None, on_failed=lambda _: None,
+        )  # fmt: skip
         for _ in range(3):
             commit.start()
             await commit.drain()

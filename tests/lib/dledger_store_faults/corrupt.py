@@ -18,6 +18,7 @@ from dledger_formats.log import disk
 from dledger_node.errors import NodeError
 from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.recovery import MARGIN_BYTES
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_store_faults.contents import SMALL_SEGMENTS, body_of
 from dledger_store_faults.crash import Image, write_image
@@ -65,8 +66,10 @@ class Corruption:
     image: Image
 
 
-def judge_corruptions(top: Path, count: int, seed: int) -> Tally:
-    """Judge so many corruptions, the kinds in turn."""
+def judge_corruptions(
+    top: Path, count: int, seed: int, *, margin_bytes: int = MARGIN_BYTES
+) -> Tally:
+    """Judge `count` corruptions, the kinds in turn; a start verifies `margin_bytes`."""
     choices, tally, began = random.Random(seed), Tally(), time.monotonic()
     stores = [reference(top / "reference", kind) for kind in ("stopped", "killed", "unmarked")]
     while tally.faults < count:
@@ -77,7 +80,7 @@ def judge_corruptions(top: Path, count: int, seed: int) -> Tally:
         tally.faults += 1
         tally.acknowledged += ENTRIES
         write_image(top / "image", corruption.image)
-        broken = _broken_by(top / "image", store, corruption, tally)
+        broken = _broken_by(top / "image", store, corruption, tally, margin_bytes)
         tally.blame(f"{corruption.kind} {corruption.detail}: {what}" for what in broken)
     tally.seconds = time.monotonic() - began
     return tally
@@ -111,7 +114,9 @@ def term_of(index: int) -> int:
     return 3 if index < ENTRIES_OF_FIRST_TERM else 7
 
 
-def _broken_by(folder: Path, store: Reference, corruption: Corruption, tally: Tally) -> list[str]:
+def _broken_by(
+    folder: Path, store: Reference, corruption: Corruption, tally: Tally, margin_bytes: int
+) -> list[str]:
     broken: list[str] = []
     try:
         state = load_hard_state(folder)
@@ -121,7 +126,7 @@ def _broken_by(folder: Path, store: Reference, corruption: Corruption, tally: Ta
         if state != HARD_STATE:
             broken.append(f"{state} is believed, where {HARD_STATE} was saved")
     try:
-        opened = LogStore.open(folder, **SMALL_SEGMENTS)
+        opened = LogStore.open(folder, **SMALL_SEGMENTS, margin_bytes=margin_bytes)
     except NodeError:
         tally.count("refused")
         return broken

@@ -24,12 +24,13 @@ from dledger_node.healing.repair import StoreRepair
 from dledger_node.shell import lifecycle, server
 from dledger_node.shell.lifecycle import Lifecycle
 from dledger_node.shell.server import DLedgerServer
-from dledger_node.store.log import recovery
 from dledger_node.volume import upkeep
 
 WAIT_S: Final = 120.0
 """On a machine that is busy with other things too."""
 TICK_MS: Final = 30
+MARGIN_BYTES: Final = 1000
+"""Durable bytes that a start verifies: so few that damage stays hidden from it."""
 POLL_S: Final = 0.05
 HOST: Final = ".".join(["127", *(str(SystemRandom().randint(1, 254)) for _ in range(3))])
 """Of this process alone: a port that a member leaves to start again, nobody else takes."""
@@ -50,7 +51,6 @@ def in_a_hurry() -> Iterator[None]:
             (upkeep, "INTERVAL_S", 0.2),
             (config, "TICK_MS", TICK_MS),
             (server, "TICK_MS", TICK_MS),
-            (recovery, "MARGIN_BYTES", 1000),
         ):
             undo.enter_context(mock.patch.object(where, name, value))
         yield
@@ -83,7 +83,9 @@ class Member:
             Lifecycle(
                 self.settings,
                 version="0",
-                open_store=lambda verify_all: main.open_store(self.settings, verify_all=verify_all),
+                open_store=lambda verify_all: main.open_store(
+                    self.settings, verify_all=verify_all, margin_bytes=MARGIN_BYTES
+                ),
                 build_server=lambda opened: main.build_server(self.settings, opened),
                 serve=self._serve,
                 heal=healed,
