@@ -1,4 +1,4 @@
-"""The way of a flush into its thread and back."""
+"""Targets go to the flush thread, and results come back to the loop."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ def target(end_index: int) -> FlushTarget:
     return FlushTarget(end_index=end_index, end_term=1, end_pos=0, generation=0, files=())
 
 
-async def test_each_target_is_flushed_in_the_thread_and_told_on_the_loop() -> None:
+async def test_each_target_is_flushed_in_the_thread_and_reported_on_the_loop() -> None:
     flushed: list[tuple[int, int]] = []
     told: asyncio.Queue[tuple[int, BaseException | None, int]] = asyncio.Queue()
     thread = FlushThread(
@@ -32,7 +32,7 @@ async def test_each_target_is_flushed_in_the_thread_and_told_on_the_loop() -> No
     assert len({where for _, where in flushed}) == 1
 
 
-async def test_what_a_flush_raises_is_told_and_the_thread_goes_on() -> None:
+async def test_an_error_of_a_flush_is_reported_and_the_thread_continues() -> None:
     told: asyncio.Queue[BaseException | None] = asyncio.Queue()
     broken = StoreError("the disk is gone")
 
@@ -49,7 +49,7 @@ async def test_what_a_flush_raises_is_told_and_the_thread_goes_on() -> None:
     thread.close()
 
 
-async def test_nothing_of_it_is_left_when_it_is_closed() -> None:
+async def test_close_leaves_no_thread_and_no_open_file() -> None:
     threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
     told = asyncio.Event()
     thread = FlushThread(lambda _: None, lambda *_: told.set())

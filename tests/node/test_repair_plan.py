@@ -1,4 +1,4 @@
-"""What a member whose store is damaged does about it: a decision, without files or sockets."""
+"""The repair plan of a member whose store is damaged; no files or sockets."""
 
 from dataclasses import replace
 
@@ -31,11 +31,11 @@ LED = {
 }
 
 
-def test_a_damaged_member_joins_when_the_others_have_a_leader() -> None:
+def test_a_damaged_member_joins_when_its_peers_have_a_leader() -> None:
     assert plan_repair(DAMAGED, LED).action is RepairAction.JOIN
 
 
-def test_one_that_forgot_its_vote_joins_with_its_log() -> None:
+def test_a_member_that_lost_its_vote_joins_with_its_log() -> None:
     forgot = replace(DAMAGED, log_is_sound=True, hard_state=None)
 
     assert plan_repair(forgot, LED).action is RepairAction.JOIN
@@ -43,7 +43,7 @@ def test_one_that_forgot_its_vote_joins_with_its_log() -> None:
     assert plan_repair(replace(forgot, log_is_empty=True), LED).action is RepairAction.STAY_OUT
 
 
-def test_what_needs_nobody_is_done_without_them() -> None:
+def test_a_member_with_a_sound_log_needs_no_peers() -> None:
     sound = replace(DAMAGED, log_is_sound=True)
 
     assert plan_repair(sound, {}).action is RepairAction.REOPEN
@@ -52,7 +52,7 @@ def test_what_needs_nobody_is_done_without_them() -> None:
     )
 
 
-def test_learners_are_not_counted_among_those_who_name_the_leader() -> None:
+def test_learners_do_not_count_towards_the_majority() -> None:
     voters = ("n1", "n2", "n3")
     words = {each: replace(LED["n1"], voters=voters) for each in ("n1", "n4", "n5")}
     learner = replace(DAMAGED, peer_ids=("n1", "n2", "n3", "n4", "n5"))
@@ -96,7 +96,7 @@ def test_learners_are_not_counted_among_those_who_name_the_leader() -> None:
         ),
     ],
 )
-def test_otherwise_it_stays_out_and_says_why(
+def test_a_member_that_cannot_be_repaired_stays_out_with_a_reason(
     case: DamagedMember, words: dict[str, PeerReport], reason: str
 ) -> None:
     decided = plan_repair(case, words)
@@ -105,7 +105,7 @@ def test_otherwise_it_stays_out_and_says_why(
     assert reason in decided.reason
 
 
-def test_one_that_was_alone_is_healed_from_a_later_leader() -> None:
+def test_a_former_only_member_joins_a_later_leader() -> None:
     was_alone = replace(DAMAGED, hard_state=HardState(term=4, vote_for="n0", alone=True))
 
     assert plan_repair(was_alone, LED).action is RepairAction.JOIN
@@ -142,7 +142,7 @@ WORDS = st.builds(
     ),
     words=st.dictionaries(st.sampled_from(MEMBERS[1:]), WORDS),
 )
-def test_nobody_joins_without_a_majority_of_voters_that_know_their_promises(
+def test_a_member_joins_only_if_a_majority_of_voters_follows_a_leader(
     count: int, case: DamagedMember, words: dict[str, PeerReport]
 ) -> None:
     case = replace(case, peer_ids=MEMBERS[1:count])

@@ -43,8 +43,8 @@ def test_term_and_vote_are_saved_on_a_volume_without_a_free_block(small_volume: 
 
 
 @AS_ROOT
-def test_without_the_reserve_they_are_not_and_the_old_ones_stand(small_volume: Path) -> None:
-    """Or the test above would prove nothing."""
+def test_without_ballast_a_full_volume_keeps_the_old_term_and_vote(small_volume: Path) -> None:
+    """The control of the test above."""
     save_hard_state(small_volume, HardState(term=1, vote_for="n0"))
     fill_up(small_volume)
 
@@ -55,7 +55,7 @@ def test_without_the_reserve_they_are_not_and_the_old_ones_stand(small_volume: P
 
 
 @AS_ROOT
-def test_the_reserve_is_made_again_once_there_is_room(small_volume: Path) -> None:
+def test_the_ballast_is_created_again_once_there_is_room(small_volume: Path) -> None:
     ballast.create(small_volume)
     fill_up(small_volume)
     assert ballast.release(small_volume)
@@ -69,10 +69,10 @@ def test_the_reserve_is_made_again_once_there_is_room(small_volume: Path) -> Non
     assert ballast.create(small_volume)
 
 
-def test_a_reserve_that_is_there_is_not_written_again(
+def test_existing_ballast_is_not_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or each member would sync its disk once a second, whatever happens."""
+    """Otherwise each member would sync its disk once a second."""
     assert ballast.create(tmp_path)
     real, synced = os.fsync, []
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), real(fd)))
@@ -83,14 +83,14 @@ def test_a_reserve_that_is_there_is_not_written_again(
     synced.clear()
     assert ballast.restore(tmp_path)
     assert synced
-    (tmp_path / ballast.FILE_NAME).write_bytes(bytes(10))  # what a full volume left of it
+    (tmp_path / ballast.FILE_NAME).write_bytes(bytes(10))  # as a full volume may leave it
     synced.clear()
     assert ballast.restore(tmp_path)
     assert synced
 
 
 @pytest.mark.parametrize("bad_files", [1, 2])
-def test_a_reserve_on_a_bad_block_is_made_elsewhere_unless_the_whole_disk_is_bad(
+def test_ballast_on_a_bad_block_moves_to_a_new_file_unless_the_whole_disk_is_bad(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_files: int
 ) -> None:
     """The kernel must read a page before it can write a part of it."""

@@ -21,27 +21,27 @@ OLD = HardState(term=6, vote_for="n1")
 NEW = HardState(term=7, vote_for="n0")
 
 
-BLANK = HardState(term=0, vote_for=None, joining=True)
+JOINING = HardState(term=0, vote_for=None, joining=True)
 
 
-def test_a_member_without_a_memory_is_in_term_0_and_joins(tmp_path: Path) -> None:
-    assert load_hard_state(tmp_path) == BLANK
+def test_a_member_without_any_file_is_joining_in_term_0(tmp_path: Path) -> None:
+    assert load_hard_state(tmp_path) == JOINING
 
 
-def test_that_a_member_joins_is_durable_before_anything_else(tmp_path: Path) -> None:
-    assert begin_hard_state(tmp_path, -1) == BLANK
+def test_a_joining_member_saves_its_state_before_anything_else(tmp_path: Path) -> None:
+    assert begin_hard_state(tmp_path, -1) == JOINING
     assert "joining=true\n" in (tmp_path / "currterm").read_text()
-    assert load_hard_state(tmp_path, ledger_end_term=0) == BLANK
+    assert load_hard_state(tmp_path, ledger_end_term=0) == JOINING
 
 
-def test_a_log_without_a_term_file_is_a_voter_s(tmp_path: Path) -> None:
-    """Java's first leader may have written it in term 0."""
+def test_a_member_with_a_log_but_no_term_file_is_not_joining(tmp_path: Path) -> None:
+    """Java's first leader may have written the log in term 0."""
     assert begin_hard_state(tmp_path, 0) == HardState(term=0, vote_for=None)
     assert not (tmp_path / "currterm").exists()
 
 
-def test_a_term_file_without_our_keys_is_a_voter_s(tmp_path: Path) -> None:
-    """Java's, and those of versions before."""
+def test_a_term_file_without_our_keys_is_not_joining(tmp_path: Path) -> None:
+    """Files of Java and of earlier versions lack these keys."""
     (tmp_path / "currterm").write_text("voteLeader=\ncurrTerm=0\n")
 
     assert begin_hard_state(tmp_path, -1) == HardState(term=0, vote_for=None)
@@ -96,8 +96,8 @@ def test_a_checkpoint_that_was_cut_short_counts_as_missing(tmp_path: Path) -> No
     assert set(found.values()) == {None}
 
 
-def test_java_reads_what_is_written(tmp_path: Path) -> None:
-    """Its Properties take the two lines and pass over the comment."""
+def test_java_can_read_the_term_file(tmp_path: Path) -> None:
+    """Java's Properties class reads the two lines and ignores the comment."""
     save_hard_state(tmp_path, NEW)
     lines = (tmp_path / "currterm").read_text().splitlines()
 
@@ -113,7 +113,7 @@ def test_java_reads_what_is_written(tmp_path: Path) -> None:
         "# a comment\n\ncurrTerm : 7\nvoteLeader = n0\n",
     ],
 )
-def test_every_form_that_java_reads_is_read(tmp_path: Path, text: str) -> None:
+def test_every_notation_that_java_accepts_is_read(tmp_path: Path, text: str) -> None:
     (tmp_path / "currterm").write_bytes(text.encode())
 
     assert load_hard_state(tmp_path) == NEW
@@ -176,10 +176,10 @@ def test_a_crash_while_the_new_state_is_written_leaves_the_old_one(
     assert load_hard_state(tmp_path) == OLD
 
 
-def test_a_crash_during_the_very_first_save_leaves_a_new_member(tmp_path: Path) -> None:
+def test_a_crash_during_the_first_save_leaves_a_joining_member(tmp_path: Path) -> None:
     (tmp_path / "currterm.tmp").write_bytes(b"voteLe")
 
-    assert load_hard_state(tmp_path) == BLANK
+    assert load_hard_state(tmp_path) == JOINING
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_crash_during_the_very_first_save_leaves_a_new_member(tmp_path: Path) 
         ("voteLe", "voteLeader=n1\ncurrTerm=6\n", OLD),
     ],
 )
-def test_after_a_crash_of_java_the_larger_term_that_is_left_counts(
+def test_after_a_crash_of_java_the_highest_remaining_term_counts(
     tmp_path: Path, tmp: str | None, bak: str, expected: HardState
 ) -> None:
     if tmp is not None:
@@ -202,14 +202,14 @@ def test_after_a_crash_of_java_the_larger_term_that_is_left_counts(
     assert load_hard_state(tmp_path) == expected
 
 
-def test_nothing_is_guessed_when_all_that_is_left_is_damaged(tmp_path: Path) -> None:
+def test_a_damaged_backup_alone_is_refused(tmp_path: Path) -> None:
     (tmp_path / "currterm.bak").write_text("currTerm=")
 
     with pytest.raises(StoreDamagedError, match=r"currterm\.bak"):
         load_hard_state(tmp_path)
 
 
-def test_a_term_below_the_log_s_last_is_refused(tmp_path: Path) -> None:
+def test_a_term_below_that_of_the_last_entry_is_refused(tmp_path: Path) -> None:
     save_hard_state(tmp_path, NEW)
 
     assert load_hard_state(tmp_path, ledger_end_term=7) == NEW
@@ -293,13 +293,13 @@ def test_a_checkpoint_of_java_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "committedIndex=5\n", "endIndex=-2\ncommittedIndex=-1\n"])
-def test_a_checkpoint_that_cannot_be_trusted_is_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_checkpoint_counts_as_missing(tmp_path: Path, text: str) -> None:
     (tmp_path / "checkpoint").write_text(text)
 
     assert load_checkpoint(tmp_path) is None
 
 
-def test_the_bound_on_the_file_is_enough_for_the_longest_member_id(tmp_path: Path) -> None:
+def test_the_longest_member_id_fits_in_the_term_file(tmp_path: Path) -> None:
     save_hard_state(tmp_path, HardState(term=2**63 - 1, vote_for="n" * 32))
 
     assert (tmp_path / "currterm").stat().st_size * 4 < properties.FILE_BYTES_MAX

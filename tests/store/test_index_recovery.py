@@ -19,7 +19,7 @@ BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 @pytest.mark.parametrize("entries_of_a_term", [5, 40])
 @pytest.mark.parametrize("checkpointed", [True, False])
 @pytest.mark.parametrize("loss", ["all", "first", "last", "zeros", "noise"])
-def test_index_files_are_made_anew_from_the_data(
+def test_index_files_are_rebuilt_from_the_data(
     open_store: OpenStore,
     crashed: Crashed,
     loss: str,
@@ -60,7 +60,7 @@ def test_index_files_are_made_anew_from_the_data(
 
 
 @pytest.mark.parametrize("number", range(3, 36, 5))
-def test_terms_are_known_where_units_that_are_not_verified_were_lost(
+def test_terms_are_known_although_unverified_index_units_are_lost(
     open_store: OpenStore, crashed: Crashed, number: int
 ) -> None:
     """Recovery may find where to begin, and then find the index of earlier entries damaged."""
@@ -99,7 +99,7 @@ def test_a_wrong_index_unit_gives_the_right_entry_or_none(
 @pytest.mark.parametrize("verified_when_served", [False, True])
 @pytest.mark.parametrize("field", ["pos", "size"])
 @pytest.mark.parametrize("value", [1 << 30, -(1 << 30), 48 + 20, 0, 4095])
-def test_a_range_with_a_wrong_index_unit_within_is_given_right_or_refused_as_damage(
+def test_a_range_over_a_wrong_index_unit_is_read_correctly_or_refused_as_damage(
     open_store: OpenStore, field: str, value: int, verified_when_served: bool
 ) -> None:
     """The unit goes bad while the store is open, as a page does that is read again."""

@@ -1,4 +1,4 @@
-"""The table of producers against a model that keeps every entry of the log."""
+"""The table of producers compared with a model that keeps every entry of the log."""
 
 import random
 from collections import defaultdict
@@ -19,7 +19,7 @@ LIMITS = {"producers_max": 3, "window": WINDOW, "undo_max": 40}
 
 @dataclass
 class Log:
-    """All entries there are: of a registration, or of (producer, sequence)."""
+    """All entries: registrations, and appends as (producer, sequence)."""
 
     entries: list[tuple[ChannelEntry, tuple[int, int] | None]] = field(default_factory=list)
     stable_index: int = -1
@@ -29,7 +29,7 @@ class Log:
         return max(self.stable_index, self.entries[-1][0].index if self.entries else -1) + 1
 
     def known(self) -> dict[int, dict[int, int]]:
-        """Of every producer that is not forgotten, the indexes by sequence."""
+        """Return the indexes by sequence of every producer that has not been dropped."""
         numbers: dict[int, int] = {}
         indexes: dict[int, dict[int, int]] = defaultdict(dict)
         for entry, append in self.entries:
@@ -40,7 +40,7 @@ class Log:
         return {identity: indexes[identity] for identity in numbers.values()}
 
     def find(self, identity: int, sequence: int) -> int | Finding:
-        """What the table must say."""
+        """Return the result that the table must have."""
         known = self.known()
         if identity not in known:
             return Finding.UNKNOWN_PRODUCER
@@ -72,7 +72,7 @@ def saved_and_read(table: Producers) -> tuple[Producers, int] | None:
 
 
 class Story:
-    """One log, and the table that follows it."""
+    """One log, and the table that must agree with it."""
 
     def __init__(self, seed: int) -> None:
         self.choices = random.Random(seed)
@@ -91,7 +91,7 @@ class Story:
         self.identities.add(index)
 
     def append(self) -> None:
-        """Append as a leader does: what is new, and nothing else."""
+        """Append a sequence as a leader does: only if it is new."""
         known = self.log.known()
         if not known:
             return
@@ -107,7 +107,7 @@ class Story:
         first_index = self.choices.randint(self.log.stable_index + 1, self.log.next_index)
         kept = [pair for pair in self.log.entries if pair[0].index < first_index]
         self.log.entries = kept
-        if not self.table.undo_from(first_index):  # too many: the log is read again
+        if not self.table.undo_from(first_index):  # too many to undo: read the log again
             self.table = Producers(**LIMITS)
             for entry, _ in kept:
                 self.table.note(entry)
@@ -119,7 +119,7 @@ class Story:
         self.table.mark_stable(log.stable_index)
 
     def restart(self) -> None:
-        """Save, read, and note what follows."""
+        """Save and load the table, and note the entries after it."""
         restored = saved_and_read(self.table)
         if restored is None:
             return
@@ -130,7 +130,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_table_is_what_the_log_says_whatever_happens_to_the_log(seed: int) -> None:
+def test_the_table_always_agrees_with_the_log(seed: int) -> None:
     story = Story(seed)
     acts = (
         [story.append] * 30 + [story.register] * 2 + [story.truncate] * 2
@@ -141,7 +141,7 @@ def test_the_table_is_what_the_log_says_whatever_happens_to_the_log(seed: int) -
         assert_agree(story.table, story.log, story.identities)
 
 
-def test_a_sequence_may_pass_the_low_bits_many_times() -> None:
+def test_sequences_may_wrap_their_low_bits_many_times() -> None:
     table = Producers()
     table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
     for sequence in range(1, 200_000):
@@ -152,7 +152,7 @@ def test_a_sequence_may_pass_the_low_bits_many_times() -> None:
     assert table.find(0, 199_999) == 199_999
     assert table.find(0, 199_999 - 1023) == 199_999 - 1023
     assert table.find(0, 199_999 - 1024) is Finding.TOO_OLD
-    assert table.find(0, 199_999 - 65_536) is Finding.TOO_OLD, "a copy that came very late"
+    assert table.find(0, 199_999 - 65_536) is Finding.TOO_OLD, "a copy that arrives very late"
     assert table.find(0, 199_999 + 65_536) is Finding.TOO_NEW
 
 
@@ -167,7 +167,7 @@ def test_a_sequence_may_pass_the_low_bits_many_times() -> None:
         ChannelEntry(5, disk.NORMAL, 77),
     ],
 )
-def test_a_channel_of_nobody_says_nothing(entry: ChannelEntry) -> None:
+def test_a_channel_without_a_producer_is_ignored(entry: ChannelEntry) -> None:
     table = Producers()
     table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
 
@@ -178,7 +178,7 @@ def test_a_channel_of_nobody_says_nothing(entry: ChannelEntry) -> None:
     assert table.undo_from(1)
 
 
-def test_when_all_numbers_are_given_the_one_who_was_silent_longest_is_forgotten() -> None:
+def test_the_longest_idle_producer_is_dropped_when_all_numbers_are_taken() -> None:
     table = Producers()
     for index in range(1024):
         table.note(ChannelEntry(index, disk.NOOP, channel_of(table.next_number(), 0)))
@@ -192,7 +192,7 @@ def test_when_all_numbers_are_given_the_one_who_was_silent_longest_is_forgotten(
     assert table.find(1025, 1) is Finding.NEW
 
 
-def test_a_forgotten_producer_is_back_when_the_registration_in_its_place_is_cut() -> None:
+def test_a_dropped_producer_returns_when_its_replacement_is_cut_from_the_log() -> None:
     table = Producers()
     table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
     table.note(ChannelEntry(1, disk.NORMAL, table.channel(0, 1)))
@@ -205,7 +205,7 @@ def test_a_forgotten_producer_is_back_when_the_registration_in_its_place_is_cut(
     assert table.find(2, 1) is Finding.UNKNOWN_PRODUCER
 
 
-def test_what_is_settled_is_not_taken_back() -> None:
+def test_stable_entries_are_never_undone() -> None:
     table = Producers()
     table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
     table.mark_stable(0)

@@ -1,4 +1,4 @@
-"""When the file of producers is due: seldom enough to cost nothing, often enough to start soon."""
+"""The file of producers is saved rarely enough to be cheap, and often enough for a fast start."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ OpenStore = Callable[..., LogStore]
 @pytest.mark.parametrize(
     ("producers", "due"), [(0, SAVE_ENTRIES // EMPTY_SHARE), (1, SAVE_ENTRIES)]
 )
-def test_a_file_is_made_again_when_the_log_has_grown_so_much(
+def test_the_file_is_due_once_the_log_has_grown_enough(
     open_store: OpenStore, producers: int, due: int
 ) -> None:
     store = open_store(segment=1 << 24, index_segment=1 << 22)
