@@ -63,7 +63,7 @@ def wait_until_all_have(group: NodeGroup, index: int) -> None:
     wait_for(all_have, f"every member has entry {index}", WAIT_S)
 
 
-def wait_until_whole(group: NodeGroup, member: str) -> None:
+def wait_until_healed(group: NodeGroup, member: str) -> None:
     group.wait_for_status(member, lambda view: view.ready and not view.joining, "is healed")
 
 
@@ -138,7 +138,7 @@ async def test_a_member_that_starts_on_a_bad_block_serves_no_wrong_data_and_heal
     truth |= await append_all(group, MORE)
 
     wait_until_all_have(group, max(truth))
-    wait_until_whole(group, victim)
+    wait_until_healed(group, victim)
     assert group.status(victim).term >= term
     must_heal = kind not in {"index", "checkpoint"}
     assert ("this member joins its group" in group.log(victim)) == must_heal
@@ -178,7 +178,7 @@ async def test_a_block_that_goes_bad_under_the_leader_is_never_served(
                 assert entry.body == body, index
     assert refused < len(truth)
     wait_until_all_have(group, max(truth))
-    wait_until_whole(group, leader)
+    wait_until_healed(group, leader)
     for member in list(group.running()):
         group.kill(member)
         assert holds(group.store_folder(member), truth)
