@@ -1,4 +1,4 @@
-"""`python -m dledger_store_faults KIND --count N --seed S`: print a line of JSON, exit 1 on violations."""
+"""`python -m dledger_store_faults KIND --count N --seed S`: print JSON, exit 1 on violations."""
 
 import argparse
 import sys
