@@ -1,6 +1,8 @@
-"""The client of a DLedger group, ours or Java's: `client` for asyncio, `sync` for scripts, `cli`.
+"""The client of a DLedger group, this project's or Java's.
 
-What belongs here: finding and following the leader, keeping requests in flight, and telling what
-became of each. What does not: how a frame or a body is written (`dledger_formats`), and anything
-that a node decides.
+`client` is the asyncio API, `sync` the blocking API and `cli` the command line.
+
+Belongs here: finding and following the leader, keeping requests in flight, and reporting the
+outcome of each. Does not belong here: encoding frames and bodies (`dledger_formats`), and any
+decision of a node.
 """

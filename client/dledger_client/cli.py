@@ -1,4 +1,4 @@
-"""`dledger`: the command line of any DLedger group.
+"""`dledger`: the command line for DLedger groups.
 
 dledger append flights.jsonl --servers orders-nodes:40911 --group orders
 dledger get 0..
@@ -45,12 +45,12 @@ _EXIT_CODES: Final = (
     (RefusedError, ExitCode.REFUSED),
     (ClientError, ExitCode.UNREACHABLE),
 )
-"""The first that fits holds."""
+"""Exit code of each error; the first match applies."""
 
 
 def parser() -> Parser:
-    """Make the parser of the whole command line."""
-    top = Parser(prog="dledger", description="Append to and read DLedger groups.")
+    """Create the parser of the whole command line."""
+    top = Parser(prog="dledger", description="Append to, read and manage DLedger groups.")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in (
         append, get, tail, register, group, member, status, transfer, bench, completion,
@@ -60,9 +60,9 @@ def parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return the exit code."""
     top = parser()
-    argcomplete.autocomplete(top)  # does something only when a shell asks for it
+    argcomplete.autocomplete(top)  # has an effect only when a shell requests completions
     arguments = top.parse_args(argv)
     try:
         code: int = uvloop.run(arguments.run(arguments))
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does; what is buffered goes nowhere.
+        # The reader of the output, such as `head`, has exited. Discard the buffered output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except Exception as error:
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(error: Exception) -> int:
-    """Say in one line what went wrong; returns the exit code."""
+    """Print the error in one line and return the exit code."""
     sys.stdout.flush()
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
@@ -88,8 +88,8 @@ def _fail(error: Exception) -> int:
     if os.environ.get(TRACE_VARIABLE):
         raise error
     print(
-        f"dledger: this should not happen: {type(error).__name__}: {error}; set {TRACE_VARIABLE}=1 "
-        "to see where",
+        f"dledger: internal error: {type(error).__name__}: {error}; set {TRACE_VARIABLE}=1 for a "
+        "traceback",
         file=sys.stderr,
     )
     return ExitCode.FAILED

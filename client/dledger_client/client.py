@@ -8,95 +8,45 @@
         async for entry in client.get_range(0): ...
         async for entry in client.tail(): ...
 
-The servers are only where to begin: METADATA names the members and the leader, and the client
-follows the leader to wherever it goes. What surely had no effect is sent again until it is taken or
-its deadline passes. An append whose outcome is unknown, since a connection broke or a quorum did
-not answer, is reported as unknown and never sent twice, unless `at_least_once` or `idempotent` is
-asked for.
+The servers are only starting points: METADATA returns the members and the leader, and the client
+follows the leader when it changes. The client resends a request that certainly had no effect until
+it succeeds or its deadline passes. If a connection breaks or no quorum answers, the outcome of an
+append is unknown: the client reports it as unknown and does not resend it, unless `at_least_once`
+or `idempotent` is set.
 
-Any call may be cancelled. An append that is cancelled after it was sent is one of unknown outcome:
-it may be in the log, now or later.
+Any call may be cancelled. If an append is cancelled after it was sent, its outcome is unknown: the
+entry may be in the log, now or later.
 """
 
 import asyncio
 import random as random_module
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from dledger_client.append.batches import no_body
+from dledger_client.admin import GroupAdmin, GroupMembership, GroupMetadata
+from dledger_client.append.batches import body_type_error
 from dledger_client.append.outcomes import Appended, Outcome
 from dledger_client.append.stream import Bodies, append_stream
-from dledger_client.calls.call import CHANGE_MEMBERSHIP, METADATA, READ_REGISTER, TRANSFER
+from dledger_client.calls.call import READ_REGISTER
 from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.cluster.addresses import parse_servers
-from dledger_client.cluster.backoff import pause_s
 from dledger_client.cluster.members import Timing
-from dledger_client.cluster.search import ask_everyone
-from dledger_client.errors import (
-    ClientError,
-    GroupUnreachableError,
-    OutcomeUnknownError,
-    RefusedError,
-)
 from dledger_client.read.log_reader import LogReader
 from dledger_client.read.tail import LogBounds, bounds, tail
 from dledger_client.session import Session
 from dledger_client.tasks import TaskScope
 from dledger_formats.protocol.entry import DLedgerEntry
-from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
-from dledger_formats.protocol.membership_change import (
-    ChangeKind,
-    ChangeMembershipRequest,
-    ChangeMembershipResponse,
-)
+from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.register import SET, ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.protocol.requests import (
-    AppendEntryResponse,
-    DLedgerResponseCode,
-    MetadataRequest,
-    MetadataResponse,
-)
+from dledger_formats.protocol.requests import AppendEntryResponse
 
 IN_FLIGHT: Final = 1024
 IN_FLIGHT_BYTES: Final = 64 * 1024 * 1024
 BATCH_MAX: Final = 8192
-"""Bodies in one batch."""
-TRANSFER_S: Final = 5.0
-"""For so long a leader may try to hand its leadership over."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMetadata:
-    """What one member says of the group."""
-
-    group: str
-    leader_id: str | None
-    peers: dict[str, str]
-    """Every member's id and host:port."""
-    term: int
-    """-1 of Java's servers, which do not tell it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMembership:
-    """Who belongs to the group, as its leader says."""
-
-    group: str
-    leader_id: str | None
-    term: int
-    voters: tuple[str, ...]
-    learners: tuple[str, ...]
-    """Who takes entries and counts in no quorum."""
-    index: int
-    """The entry that says so; -1 while the settings do."""
-    addresses: dict[str, str] = field(default_factory=dict)
-    """Every member's id and host:port."""
-    addable: dict[str, str] = field(default_factory=dict)
-    """Who may be added."""
+"""Maximum number of bodies in one call of `append_batch`."""
 
 
 class DLedgerClient:
@@ -113,17 +63,23 @@ class DLedgerClient:
         timing: Timing | None = None,
         random: Callable[[], float] = random_module.random,
     ) -> None:
-        """Name the group and where to begin; nothing is connected yet.
+        """Configure the client; it connects when it is entered and used.
 
-        `servers` are HOST:PORT or ID=HOST:PORT; Java's servers need the id. With `follow_leader`
-        off, only these are ever asked, and NotLeaderError tells when one does not lead: this is for
-        testing a Service, or for a forwarded port. `at_least_once` sends an append again whose
-        outcome is unknown, so that it may be in the log more than once; `idempotent` does too, and
-        it is in the log once: this needs servers of this project (docs/idempotent-appends.md).
-        AddressError for a server that cannot be read; ValueError for both at once.
+        Each of `servers` is HOST:PORT or ID=HOST:PORT; Java servers need the id.
+
+        If `follow_leader` is False, the client sends requests only to `servers`, and raises
+        NotLeaderError if the server is not the leader. This suits tests of a Service and forwarded
+        ports.
+
+        `at_least_once` resends an append whose outcome is unknown, so the log may contain it more
+        than once. `idempotent` resends it too, and the log contains it once; only this project's
+        servers support it (docs/idempotent-appends.md).
+
+        Raises AddressError if a server address is invalid, and ValueError if both `at_least_once`
+        and `idempotent` are set.
         """
         if at_least_once and idempotent:
-            raise ValueError("an append is sent at_least_once or idempotent, and not both")
+            raise ValueError("at_least_once and idempotent are mutually exclusive")
         self.group = group
         self.servers = parse_servers(servers)
         self.timing = timing or Timing()
@@ -162,7 +118,7 @@ class DLedgerClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        session = self._entered()
+        session = self._require_session()
         self._session = None
         session.close()
         await session.dispatcher.members.close()
@@ -170,64 +126,46 @@ class DLedgerClient:
 
     @property
     def leader_id(self) -> str | None:
-        """The id of the leader that was followed last."""
+        """The id of the last leader that the client connected to."""
         return self.statistics.leader_id
 
     async def metadata(self) -> GroupMetadata:
-        """Ask who the members are and who leads; `leader_id` is None when all say that nobody does.
+        """Ask for the members and the leader.
 
-        GroupUnreachableError when no member answers before the deadline.
+        `leader_id` is None if no member that answers knows a leader. Raises GroupUnreachableError
+        if no member answers before the deadline.
         """
-        members = self._entered().dispatcher.members
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        while True:
-            answer = await ask_everyone(members)
-            elapsed_s = loop.time() - began_s
-            if isinstance(answer, RefusedError):
-                raise answer
-            if not isinstance(answer, ClientError):
-                return GroupMetadata(
-                    group=self.group,
-                    leader_id=answer.leader_id,
-                    peers=answer.peers,
-                    term=answer.term,
-                )
-            if elapsed_s >= self.timing.deadline_s:
-                raise GroupUnreachableError(
-                    f"no member of the group {self.group} answered within {elapsed_s:.1f} s; "
-                    f"the last problem: {answer}"
-                )
-            await asyncio.sleep(pause_s(elapsed_s, self._random))
+        return await self._admin().metadata()
 
     async def append(self, body: bytes, *, deadline_s: float | None = None) -> Appended:
-        """Append one entry and return where it is, once a quorum holds it.
+        """Append one entry and return its position once a quorum has stored it.
 
-        OutcomeUnknownError when it may or may not be in the log; RefusedError and
-        GroupUnreachableError when it is not and will not be.
+        Raises OutcomeUnknownError if the entry may or may not be in the log; RefusedError or
+        GroupUnreachableError if it is not in the log and never will be.
         """
-        answer = await self._entered().append(body, deadline_s)
+        answer = await self._require_session().append(body, deadline_s)
         assert isinstance(answer, AppendEntryResponse)
         return Appended(index=answer.index, term=answer.term, pos=answer.pos)
 
     async def append_batch(
         self, bodies: Sequence[bytes], *, deadline_s: float | None = None
     ) -> list[Outcome]:
-        """Append up to BATCH_MAX bodies, all on their way at once; returns what became of each.
+        """Append up to BATCH_MAX bodies concurrently and return one outcome for each.
 
-        Nothing is raised for an append that fails. ValueError when there are more, or they hold
-        more than IN_FLIGHT_BYTES: `append_all` takes any number.
+        A failed append does not raise; its outcome describes the failure. Raises ValueError if
+        there are more than BATCH_MAX bodies or IN_FLIGHT_BYTES bytes: `append_all` takes any
+        number.
         """
         size_bytes = sum(map(len, bodies))
         if len(bodies) > BATCH_MAX or size_bytes > IN_FLIGHT_BYTES:
             raise ValueError(
-                f"a batch of {len(bodies)} bodies and {size_bytes} bytes; at most {BATCH_MAX} and "
-                f"{IN_FLIGHT_BYTES} are allowed"
+                f"a batch of {len(bodies)} bodies and {size_bytes} bytes is too large; at most "
+                f"{BATCH_MAX} bodies and {IN_FLIGHT_BYTES} bytes are allowed"
             )
         for body in bodies:
             if not isinstance(body, bytes):
-                raise no_body(body)
-        async with self._entered().batch_turns:
+                raise body_type_error(body)
+        async with self._require_session().batch_slots:
             outcomes = self._stream(bodies, BATCH_MAX, deadline_s)
             async with aclosing(outcomes):
                 return [outcome async for outcome in outcomes]
@@ -235,153 +173,113 @@ class DLedgerClient:
     def append_all(
         self, bodies: Bodies, *, in_flight: int = IN_FLIGHT, deadline_s: float | None = None
     ) -> AsyncGenerator[Outcome, None]:
-        """Append many bodies and yield what became of each, in the order of the bodies.
+        """Append many bodies and yield one outcome for each, in the order of the bodies.
 
-        Up to `in_flight` appends are awaited at a time. Their indexes follow the order of the
-        bodies only while nothing has to be sent again; Java's servers mix pipelined appends even
-        then. Nothing is raised for an append that fails: its outcome says so.
+        At most `in_flight` appends are outstanding at a time. Indexes follow the order of the
+        bodies only if nothing is resent; Java servers reorder pipelined appends even then. A
+        failed append does not raise; its outcome describes the failure.
         """
         if in_flight < 1:
-            raise ValueError(f"in_flight is {in_flight}; at least 1 is needed")
+            raise ValueError(f"in_flight must be at least 1, got {in_flight}")
         return self._stream(bodies, in_flight, deadline_s)
 
     async def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
-        """Read one entry; NoEntryError when there is none at this index (yet, or any more)."""
+        """Read one entry.
+
+        Raises NoEntryError if the index is past the end of the log or before its beginning.
+        """
         return await self._reader(deadline_s).get(index)
 
     def get_range(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[DLedgerEntry, None]:
-        """Read the entries `first`..`last`, in order; to the end of the log without `last`."""
+        """Read the entries `first`..`last` in order; without `last`, to the end of the log."""
         return self._reader(deadline_s).get_range(first, last)
 
     def tail(
         self, first: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[DLedgerEntry, None]:
-        """Read the entries from `first` on, or those appended from now on, for ever.
+        """Read the entries from `first` on, or those appended from now on, forever.
 
-        Each comes as soon as it is committed: our servers keep the request until then; Java's are
-        asked 2 to 50 times a second, and hand out what is not committed yet. NoEntryError when the
-        log begins after the next entry; GroupUnreachableError when no leader is found for as long
-        as the deadline.
+        This project's servers hold the request until the next entry is committed, so each entry
+        arrives immediately. Java servers are polled 2 to 50 times a second and return entries that
+        are not committed yet. Raises NoEntryError if the log begins after the next entry, and
+        GroupUnreachableError if no leader is found before the deadline.
         """
         return tail(self._reader(deadline_s), first, asyncio.sleep)
 
     async def bounds(self, *, deadline_s: float | None = None) -> LogBounds:
-        """Ask for the first and the last index that can be read."""
+        """Return the first and the last index that can be read."""
         return await bounds(self._reader(deadline_s))
 
     async def set_register(
         self, key: int, value: int, *, deadline_s: float | None = None
     ) -> Appended:
-        """Append the entry that sets a register, as `append` does; both are signed 32-bit numbers.
+        """Append an entry that sets a register, with the same errors as `append`.
 
-        It sets it in a group that keeps a register. struct.error for other numbers.
+        The entry takes effect only in a group that runs the register state machine. Raises
+        struct.error unless key and value are signed 32-bit numbers.
         """
         return await self.append(SET.pack(key, value), deadline_s=deadline_s)
 
     async def read_register(self, key: int, *, deadline_s: float | None = None) -> int | None:
-        """Read a register: None when it was never set. All that was acknowledged counts.
+        """Read a register, or return None if it was never set.
 
-        RefusedError in a group that keeps none, as Java's; GroupUnreachableError.
+        The value reflects every entry acknowledged before the call. Raises RefusedError if the
+        group does not run the register state machine (Java servers never do), and
+        GroupUnreachableError if no leader answers.
         """
         request = ReadRegisterRequest(group=self.group, key=key)
-        answer = await self._entered().ask(READ_REGISTER, request, deadline_s)
+        answer = await self._require_session().ask(READ_REGISTER, request, deadline_s)
         assert isinstance(answer, ReadRegisterResponse)
         return answer.value
 
     async def transfer(
         self, transferee_id: str, *, term: int | None = None, deadline_s: float | None = None
     ) -> GroupMetadata:
-        """Hand the leadership to a member; returns the group with its new leader.
+        """Transfer leadership to a member and return the group with its new leader.
 
-        `term`, the leader's, is needed for Java's servers, which do not tell it. RefusedError when
-        there is no such member, it lags too far behind, or did not take over in time;
-        OutcomeUnknownError when the answer was lost and the member does not lead yet.
+        `term` is the leader's term; only Java servers, which do not report it, need it. Raises
+        RefusedError if the member does not exist, lags too far behind or did not take over in
+        time; OutcomeUnknownError if the response was lost and the member is not the leader yet.
         """
-        before = await self.metadata()
-        if before.leader_id == transferee_id:
-            return before
-        request = _transfer_request(before, transferee_id, term)
-        try:
-            await self._entered().ask(
-                TRANSFER, request, deadline_s, is_repeatable=False, answer_s=TRANSFER_S
-            )
-        except (RefusedError, OutcomeUnknownError):
-            after = await self.metadata()
-            if after.leader_id != transferee_id:
-                raise
-            return after
-        return await self.metadata()
+        return await self._admin(deadline_s).transfer(transferee_id, term)
 
     async def membership(self, *, deadline_s: float | None = None) -> GroupMembership:
-        """Ask the leader who belongs to the group; of Java's servers, all members are voters."""
-        request = MetadataRequest(group=self.group)
-        answer = await self._entered().ask(METADATA, request, deadline_s)
-        assert isinstance(answer, MetadataResponse)
-        return GroupMembership(
-            group=self.group,
-            leader_id=answer.leader_id,
-            term=answer.term,
-            voters=answer.voters or tuple(sorted(answer.peers)),
-            learners=answer.learners,
-            index=answer.membership_index,
-            addresses=answer.peers,
-            addable=answer.addable,
-        )
+        """Ask the leader for the voters and learners. In Java groups every member is a voter."""
+        return await self._admin(deadline_s).membership()
 
     async def change_membership(
         self, change: ChangeKind, member_id: str, *, deadline_s: float | None = None
     ) -> GroupMembership:
-        """Change one member; returns once a majority holds the change, or all is so already.
+        """Change one member; return once a majority has stored the change.
 
-        While another change is under way, or a learner that shall vote lags too far behind, it is
-        asked for again until the deadline. RefusedError says what must be done first;
-        OutcomeUnknownError and GroupUnreachableError leave open whether it happened: ask again.
+        A change that is already in effect succeeds. The request is repeated until the deadline
+        while another change is in progress, or while the learner to promote lags too far behind.
+        Raises RefusedError if something else must be done first. OutcomeUnknownError and
+        GroupUnreachableError leave open whether the change took effect: repeat the call.
         """
-        request = ChangeMembershipRequest(group=self.group, change=change, member_id=member_id)
-        answer = await self._entered().ask(CHANGE_MEMBERSHIP, request, deadline_s)
-        assert isinstance(answer, ChangeMembershipResponse)
-        return GroupMembership(
-            group=self.group,
-            leader_id=answer.leader_id,
-            term=answer.term,
-            voters=answer.voters,
-            learners=answer.learners,
-            index=answer.index,
-        )
+        return await self._admin(deadline_s).change_membership(change, member_id)
 
     def _stream(
         self, bodies: Bodies, in_flight: int, deadline_s: float | None
     ) -> AsyncGenerator[Outcome, None]:
-        session = self._entered()
+        session = self._require_session()
         spawn = session.tasks.spawn
         return append_stream(session, bodies, in_flight, IN_FLIGHT_BYTES, deadline_s, spawn)
 
-    def _entered(self) -> Session:
+    def _require_session(self) -> Session:
         if self._session is None:
-            raise RuntimeError("DLedgerClient is used outside of its `async with`")
+            raise RuntimeError("DLedgerClient was used outside its `async with` block")
         return self._session
 
     def _reader(self, deadline_s: float | None) -> LogReader:
-        return LogReader(session=self._entered(), group=self.group, deadline_s=deadline_s)
+        return LogReader(session=self._require_session(), group=self.group, deadline_s=deadline_s)
 
-
-def _transfer_request(
-    group: GroupMetadata, transferee_id: str, term: int | None
-) -> LeadershipTransferRequest:
-    if transferee_id not in group.peers:
-        raise RefusedError(
-            DLedgerResponseCode.UNKNOWN_MEMBER,
-            f"{transferee_id} is no member of the group {group.group}; members are "
-            f"{', '.join(sorted(group.peers))}",
+    def _admin(self, deadline_s: float | None = None) -> GroupAdmin:
+        return GroupAdmin(
+            session=self._require_session(),
+            group=self.group,
+            random=self._random,
+            deadline_s=deadline_s,
         )
-    if term is None:
-        term = group.term
-    if term < 0:
-        raise RefusedError(
-            DLedgerResponseCode.INCONSISTENT_TERM,
-            f"the servers of the group {group.group} do not tell their term, as Java's do not; "
-            "name the leader's term",
-        )
-    return LeadershipTransferRequest(group=group.group, term=term, transferee_id=transferee_id)

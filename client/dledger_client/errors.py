@@ -1,14 +1,14 @@
 """The client's errors.
 
 ClientError
-├── AddressError          a server was named in a way that cannot be read
-├── GroupUnreachableError no leader took the request in time; it had no effect
-├── RefusedError          the group answered no; `code` says why; the request had no effect
-│   ├── NotLeaderError        the member asked is not the leader, and was to be asked alone
-│   └── NoEntryError          there is no entry at that index (any more)
-├── BadAnswerError        an answer holds entries that were not asked for, or damaged ones
-├── OutcomeUnknownError   an append may or may not have happened, now or later
-└── ConnectionLostError   a connection could not be made, or ended; `was_sent` tells which
+├── AddressError          a server address is invalid
+├── GroupUnreachableError no leader accepted the request in time; it had no effect
+├── RefusedError          the group refused the request; `code` says why; it had no effect
+│   ├── NotLeaderError        the only member to ask is not the leader
+│   └── NoEntryError          the index is past the end of the log or before its beginning
+├── BadAnswerError        a response contains the wrong entries or damaged ones
+├── OutcomeUnknownError   the append may have happened or may still happen
+└── ConnectionLostError   a connection failed; `was_sent` says whether the request was sent
 """
 
 from typing import ClassVar
@@ -17,26 +17,24 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
 class ClientError(Exception):
-    """Anything that this package raises on purpose."""
+    """Base class of every error that this package raises on purpose."""
 
     retriable: ClassVar[bool] = False
-    """Whether the same call may succeed later and cannot do harm twice."""
+    """Whether repeating the call may succeed and cannot do harm."""
 
 
 class AddressError(ClientError, ValueError):
-    """A server was named in a way that cannot be read."""
+    """A server address is invalid."""
 
 
 class GroupUnreachableError(ClientError):
-    """No leader took the request before its deadline, and none had been sent it: it had no
-    effect.
-    """
+    """No leader accepted the request before its deadline. The request had no effect."""
 
     retriable: ClassVar[bool] = True
 
 
 class RefusedError(ClientError):
-    """The group answered no, and the request had no effect."""
+    """The group refused the request, which had no effect."""
 
     def __init__(self, code: DLedgerResponseCode, message: str) -> None:
         super().__init__(message)
@@ -44,7 +42,7 @@ class RefusedError(ClientError):
 
 
 class NotLeaderError(RefusedError):
-    """The one member that was to be asked does not lead; `leader_id` is the leader it knows of."""
+    """The only member to ask is not the leader; `leader_id` is the leader that it knows of."""
 
     retriable: ClassVar[bool] = True
 
@@ -54,21 +52,21 @@ class NotLeaderError(RefusedError):
 
 
 class NoEntryError(RefusedError):
-    """There is no entry at that index: not yet (INDEX_OUT_OF_RANGE), or not any more."""
+    """The index is past the end of the log (INDEX_OUT_OF_RANGE) or before its beginning."""
 
 
 class BadAnswerError(ClientError):
-    """An answer holds entries that were not asked for, or one that its checksum disowns."""
+    """A response contains entries that were not requested, or one that fails its checksum."""
 
     retriable: ClassVar[bool] = True
 
 
 class OutcomeUnknownError(ClientError):
-    """The append may have happened, or may still happen. Sending it again may append it twice."""
+    """The append may have happened, or may still happen. Resending it may append it twice."""
 
 
 class ConnectionLostError(ClientError):
-    """A connection could not be made, ended, or gave no answer in time."""
+    """A connection could not be opened, was lost, or timed out waiting for a response."""
 
     retriable: ClassVar[bool] = True
 

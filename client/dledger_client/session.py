@@ -1,11 +1,11 @@
-"""What a client has while it is entered, and how a request begins and ends there."""
+"""The state of an open client: how a request starts and ends."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from dledger_client.append.batches import no_body
-from dledger_client.append.producer import Numberer
+from dledger_client.append.batches import body_type_error
+from dledger_client.append.producer import Producer
 from dledger_client.calls.call import APPEND, APPEND_BATCH, APPEND_IDEMPOTENT, GET, Call, CallKind
 from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.cluster.members import Timing
@@ -21,13 +21,13 @@ from dledger_formats.protocol.requests import (
 )
 
 CALLS_MAX: Final = 8192
-"""Single requests at a time; more wait."""
+"""Maximum number of concurrent single requests; further requests wait."""
 BATCHES_MAX: Final = 4
-"""Batches at a time; more wait."""
+"""Maximum number of concurrent `append_batch` calls; further calls wait."""
 
 
 class Session:
-    """Starts calls, and bounds how many there are."""
+    """Starts calls and limits how many run concurrently."""
 
     def __init__(
         self,
@@ -41,49 +41,57 @@ class Session:
     ) -> None:
         self.dispatcher = dispatcher
         self.tasks = tasks
-        self.batch_turns = asyncio.Semaphore(BATCHES_MAX)
+        self.batch_slots = asyncio.Semaphore(BATCHES_MAX)
         self._group = group
         self.timing = timing
         self._at_least_once = at_least_once
-        self._numberer = Numberer(group, dispatcher, tasks.spawn) if idempotent else None
-        self._turns = asyncio.Semaphore(CALLS_MAX)
+        self._producer = Producer(group, dispatcher, tasks.spawn) if idempotent else None
+        self._call_slots = asyncio.Semaphore(CALLS_MAX)
         self._loop = asyncio.get_running_loop()
 
     @property
     def takes_batches(self) -> bool:
-        """Whether appends may share a request: not while no leader is known, and numbered ones
-        never do.
+        """Whether several appends may share a request.
+
+        False while no leader is known, and always for idempotent appends.
         """
         leader = self.dispatcher.leader
-        return self._numberer is None and leader is not None and leader.takes_batches
+        return self._producer is None and leader is not None and leader.takes_batches
 
     def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
-        """Start an append; one that no entry can hold is refused at once. TypeError for text."""
+        """Start to append one body. Refuse a body that is too large for an entry at once.
+
+        Raises TypeError if the body is not bytes.
+        """
         if not isinstance(body, bytes):
-            raise no_body(body)
+            raise body_type_error(body)
         leader = self.dispatcher.leader
-        remote_id = None if leader is None else leader.member_id  # mostly it is who gets it
+        # Usually the call goes to this leader, and then its request need not be copied.
+        remote_id = None if leader is None else leader.member_id
         now_s = self._loop.time()
         call = Call(
-            kind=APPEND if self._numberer is None else APPEND_IDEMPOTENT,
+            kind=APPEND if self._producer is None else APPEND_IDEMPOTENT,
             request=AppendEntryRequest(group=self._group, remote_id=remote_id, body=body),
-            is_repeatable=self._at_least_once or self._numberer is not None,
+            is_repeatable=self._at_least_once or self._producer is not None,
             began_s=now_s,
             deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
-            carrier=self.dispatcher,
+            handler=self.dispatcher,
             answer=self._loop.create_future(),
         )
         if len(body) > disk.BODY_SIZE_MAX:
             _refuse_large(call, len(body))
-        elif self._numberer is None:
+        elif self._producer is None:
             self.dispatcher.submit(call)
         else:
-            self.dispatcher.announce(call)
-            self._numberer.start(call)
+            self.dispatcher.record_start(call)
+            self._producer.start(call)
         return call
 
     def start_batch(self, bodies: Sequence[bytes], deadline_s: float | None = None) -> Call:
-        """Start to append bodies by one request; one that no entry can hold must be alone."""
+        """Start to append several bodies with one request.
+
+        A body that is too large for an entry must be alone in its batch; it is refused at once.
+        """
         request = AppendBatchRequest(group=self._group, bodies=bodies)
         call = self._call(APPEND_BATCH, request, deadline_s, is_repeatable=self._at_least_once)
         call.entry_count = len(bodies)
@@ -95,26 +103,26 @@ class Session:
         return call
 
     def close(self) -> None:
-        """End every call: what was sent is unknown, the rest had no effect."""
-        waiting = [] if self._numberer is None else self._numberer.close()
+        """End every call: the outcome of a sent call is unknown, the others had no effect."""
+        waiting = [] if self._producer is None else self._producer.close()
         self.dispatcher.close()
         for call in waiting:
             self.dispatcher.forward(call)
 
     def start_get(self, begin_index: int, max_size: int, deadline_s: float | None) -> Call:
-        """Start to read entries of so many bytes, or one when `max_size` is 0."""
+        """Start to read up to `max_size` bytes of entries, or one entry if `max_size` is 0."""
         request = GetEntriesRequest(group=self._group, begin_index=begin_index, max_size=max_size)
         call = self._call(GET, request, deadline_s, is_repeatable=True)
         self.dispatcher.submit(call)
         return call
 
     async def append(self, body: bytes, deadline_s: float | None) -> Message:
-        """Append one entry and return the answer; raises what ended it otherwise."""
-        await self._turns.acquire()
+        """Append one entry and return the response. Raises the ClientError that ended the call."""
+        await self._call_slots.acquire()
         try:
             call = self.start_append(body, deadline_s)
         except TypeError:
-            self._turns.release()
+            self._call_slots.release()
             raise
         return await self._finish(call)
 
@@ -127,33 +135,33 @@ class Session:
         is_repeatable: bool = True,
         answer_s: float = 0.0,
     ) -> Message:
-        """Send one request and return its answer; raises what ended it otherwise.
+        """Send one request and return its response. Raises the ClientError that ended the call.
 
-        For `answer_s` the leader may keep its answer back.
+        `answer_s` is how long the leader may delay its response.
         """
-        await self._turns.acquire()
+        await self._call_slots.acquire()
         call = self._call(kind, request, deadline_s, is_repeatable=is_repeatable)
         call.answer_s = answer_s
         self.dispatcher.submit(call)
         return await self._finish(call)
 
     async def _finish(self, call: Call) -> Message:
-        """Await the answer of a call that has a turn.
+        """Await the response to a call that holds a slot.
 
-        It keeps the turn until nothing more can come of it, even when it is cancelled: so there are
-        never more than CALLS_MAX.
+        The call keeps its slot until it has ended, even if its caller is cancelled: this bounds
+        the number of calls at CALLS_MAX.
         """
         if call.answer.done():
-            self._turns.release()
+            self._call_slots.release()
         else:
-            call.on_end = self._turns.release
+            call.on_end = self._call_slots.release
         try:
             answer = await call.answer
         except asyncio.CancelledError as cancelled:
             call.cancel()
             if call.kind.appends and call.attempts:
                 cancelled.add_note(
-                    "an append was cancelled after it was sent: it may be in the log"
+                    "the append was cancelled after it was sent: it may be in the log"
                 )
             raise
         if isinstance(answer, ClientError):
@@ -170,11 +178,11 @@ class Session:
             is_repeatable=is_repeatable,
             began_s=now_s,
             deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
-            carrier=self.dispatcher,
+            handler=self.dispatcher,
             answer=self._loop.create_future(),
         )
 
 
 def _refuse_large(call: Call, body_bytes: int) -> None:
-    message = f"a body of {body_bytes} bytes; at most {disk.BODY_SIZE_MAX} are allowed"
+    message = f"a body of {body_bytes} bytes is too large; at most {disk.BODY_SIZE_MAX} are allowed"
     call.answer.set_result(RefusedError(DLedgerResponseCode.UNEXPECTED_ARGUMENT, message))

@@ -1,10 +1,10 @@
-"""The client for scripts that do not use asyncio: each call blocks until it is done.
+"""The blocking client, for scripts that do not use asyncio.
 
     with BlockingClient(servers=["orders-nodes:40911"], group="orders") as client:
         client.append(b"hello")
 
-It keeps a thread with an event loop, and the asyncio client in it, for as long as it is entered.
-Several threads may use it at once.
+While it is open, it runs the asyncio client in an event loop in its own thread. Several threads may
+share it.
 """
 
 import asyncio
@@ -19,15 +19,9 @@ from typing import Any, Final, Generic, Self, TypeVar
 import msgspec
 import uvloop
 
+from dledger_client.admin import GroupMembership, GroupMetadata
 from dledger_client.append.outcomes import Appended, Outcome
-from dledger_client.client import (
-    BATCH_MAX,
-    IN_FLIGHT,
-    IN_FLIGHT_BYTES,
-    DLedgerClient,
-    GroupMembership,
-    GroupMetadata,
-)
+from dledger_client.client import BATCH_MAX, IN_FLIGHT, IN_FLIGHT_BYTES, DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.read.tail import LogBounds
 from dledger_client.session import BATCHES_MAX
@@ -37,18 +31,18 @@ from dledger_formats.protocol.membership_change import ChangeKind
 T = TypeVar("T")
 
 CHUNK_MAX: Final = 256
-"""Entries that cross from the loop's thread to the caller's in one go."""
+"""Maximum number of items that move from the loop's thread to the caller's at once."""
 BATCH_BYTES: Final = IN_FLIGHT_BYTES // (2 * BATCHES_MAX)
-"""A batch with more bytes gets no more bodies."""
-GATHER_S: Final = 0.01
-"""For so long bodies are taken before those that are there are sent."""
+"""`append_all` adds no further body to a batch of this size."""
+LINGER_S: Final = 0.01
+"""How long `append_all` collects bodies before it sends a batch that is not full."""
 _END: Final = object()
 
 
 class BlockingClient:
-    """As DLedgerClient, with the same words, for one call at a time and thread.
+    """DLedgerClient with blocking methods of the same names; used with `with`.
 
-    Ctrl-C and the like cancel the call that they interrupt, as there.
+    An exception that interrupts a call, such as KeyboardInterrupt, cancels it.
     """
 
     def __init__(
@@ -60,8 +54,14 @@ class BlockingClient:
         at_least_once: bool = False,
         idempotent: bool = False,
         timing: Timing | None = None,
+        linger_s: float = LINGER_S,
     ) -> None:
-        """Take the same arguments as DLedgerClient."""
+        """Configure the client with the arguments of DLedgerClient.
+
+        `linger_s` is how long `append_all` collects bodies before it sends a batch that is not
+        full.
+        """
+        self._linger_s = linger_s
         self._client = DLedgerClient(
             servers,
             group,
@@ -93,21 +93,21 @@ class BlockingClient:
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread is there."""
+        """Whether the client's thread is alive."""
         return self._thread.is_alive()
 
     def metadata(self) -> GroupMetadata:
-        """Ask who the members are and who leads, as DLedgerClient.metadata."""
+        """Ask for the members and the leader; see DLedgerClient.metadata."""
         return self._call(self._client.metadata())
 
     def append(self, body: bytes, *, deadline_s: float | None = None) -> Appended:
-        """Append one entry, as DLedgerClient.append."""
+        """Append one entry; see DLedgerClient.append."""
         return self._call(self._client.append(body, deadline_s=deadline_s))
 
     def append_batch(
         self, bodies: Sequence[bytes], *, deadline_s: float | None = None
     ) -> list[Outcome]:
-        """Append many entries at once, as DLedgerClient.append_batch."""
+        """Append several entries concurrently; see DLedgerClient.append_batch."""
         return self._call(self._client.append_batch(bodies, deadline_s=deadline_s))
 
     def append_all(
@@ -117,72 +117,72 @@ class BlockingClient:
         in_flight: int = IN_FLIGHT,
         deadline_s: float | None = None,
     ) -> Iterator[Outcome]:
-        """Append any number of bodies and yield what became of each, in their order.
+        """Append any number of bodies and yield one outcome for each, in the order of the bodies.
 
-        Bodies are taken in the caller's thread, while outcomes are fetched; up to `in_flight` are
-        awaited at a time. One that comes late does not hold back those before it for longer than it
-        takes to come.
+        The caller's thread iterates over `bodies` while the caller fetches outcomes; at most
+        `in_flight` appends are outstanding at a time. While `bodies` blocks, the bodies before it
+        that were not sent yet wait; they are sent as soon as the next body arrives.
         """
         if in_flight < 1:
-            raise ValueError(f"in_flight is {in_flight}; at least 1 is needed")
+            raise ValueError(f"in_flight must be at least 1, got {in_flight}")
         size = min(BATCH_MAX, max(1, in_flight // BATCHES_MAX))
         batches: deque[tuple[int, Future[list[Outcome]]]] = deque()
         number = 0
         try:
-            for batch in _gathered(iter(bodies), size):
+            for batch in _group_bodies(iter(bodies), size, self._linger_s):
                 sent = self._start(self._client.append_batch(batch, deadline_s=deadline_s))
                 batches.append((number, sent))
                 number += len(batch)
                 if len(batches) * size >= in_flight:
-                    yield from _numbered(*batches.popleft())
+                    yield from _renumber_outcomes(*batches.popleft())
             while batches:
-                yield from _numbered(*batches.popleft())
+                yield from _renumber_outcomes(*batches.popleft())
         finally:
             for _, sent in batches:
                 sent.cancel()
 
     def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
-        """Read one entry, as DLedgerClient.get."""
+        """Read one entry; see DLedgerClient.get."""
         return self._call(self._client.get(index, deadline_s=deadline_s))
 
     def get_range(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> Iterator[DLedgerEntry]:
-        """Read entries in order, as DLedgerClient.get_range."""
+        """Read entries in order; see DLedgerClient.get_range."""
         return self._iterate(self._client.get_range(first, last, deadline_s=deadline_s))
 
     def tail(
         self, first: int | None = None, *, deadline_s: float | None = None
     ) -> Iterator[DLedgerEntry]:
-        """Read entries as they are appended, for ever, as DLedgerClient.tail."""
+        """Read entries as they are appended, forever; see DLedgerClient.tail."""
         return self._iterate(self._client.tail(first, deadline_s=deadline_s))
 
     def bounds(self, *, deadline_s: float | None = None) -> LogBounds:
-        """Ask for the first and last index, as DLedgerClient.bounds."""
+        """Return the first and the last index; see DLedgerClient.bounds."""
         return self._call(self._client.bounds(deadline_s=deadline_s))
 
     def set_register(self, key: int, value: int, *, deadline_s: float | None = None) -> Appended:
-        """Append the entry that sets a register, as DLedgerClient.set_register."""
+        """Append an entry that sets a register; see DLedgerClient.set_register."""
         return self._call(self._client.set_register(key, value, deadline_s=deadline_s))
 
     def read_register(self, key: int, *, deadline_s: float | None = None) -> int | None:
-        """Read a register, as DLedgerClient.read_register."""
+        """Read a register; see DLedgerClient.read_register."""
         return self._call(self._client.read_register(key, deadline_s=deadline_s))
 
     def transfer(
         self, transferee_id: str, *, term: int | None = None, deadline_s: float | None = None
     ) -> GroupMetadata:
-        """Hand the leadership over, as DLedgerClient.transfer."""
+        """Transfer leadership to a member; see DLedgerClient.transfer."""
         return self._call(self._client.transfer(transferee_id, term=term, deadline_s=deadline_s))
 
     def membership(self, *, deadline_s: float | None = None) -> GroupMembership:
-        """Ask who belongs to the group, as DLedgerClient.membership."""
+        """Ask the leader for the voters and learners; see DLedgerClient.membership."""
         return self._call(self._client.membership(deadline_s=deadline_s))
 
     def change_membership(
         self, change: ChangeKind, member_id: str, *, deadline_s: float | None = None
     ) -> GroupMembership:
-        """Change one member, as DLedgerClient.change_membership."""
+        """Change one member; see DLedgerClient.change_membership."""
         return self._call(self._client.change_membership(change, member_id, deadline_s=deadline_s))
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -190,13 +190,13 @@ class BlockingClient:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # it goes on otherwise, when only the waiting was interrupted
+            future.cancel()  # an interrupt ends only the wait; the coroutine would continue
             raise
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         if not self.is_running:
             coroutine.close()
-            raise RuntimeError("BlockingClient is used outside of its `with`")
+            raise RuntimeError("BlockingClient was used outside its `with` block")
         loop, _ = self._started.result()
         return asyncio.run_coroutine_threadsafe(coroutine, loop)
 
@@ -223,16 +223,20 @@ class BlockingClient:
 
 
 class _Chunks(Generic[T]):
-    """Takes items in the loop's thread, as many as are there; an item each would be slow."""
+    """Fetches the available items of an async generator in chunks.
+
+    A thread switch for each item would be slow.
+    """
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
-        # The next item, which may be awaited across calls.
+        # Fetches the next item; may outlive a call of `next`.
         self._next: asyncio.Task[T | object] | None = None
 
     async def next(self) -> list[T]:
-        """Return at least one item; none at the end. Raises what the items raise, after those
-        before it.
+        """Return the available items, at least one; an empty list marks the end.
+
+        Raises an error of the generator after the items before it were returned.
         """
         chunk: list[T] = []
         while len(chunk) < CHUNK_MAX:
@@ -249,10 +253,10 @@ class _Chunks(Generic[T]):
         return chunk
 
     async def close(self) -> None:
-        """End the items."""
+        """Close the generator."""
         if self._next is not None:
             self._next.cancel()
-            # Its error, if it has one, is for nobody any more.
+            # Retrieve the task's error, if any, so that asyncio does not log it.
             await asyncio.gather(self._next, return_exceptions=True)
         await self._items.aclose()
 
@@ -260,10 +264,12 @@ class _Chunks(Generic[T]):
         return await anext(self._items, _END)
 
 
-def _gathered(bodies: Iterator[bytes], count_max: int) -> Iterator[list[bytes]]:
-    """Yield the bodies in lists; one ends when it is full, or after GATHER_S."""
+def _group_bodies(
+    bodies: Iterator[bytes], count_max: int, linger_s: float
+) -> Iterator[list[bytes]]:
+    """Yield the bodies in batches; a batch ends when it is full or after `linger_s`."""
     for first in bodies:
-        batch, size_bytes, until_s = [first], len(first), time.monotonic() + GATHER_S
+        batch, size_bytes, until_s = [first], len(first), time.monotonic() + linger_s
         while len(batch) < count_max and size_bytes < BATCH_BYTES and time.monotonic() < until_s:
             body = next(bodies, None)
             if body is None:
@@ -273,7 +279,7 @@ def _gathered(bodies: Iterator[bytes], count_max: int) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _numbered(begin: int, sent: Future[list[Outcome]]) -> Iterator[Outcome]:
-    """Count the outcomes of a batch from its first body's number."""
+def _renumber_outcomes(begin: int, sent: Future[list[Outcome]]) -> Iterator[Outcome]:
+    """Yield the outcomes of a batch, numbered from `begin`."""
     for number, outcome in enumerate(sent.result(), begin):
         yield msgspec.structs.replace(outcome, number=number)

@@ -9,17 +9,17 @@ T = TypeVar("T")
 
 
 class Spawn(Protocol):
-    """Starts a task that somebody else will end."""
+    """Starts a task whose end is the responsibility of another object."""
 
     def __call__(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
 
 class TaskScope:
-    """A task group that cancels what still runs when it is left, where TaskGroup would wait.
+    """A task group that cancels its remaining tasks on exit; TaskGroup would wait for them.
 
-    As with TaskGroup, a task that fails cancels the code inside the `async with`, and its error is
-    raised there, in a group: a defect must not go unheard. Unlike there, an error of that code
-    itself stays what it is.
+    As with TaskGroup, a failing task cancels the code inside the `async with`, and the block raises
+    an exception group with the task's error, so that no defect goes unnoticed. Unlike TaskGroup, an
+    error of the code inside the block propagates unchanged.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class TaskScope:
     ) -> None:
         for task in list(self._running):
             task.cancel()
-        if isinstance(error, asyncio.CancelledError):  # perhaps by the group, which must know
+        if isinstance(error, asyncio.CancelledError):  # TaskGroup must see its own cancellation
             await self._group.__aexit__(kind, error, traceback)
         else:
             await self._group.__aexit__(None, None, None)

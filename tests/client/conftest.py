@@ -1,4 +1,4 @@
-"""Groups for the client to talk to."""
+"""Fake groups for the client."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ async def group() -> AsyncIterator[Group]:
 
 @pytest.fixture
 def group_in_thread() -> Iterator[Group]:
-    """The same in a loop of its own, for clients that block."""
+    """The same in another thread's event loop, for blocking clients."""
     started: Future[tuple[Group, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
@@ -38,6 +38,6 @@ def group_in_thread() -> Iterator[Group]:
 
 @pytest.fixture
 def group_in_environment(group_in_thread: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `dledger` find that group without options."""
+    """Set the environment so that `dledger` finds `group_in_thread` without options."""
     monkeypatch.setenv("DLEDGER_CLIENT_SERVERS", ",".join(group_in_thread.servers))
     monkeypatch.setenv("DLEDGER_CLIENT_GROUP", "g0")

@@ -22,29 +22,31 @@ from dledger_client.errors import AddressError
         (" host:65535 ", None, "host", 65535),
     ],
 )
-def test_a_server_is_read(text: str, member_id: str | None, host: str, port: int) -> None:
+def test_a_valid_server_address_is_parsed(
+    text: str, member_id: str | None, host: str, port: int
+) -> None:
     assert parse_server(text) == ServerAddress(host=host, port=port, member_id=member_id)
 
 
 @pytest.mark.parametrize(
     "text", ["", "host", "host:", ":1", "n0-:1", "host:0", "host:65536", "host:x", "a b=host:1"]
 )
-def test_a_server_that_cannot_be_read_is_refused(text: str) -> None:
+def test_an_invalid_server_address_is_rejected(text: str) -> None:
     with pytest.raises(AddressError):
         parse_server(text)
 
 
-def test_servers_may_be_separated_by_commas_or_semicolons() -> None:
+def test_commas_and_semicolons_separate_servers() -> None:
     servers = parse_servers(["n0-a:1;n1-b:2", "c:3, d:4"])
 
     assert [str(server) for server in servers] == ["a:1", "b:2", "c:3", "d:4"]
 
 
 @pytest.mark.parametrize("texts", [[], [" , "], ["a:1,"] * (SERVERS_MAX + 1)])
-def test_no_server_and_too_many_are_refused(texts: list[str]) -> None:
+def test_an_empty_or_too_long_list_of_servers_is_rejected(texts: list[str]) -> None:
     with pytest.raises(AddressError):
         parse_servers(texts)
 
 
-def test_an_ipv6_address_is_written_as_it_is_read() -> None:
+def test_an_ipv6_address_is_formatted_with_brackets() -> None:
     assert str(parse_server("[::1]:40911")) == "[::1]:40911"

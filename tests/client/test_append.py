@@ -1,4 +1,4 @@
-"""What the client makes of each answer to an append, and of none."""
+"""Single appends: each response, missing responses, cancellation, and `append_batch`."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from dledger_client.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
 from dledger_formats.protocol.frames import RemotingCommand
@@ -30,13 +30,13 @@ LATER = [
 UNKNOWN = [
     Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED, Code.EXPIRED_TERM, Code.TIMEOUT,
     Code.DISK_ERROR, Code.INTERNAL_ERROR, Code.UNKNOWN, Code.ILLEGAL_MEMBER_STATE, SYSTEM_ERROR,
-    UNREADABLE, Instead.HANG_UP, Instead.APPEND_AND_HANG_UP, Instead.SEND_GARBAGE,
+    UNREADABLE, Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT, Fault.SEND_GARBAGE,
 ]  # fmt: skip
 REFUSED = [Code.UNKNOWN_GROUP, Code.UNSUPPORTED, NOT_SUPPORTED]
 
 
-def name_of(behaviour: object) -> str:
-    return getattr(behaviour, "name", None) or f"remoting-{getattr(behaviour, 'code', '')}"
+def name_of(behavior: object) -> str:
+    return getattr(behavior, "name", None) or f"remoting-{getattr(behavior, 'code', '')}"
 
 
 def client_of(group: Group, *, at_least_once: bool = False, **timing: float) -> DLedgerClient:
@@ -45,7 +45,7 @@ def client_of(group: Group, *, at_least_once: bool = False, **timing: float) -> 
     )
 
 
-async def test_an_append_returns_where_the_entry_is(group: Group) -> None:
+async def test_an_append_returns_the_position_of_its_entry(group: Group) -> None:
     async with client_of(group) as client:
         await client.append(b"first")
         appended = await client.append(b"second")
@@ -53,22 +53,22 @@ async def test_an_append_returns_where_the_entry_is(group: Group) -> None:
     assert appended == Appended(index=1, term=1, pos=0)
 
 
-@pytest.mark.parametrize("behaviour", LATER, ids=name_of)
-async def test_what_the_leader_cannot_take_now_is_sent_again(
-    group: Group, behaviour: DLedgerResponseCode
+@pytest.mark.parametrize("behavior", LATER, ids=name_of)
+async def test_an_append_that_the_leader_cannot_accept_yet_is_resent(
+    group: Group, behavior: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.extend([behaviour, behaviour])
+    group["n0"].script.extend([behavior, behavior])
     async with client_of(group) as client:
         await client.append(b"x")
 
     assert (group.log, len(group["n0"].appends)) == ([b"x"], 3)
 
 
-@pytest.mark.parametrize("behaviour", UNKNOWN, ids=name_of)
-async def test_an_append_of_unknown_outcome_is_reported_and_not_sent_again(
-    group: Group, behaviour: DLedgerResponseCode
+@pytest.mark.parametrize("behavior", UNKNOWN, ids=name_of)
+async def test_an_append_with_an_unknown_outcome_is_reported_and_not_resent(
+    group: Group, behavior: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.append(behaviour)
+    group["n0"].script.append(behavior)
     async with client_of(group) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.append(b"x")
@@ -76,11 +76,11 @@ async def test_an_append_of_unknown_outcome_is_reported_and_not_sent_again(
     assert sum(len(member.appends) for member in group.members.values()) == 1
 
 
-@pytest.mark.parametrize("behaviour", UNKNOWN, ids=name_of)
-async def test_an_append_of_unknown_outcome_is_sent_again_when_that_is_asked_for(
-    group: Group, behaviour: DLedgerResponseCode
+@pytest.mark.parametrize("behavior", UNKNOWN, ids=name_of)
+async def test_at_least_once_resends_an_append_with_an_unknown_outcome(
+    group: Group, behavior: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.append(behaviour)
+    group["n0"].script.append(behavior)
     async with client_of(group, at_least_once=True) as client:
         appended = await client.append(b"x")
 
@@ -88,44 +88,44 @@ async def test_an_append_of_unknown_outcome_is_sent_again_when_that_is_asked_for
     assert len(group["n0"].appends) == 2
 
 
-@pytest.mark.parametrize("behaviour", REFUSED, ids=name_of)
-async def test_a_refusal_is_told_and_not_sent_again(
-    group: Group, behaviour: DLedgerResponseCode
+@pytest.mark.parametrize("behavior", REFUSED, ids=name_of)
+async def test_a_refused_append_is_reported_and_not_resent(
+    group: Group, behavior: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.append(behaviour)
+    group["n0"].script.append(behavior)
     async with client_of(group, at_least_once=True) as client:
         with pytest.raises(RefusedError) as caught:
             await client.append(b"x")
 
-    assert caught.value.code in (behaviour, Code.UNSUPPORTED)
+    assert caught.value.code in (behavior, Code.UNSUPPORTED)
     assert len(group["n0"].appends) == 1
 
 
 @pytest.mark.parametrize("last", [Code.UNSUPPORTED, Code.LEADER_PENDING_FULL], ids=name_of)
-async def test_a_refusal_does_not_make_an_earlier_unknown_attempt_undone(
+async def test_an_append_refused_after_an_unknown_attempt_is_unknown(
     group: Group, last: DLedgerResponseCode
 ) -> None:
-    group["n0"].script.extend([Instead.APPEND_AND_HANG_UP, *[last] * 100])
+    group["n0"].script.extend([Fault.APPEND_AND_DISCONNECT, *[last] * 100])
     async with client_of(group, at_least_once=True) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.append(b"x", deadline_s=0.3)
 
 
-def test_no_code_that_promises_that_nothing_was_appended_is_tested_as_unknown() -> None:
+def test_no_code_that_means_not_appended_is_tested_as_unknown() -> None:
     assert not NOT_APPENDED & {code for code in UNKNOWN if isinstance(code, Code)}
 
 
-async def test_a_silent_leader_leaves_the_outcome_unknown(group: Group) -> None:
-    group["n0"].script.append(Instead.KEEP_SILENT)
+async def test_an_append_that_gets_no_response_is_unknown(group: Group) -> None:
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with client_of(group, request_timeout_s=0.1) as client:
-        with pytest.raises(OutcomeUnknownError, match="no answer in time"):
+        with pytest.raises(OutcomeUnknownError, match="did not respond in time"):
             await client.append(b"x")
 
     assert len(group["n0"].appends) == 1
 
 
-async def test_an_answer_that_comes_after_its_time_disturbs_nothing(group: Group) -> None:
-    group["n0"].script.append(Instead.KEEP_SILENT)
+async def test_a_late_response_does_not_affect_the_next_append(group: Group) -> None:
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with client_of(group, request_timeout_s=0.1) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.append(b"late")
@@ -135,14 +135,14 @@ async def test_an_answer_that_comes_after_its_time_disturbs_nothing(group: Group
         assert (await client.append(b"next")).index == 0
 
 
-async def test_a_disk_that_stays_full_is_the_reason_in_the_end(group: Group) -> None:
+async def test_an_append_is_refused_with_disk_full_at_its_deadline(group: Group) -> None:
     group["n0"].script.extend([Code.DISK_FULL] * 50)
     async with client_of(group) as client:
         with pytest.raises(RefusedError, match="415 DISK_FULL"):
             await client.append(b"x", deadline_s=0.1)
 
 
-async def test_a_body_that_no_entry_can_hold_is_refused_before_it_is_sent(group: Group) -> None:
+async def test_a_body_that_is_too_large_is_refused_before_it_is_sent(group: Group) -> None:
     async with client_of(group) as client:
         with pytest.raises(RefusedError, match="at most"):
             await client.append(bytes(disk.BODY_SIZE_MAX + 1))
@@ -150,7 +150,7 @@ async def test_a_body_that_no_entry_can_hold_is_refused_before_it_is_sent(group:
     assert not group["n0"].appends
 
 
-async def test_the_largest_body_is_taken(group: Group) -> None:
+async def test_a_body_of_the_maximum_size_is_appended(group: Group) -> None:
     body = bytes(disk.BODY_SIZE_MAX)
     async with client_of(group) as client:
         await client.append(body)
@@ -158,48 +158,48 @@ async def test_the_largest_body_is_taken(group: Group) -> None:
     assert group.log == [body]
 
 
-async def test_text_is_no_body(group: Group) -> None:
+async def test_a_body_that_is_text_raises_a_type_error(group: Group) -> None:
     async with client_of(group) as client:
         with pytest.raises(TypeError, match="must be bytes"):
             await client.append("text")  # type: ignore[arg-type]
 
 
-async def test_an_append_that_is_cancelled_disturbs_no_other(group: Group) -> None:
-    group["n0"].script.append(Instead.KEEP_SILENT)
+async def test_a_cancelled_append_does_not_affect_the_next_one(group: Group) -> None:
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with client_of(group) as client:
         cancelled = asyncio.create_task(client.append(b"x"))
-        await group["n0"].appended_to.wait()
+        await group["n0"].append_received.wait()
         cancelled.cancel()
 
         assert (await client.append(b"y")).index == 0
 
 
-async def test_closing_the_client_ends_what_is_in_flight(group: Group) -> None:
-    group["n0"].script.append(Instead.KEEP_SILENT)
+async def test_closing_the_client_ends_an_append_in_flight_as_unknown(group: Group) -> None:
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with client_of(group) as client:
         sent = asyncio.create_task(client.append(b"x"))
-        await group["n0"].appended_to.wait()
+        await group["n0"].append_received.wait()
 
     with pytest.raises(OutcomeUnknownError, match="closed"):
         await sent
 
 
-async def test_closing_the_client_ends_what_waits_for_a_leader(group: Group) -> None:
+async def test_closing_the_client_ends_an_append_that_waits_for_a_leader(group: Group) -> None:
     group.elect(None)
     async with client_of(group) as client:
         waiting = asyncio.create_task(client.append(b"x"))
-        await group["n0"].asked.wait()
+        await group["n0"].metadata_requested.wait()
 
     with pytest.raises(GroupUnreachableError, match="closed"):
         await waiting
 
 
-async def test_a_client_that_is_not_entered_says_so(group: Group) -> None:
+async def test_a_client_that_was_not_entered_raises_an_error(group: Group) -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await client_of(group).append(b"x")
 
 
-async def test_java_s_newest_server_gets_its_bytes_as_numbers(group: Group) -> None:
+async def test_java_0_4_3_receives_bytes_as_arrays_of_numbers(group: Group) -> None:
     group["n0"].reads_only_numbers = True
     async with client_of(group) as client:
         await asyncio.gather(*(client.append(b"\x00\x80\xff") for _ in range(3)))
@@ -210,16 +210,16 @@ async def test_java_s_newest_server_gets_its_bytes_as_numbers(group: Group) -> N
     assert len(group["n0"].appends) == attempts + 1
 
 
-# Cancelling, and batches.
+# Cancellation and append_batch
 
 
-async def test_a_cancelled_append_that_was_sent_says_that_it_may_be_in_the_log(
+async def test_the_error_of_a_cancelled_append_says_that_it_may_be_in_the_log(
     group: Group,
 ) -> None:
-    group["n0"].script.append(Instead.APPEND_AND_KEEP_SILENT)
+    group["n0"].script.append(Fault.APPEND_WITHOUT_ANSWER)
     async with client_of(group) as client:
         cancelled = asyncio.create_task(client.append(b"x"))
-        await group["n0"].appended_to.wait()
+        await group["n0"].append_received.wait()
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await cancelled
@@ -232,7 +232,7 @@ async def test_a_cancelled_append_that_waits_for_a_leader_is_never_sent(group: G
     group.elect(None)
     async with client_of(group) as client:
         cancelled = asyncio.create_task(client.append(b"cancelled"))
-        await group["n0"].asked.wait()
+        await group["n0"].metadata_requested.wait()
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await cancelled
@@ -243,22 +243,27 @@ async def test_a_cancelled_append_that_waits_for_a_leader_is_never_sent(group: G
     assert not getattr(caught.value, "__notes__", [])
 
 
-async def test_a_cancelled_append_that_is_to_be_sent_later_is_never_sent_again(
+async def test_a_cancelled_append_that_waits_for_a_retry_is_never_resent(
     group: Group,
 ) -> None:
-    group["n0"].script.append(Code.DISK_FULL)  # half a second's pause
+    group["n0"].script.append(Code.DISK_FULL)  # the client pauses for half a second
     async with client_of(group) as client:
         cancelled = asyncio.create_task(client.append(b"cancelled"))
-        await group["n0"].appended_to.wait()
-        await asyncio.sleep(0.01)
+        await group["n0"].append_received.wait()
+        # Responses on a connection are processed in order: this one comes after DISK_FULL.
+        await client.membership()
         cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert client.statistics.refused == 1, "the retry is dropped at once"
         await client.append(b"next")
 
     assert group.log == [b"next"]
-    assert client.statistics.refused == 1
 
 
-async def test_a_batch_is_sent_in_one_go_and_told_body_by_body(group: Group) -> None:
+async def test_append_batch_pipelines_its_bodies_and_returns_an_outcome_for_each(
+    group: Group,
+) -> None:
     group["n0"].script.extend([Code.SUCCESS, Code.UNSUPPORTED, Code.WAIT_QUORUM_ACK_TIMEOUT])
     async with client_of(group) as client:
         await client.metadata()
@@ -269,23 +274,25 @@ async def test_a_batch_is_sent_in_one_go_and_told_body_by_body(group: Group) -> 
     assert [outcome.number for outcome in outcomes] == [0, 1, 2, 3]
 
 
-async def test_an_empty_batch_is_no_work(group: Group) -> None:
+async def test_append_batch_of_nothing_returns_nothing(group: Group) -> None:
     async with client_of(group) as client:
         assert await client.append_batch([]) == []
 
 
 @pytest.mark.parametrize("bodies", [[b""] * (BATCH_MAX + 1), [bytes(1 << 22)] * 17])
-async def test_a_batch_has_bounds(group: Group, bodies: list[bytes]) -> None:
+async def test_append_batch_rejects_too_many_bodies_or_bytes(
+    group: Group, bodies: list[bytes]
+) -> None:
     async with client_of(group) as client:
         with pytest.raises(ValueError, match="at most"):
             await client.append_batch(bodies)
 
 
-async def test_a_cancelled_batch_leaves_nothing_waiting(group: Group) -> None:
+async def test_a_cancelled_append_batch_appends_nothing_later(group: Group) -> None:
     group.elect(None)
     async with client_of(group) as client:
         cancelled = asyncio.create_task(client.append_batch([b"cancelled"] * 100))
-        await group["n0"].asked.wait()
+        await group["n0"].metadata_requested.wait()
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled

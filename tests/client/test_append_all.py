@@ -1,4 +1,4 @@
-"""Many appends in flight: order, bounds, and what a change of leaders does to them."""
+"""Many appends in flight: order, limits, and changes of the leader."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ConnectionLostError
 from dledger_client.tasks import TaskScope
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.requests import (
@@ -41,7 +41,7 @@ async def test_outcomes_come_in_the_order_of_the_bodies(group: Group) -> None:
     assert group.log == BODIES
 
 
-async def test_bodies_may_come_from_an_asynchronous_iterator(group: Group) -> None:
+async def test_append_all_accepts_an_asynchronous_iterator(group: Group) -> None:
     async def bodies() -> AsyncIterator[bytes]:
         for body in BODIES:
             await asyncio.sleep(0)
@@ -54,29 +54,29 @@ async def test_bodies_may_come_from_an_asynchronous_iterator(group: Group) -> No
 
 
 async def test_an_outcome_does_not_wait_for_the_next_body(group: Group) -> None:
-    is_told = asyncio.Event()
+    first_has_outcome = asyncio.Event()
 
     async def bodies() -> AsyncIterator[bytes]:
         yield b"first"
-        await is_told.wait()
+        await first_has_outcome.wait()
         yield b"second"
 
     async with DLedgerClient(group.servers, "g0") as client:
         outcomes = client.append_all(bodies())
         assert (await anext(outcomes)).number == 0
-        is_told.set()
+        first_has_outcome.set()
         assert (await anext(outcomes)).number == 1
         await outcomes.aclose()
 
 
-async def test_one_in_flight_means_one_after_the_other(group: Group) -> None:
+async def test_appends_are_sequential_with_one_in_flight(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         await outcomes_of(client, BODIES[:20], in_flight=1)
 
     assert group["n0"].largest_read == 1
 
 
-async def test_an_append_that_is_sent_again_keeps_its_place_among_the_outcomes(
+async def test_the_outcome_of_a_resent_append_keeps_its_position(
     group: Group,
 ) -> None:
     group["n0"].script.extend([Code.SUCCESS, Code.LEADER_PENDING_FULL])
@@ -97,7 +97,7 @@ async def test_each_body_has_its_own_outcome(group: Group) -> None:
     assert [type(outcome) for outcome in outcomes] == [Acknowledged, Unknown, Refused, Acknowledged]
 
 
-async def test_no_more_bodies_are_taken_than_may_be_in_flight(group: Group) -> None:
+async def test_append_all_takes_no_more_bodies_than_in_flight_allows(group: Group) -> None:
     taken = []
 
     def bodies() -> Iterator[bytes]:
@@ -113,8 +113,8 @@ async def test_no_more_bodies_are_taken_than_may_be_in_flight(group: Group) -> N
         await outcomes.aclose()
 
 
-class Nowhere:
-    """Carries nothing, and lets go of what is cancelled."""
+class DiscardingHandler:
+    """A handler of calls that are never sent; ignores cancellations."""
 
     def answered(self, call: Call, command: RemotingCommand) -> None:
         raise AssertionError("nothing was sent")
@@ -126,8 +126,8 @@ class Nowhere:
         pass
 
 
-class StartsNothing:
-    """Keeps the calls that it is asked for."""
+class RecordingStarter:
+    """Records the calls that it starts and sends none."""
 
     def __init__(self) -> None:
         self.started: list[Call] = []
@@ -139,18 +139,18 @@ class StartsNothing:
             request=AppendEntryRequest(body=body),
             is_repeatable=False,
             deadline_s=deadline_s or 0.0,
-            carrier=Nowhere(),
+            handler=DiscardingHandler(),
             answer=asyncio.get_running_loop().create_future(),
         )
         self.started.append(call)
         return call
 
     def start_batch(self, bodies: Sequence[bytes], deadline_s: float | None) -> Call:
-        raise AssertionError("it takes no batches")
+        raise AssertionError("the starter takes no batches")
 
 
-async def test_no_more_bytes_are_taken_than_may_be_in_flight() -> None:
-    starter = StartsNothing()
+async def test_append_all_takes_no_more_bytes_than_in_flight_allows() -> None:
+    starter = RecordingStarter()
     started = starter.started
     async with TaskScope() as tasks:
         outcomes = append_stream(
@@ -158,7 +158,7 @@ async def test_no_more_bytes_are_taken_than_may_be_in_flight() -> None:
             spawn=tasks.spawn,
         )  # fmt: skip
         first = asyncio.ensure_future(anext(outcomes))
-        while len(started) < 3:  # noqa: ASYNC110 - the feeder stops here, and tells nobody
+        while len(started) < 3:  # noqa: ASYNC110 - the feeder sets no event when it stops
             await asyncio.sleep(0)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -169,7 +169,7 @@ async def test_no_more_bytes_are_taken_than_may_be_in_flight() -> None:
         await outcomes.aclose()
 
 
-async def test_an_error_of_the_bodies_is_raised_after_the_outcomes_before_it(group: Group) -> None:
+async def test_an_error_of_the_bodies_is_raised_after_the_earlier_outcomes(group: Group) -> None:
     def bodies() -> Iterator[bytes]:
         yield from BODIES[:3]
         raise LookupError("no more")
@@ -183,7 +183,7 @@ async def test_an_error_of_the_bodies_is_raised_after_the_outcomes_before_it(gro
     assert numbers == [0, 1, 2]
 
 
-async def test_leaving_the_outcomes_early_stops_taking_bodies(group: Group) -> None:
+async def test_closing_the_outcomes_early_stops_the_iteration_of_bodies(group: Group) -> None:
     taken = []
 
     async def bodies() -> AsyncIterator[bytes]:
@@ -197,35 +197,37 @@ async def test_leaving_the_outcomes_early_stops_taking_bodies(group: Group) -> N
             async for _ in outcomes:
                 break
         count = len(taken)
-        await client.append(b"the loop turns on")
+        await client.append(b"several loop turns")
 
         assert len(taken) - count <= 1
 
 
-async def test_in_flight_must_leave_room_for_one(group: Group) -> None:
+async def test_in_flight_must_be_at_least_one(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         with pytest.raises(ValueError, match="at least 1"):
             client.append_all([], in_flight=0)
 
 
-# A change of leaders in the middle.
+# Changes of the leader
 
 
 async def kill_leader(group: Group) -> None:
-    """Kill n0 as soon as it has some appends, and elect n1 a little later."""
+    """Kill n0 once the log has 50 entries, and elect n1 after the client has asked it."""
     while len(group.log) < 50:  # noqa: ASYNC110 - the log is a plain list
         await asyncio.sleep(0)
     group.elect(None)
     await group["n0"].stop()
-    await group["n1"].asked.wait()
+    await group["n1"].metadata_requested.wait()
     group.elect("n1")
 
 
-@pytest.mark.parametrize("last_act", [Instead.HANG_UP, Instead.APPEND_AND_HANG_UP, Code.NOT_LEADER])
-async def test_what_is_acknowledged_across_a_failover_is_in_the_log_once(
-    group: Group, last_act: Instead | DLedgerResponseCode
+@pytest.mark.parametrize(
+    "last_behavior", [Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT, Code.NOT_LEADER]
+)
+async def test_an_append_acknowledged_across_a_failover_is_in_the_log_once(
+    group: Group, last_behavior: Fault | DLedgerResponseCode
 ) -> None:
-    group["n0"].script.extend([Code.SUCCESS] * 100 + [last_act])
+    group["n0"].script.extend([Code.SUCCESS] * 100 + [last_behavior])
     async with DLedgerClient(group.servers, "g0") as client:
         killing = asyncio.create_task(kill_leader(group))
         outcomes = await outcomes_of(client, BODIES, in_flight=50)
@@ -240,7 +242,7 @@ async def test_what_is_acknowledged_across_a_failover_is_in_the_log_once(
     assert len(acknowledged) >= len(BODIES) - 2 * 50
 
 
-async def test_with_at_least_once_every_body_is_acknowledged_across_a_failover(
+async def test_at_least_once_gets_every_body_acknowledged_across_a_failover(
     group: Group,
 ) -> None:
     async with DLedgerClient(group.servers, "g0", at_least_once=True) as client:
@@ -253,7 +255,7 @@ async def test_with_at_least_once_every_body_is_acknowledged_across_a_failover(
     ] == BODIES
 
 
-async def test_what_never_reached_the_socket_of_a_stuck_leader_goes_to_the_next(
+async def test_appends_not_yet_written_to_a_stuck_leader_go_to_the_next_leader(
     group: Group,
 ) -> None:
     bodies = [number.to_bytes(2, "big") * 50_000 for number in range(200)]
@@ -270,7 +272,9 @@ async def test_what_never_reached_the_socket_of_a_stuck_leader_goes_to_the_next(
     assert group.log[1:] == bodies[len(sent) :]
 
 
-async def test_statistics_tell_acknowledgements_leaders_and_the_longest_gap(group: Group) -> None:
+async def test_statistics_count_acknowledgements_and_leader_changes_and_measure_the_longest_gap(
+    group: Group,
+) -> None:
     async with DLedgerClient(group.servers, "g0", at_least_once=True) as client:
         killing = asyncio.create_task(kill_leader(group))
         await outcomes_of(client, BODIES, in_flight=50)

@@ -1,4 +1,4 @@
-"""Bodies that share a request, where the servers take it; and what becomes of each of them."""
+"""Batches: bodies that share a request if the server supports it, and their outcomes."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import pytest
 from dledger_client.append import batches
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.client import DLedgerClient
-from dledger_fake_server.behaviour import Behaviour, Instead
+from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
 from dledger_formats.protocol.requests import DLedgerResponseCode
@@ -20,13 +20,13 @@ BODIES = [b"body %d" % number for number in range(500)]
 
 @pytest.fixture
 def group(group: Group) -> Group:
-    group.learn_batches()
+    group.enable_batches()
     return group
 
 
 @contextlib.asynccontextmanager
 async def client_of(group: Group, **options: bool) -> AsyncIterator[DLedgerClient]:
-    """A client that knows its leader: before, it does not know what that takes."""
+    """A client that already knows the leader, and thus whether it supports batches."""
     async with DLedgerClient(group.servers, "g0", **options) as client:
         await client.bounds()
         yield client
@@ -43,7 +43,7 @@ def acknowledged(bodies: list[bytes], attempts: int = 1) -> list[Outcome]:
     ]
 
 
-async def test_bodies_of_a_stream_share_requests(group: Group) -> None:
+async def test_bodies_of_append_all_share_requests(group: Group) -> None:
     async with client_of(group) as client:
         outcomes = await outcomes_of(client, BODIES, in_flight=400)
 
@@ -52,7 +52,7 @@ async def test_bodies_of_a_stream_share_requests(group: Group) -> None:
     assert [len(batch) for batch in group["n0"].batches] == [50] * 10
 
 
-async def test_bodies_of_a_batch_share_requests(group: Group) -> None:
+async def test_bodies_of_append_batch_share_requests(group: Group) -> None:
     async with client_of(group) as client:
         outcomes = await client.append_batch(BODIES)
 
@@ -61,7 +61,7 @@ async def test_bodies_of_a_batch_share_requests(group: Group) -> None:
     assert sizes == [batches.BODIES_MAX] * 3 + [len(BODIES) - 3 * batches.BODIES_MAX]
 
 
-async def test_many_bytes_share_no_request(group: Group) -> None:
+async def test_a_large_body_gets_a_request_of_its_own(group: Group) -> None:
     small, large = b"small", bytes(batches.BODY_BYTES_MAX)
     async with client_of(group) as client:
         await outcomes_of(client, [small, small, large, large, small])
@@ -69,30 +69,30 @@ async def test_many_bytes_share_no_request(group: Group) -> None:
     assert group["n0"].batches == [[small, small], [large], [large], [small]]
 
 
-async def test_a_body_does_not_wait_for_others_that_are_not_there_yet(group: Group) -> None:
-    is_told = asyncio.Event()
+async def test_a_batch_does_not_wait_for_bodies_that_are_not_available_yet(group: Group) -> None:
+    two_have_outcomes = asyncio.Event()
 
     async def bodies() -> AsyncIterator[bytes]:
         yield b"first"
         yield b"second"
-        await is_told.wait()
+        await two_have_outcomes.wait()
         yield b"third"
 
     async with client_of(group) as client:
         outcomes = client.append_all(bodies())
         assert [(await anext(outcomes)).number for _ in range(2)] == [0, 1]
-        is_told.set()
+        two_have_outcomes.set()
         assert (await anext(outcomes)).number == 2
         await outcomes.aclose()
 
     assert group["n0"].batches == [[b"first", b"second"], [b"third"]]
 
 
-async def test_a_server_that_refuses_a_batch_for_being_one_gets_its_bodies_one_by_one(
+async def test_a_server_that_refuses_a_batch_gets_its_bodies_one_by_one(
     group: Group,
 ) -> None:
-    """As a member of ours does that has not been upgraded yet, or lets fewer wait."""
-    group["n0"].knows_batches = False
+    """A member refuses a batch with more appends than it allows to be pending."""
+    group["n0"].supports_batches = False
     async with client_of(group) as client:
         assert await client.append_batch(BODIES[:100]) == acknowledged(BODIES[:100])
         await outcomes_of(client, BODIES[100:])
@@ -102,8 +102,8 @@ async def test_a_server_that_refuses_a_batch_for_being_one_gets_its_bodies_one_b
         assert client.statistics.refused == 0
 
 
-async def test_where_voters_are_not_named_bodies_travel_one_by_one(group: Group) -> None:
-    """As Java's servers do not."""
+async def test_a_server_that_names_no_voters_gets_bodies_one_by_one(group: Group) -> None:
+    """Java servers do not name them."""
     group["n0"].names_voters = False
     async with client_of(group) as client:
         assert await client.append_batch(BODIES) == acknowledged(BODIES)
@@ -111,7 +111,7 @@ async def test_where_voters_are_not_named_bodies_travel_one_by_one(group: Group)
     assert not group["n0"].batches
 
 
-async def test_a_body_that_no_entry_can_hold_harms_no_other(group: Group) -> None:
+async def test_a_body_that_is_too_large_does_not_affect_the_others(group: Group) -> None:
     bodies = [b"a", b"b", bytes(disk.BODY_SIZE_MAX + 1), b"c"]
     async with client_of(group) as client:
         outcomes = await outcomes_of(client, bodies)
@@ -122,7 +122,7 @@ async def test_a_body_that_no_entry_can_hold_harms_no_other(group: Group) -> Non
     assert group.log == [b"a", b"b", b"c"]
 
 
-async def test_text_is_no_body(group: Group) -> None:
+async def test_a_body_that_is_text_raises_a_type_error(group: Group) -> None:
     async with client_of(group) as client:
         with pytest.raises(TypeError, match="must be bytes"):
             await client.append_batch([b"a", "b"])  # type: ignore[list-item]
@@ -131,17 +131,17 @@ async def test_text_is_no_body(group: Group) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "kind", "logged"),
+    ("behavior", "kind", "logged"),
     [
         (Code.WAIT_QUORUM_ACK_TIMEOUT, Unknown, 0),
-        (Instead.APPEND_AND_HANG_UP, Unknown, 3),
+        (Fault.APPEND_AND_DISCONNECT, Unknown, 3),
         (Code.SEQUENCE_TOO_OLD, Refused, 0),
     ],
 )
-async def test_what_becomes_of_a_request_becomes_of_all_its_bodies(
-    group: Group, behaviour: Behaviour, kind: type[Outcome], logged: int
+async def test_all_bodies_of_a_batch_share_its_outcome(
+    group: Group, behavior: Behavior, kind: type[Outcome], logged: int
 ) -> None:
-    group["n0"].script.append(behaviour)
+    group["n0"].script.append(behavior)
     async with client_of(group) as client:
         outcomes = await client.append_batch(BODIES[:3])
 
@@ -151,17 +151,15 @@ async def test_what_becomes_of_a_request_becomes_of_all_its_bodies(
     assert len(group.log) == logged
 
 
-@pytest.mark.parametrize("behaviour", [Code.LEADER_PENDING_FULL, Code.DISK_FULL])
-async def test_what_was_surely_not_appended_is_sent_again(
-    group: Group, behaviour: Behaviour
-) -> None:
-    group["n0"].script.append(behaviour)
+@pytest.mark.parametrize("behavior", [Code.LEADER_PENDING_FULL, Code.DISK_FULL])
+async def test_a_batch_that_had_no_effect_is_resent(group: Group, behavior: Behavior) -> None:
+    group["n0"].script.append(behavior)
     async with client_of(group) as client:
         assert await client.append_batch(BODIES[:3]) == acknowledged(BODIES[:3], attempts=2)
 
 
-async def test_with_at_least_once_what_may_have_been_appended_is_too(group: Group) -> None:
-    group["n0"].script.append(Instead.APPEND_AND_HANG_UP)
+async def test_at_least_once_resends_a_batch_with_an_unknown_outcome(group: Group) -> None:
+    group["n0"].script.append(Fault.APPEND_AND_DISCONNECT)
     async with client_of(group, at_least_once=True) as client:
         outcomes = await client.append_batch(BODIES[:3])
 
@@ -169,7 +167,7 @@ async def test_with_at_least_once_what_may_have_been_appended_is_too(group: Grou
     assert group.log == BODIES[:3] * 2
 
 
-async def test_numbered_appends_share_no_request(group: Group) -> None:
+async def test_idempotent_appends_share_no_request(group: Group) -> None:
     async with client_of(group, idempotent=True) as client:
         await client.append_batch(BODIES)
 
@@ -177,9 +175,9 @@ async def test_numbered_appends_share_no_request(group: Group) -> None:
     assert not group["n0"].batches
 
 
-async def test_a_leader_that_dies_leaves_no_body_without_an_outcome(group: Group) -> None:
+async def test_every_body_gets_an_outcome_when_the_leader_fails(group: Group) -> None:
     async with client_of(group) as client:
-        group["n0"].script.extend([Code.SUCCESS, Instead.HANG_UP])
+        group["n0"].script.extend([Code.SUCCESS, Fault.DISCONNECT])
         outcomes = []
         async for outcome in client.append_all(BODIES, in_flight=80):
             outcomes.append(outcome)

@@ -1,4 +1,4 @@
-"""`dledger get`, `group` and `status`: what they print, and what they tell the shell."""
+"""`dledger get`, `group` and `status`: output and exit codes."""
 
 import base64
 import http.server
@@ -14,7 +14,7 @@ from dledger_client.cli import main
 from dledger_fake_server.group import Group
 from dledger_formats.http.status import FlushDiskType, NodeStatus, Role
 
-NOBODY = "127.0.0.1:1"
+UNREACHABLE_SERVER = "127.0.0.1:1"
 pytestmark = pytest.mark.usefixtures("group_in_environment")
 
 
@@ -25,7 +25,7 @@ def json_lines(capsys: pytest.CaptureFixture[str]) -> list[Any]:
 # get
 
 
-def test_entries_are_written_as_they_were_appended(
+def test_get_writes_the_bodies_unchanged(
     group_in_thread: Group, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     group_in_thread.log = [b"zero", b"\xff\x00", b"two", b"three"]
@@ -35,7 +35,7 @@ def test_entries_are_written_as_they_were_appended(
 
 
 @pytest.mark.parametrize(("last", "count"), [([], 1), (["--last", "end"], 3)])
-def test_get_reads_one_entry_or_to_the_end(
+def test_get_with_first_reads_one_entry_or_to_the_end(
     group_in_thread: Group,
     capfdbinary: pytest.CaptureFixture[bytes],
     last: list[str],
@@ -48,7 +48,7 @@ def test_get_reads_one_entry_or_to_the_end(
     assert capfdbinary.readouterr().out == b"x\n" * count
 
 
-def test_entries_are_lines_of_json_with_text_where_it_is_text(
+def test_get_writes_json_with_text_bodies_as_text(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group_in_thread.log = ["ü".encode(), b"\xff"]
@@ -64,20 +64,24 @@ def test_entries_are_lines_of_json_with_text_where_it_is_text(
     ("arguments", "code", "message"),
     [
         (["--first", "9"], 4, "410 INDEX_OUT_OF_RANGE"),
-        (["--first", "-1"], 2, "no range"),
-        (["--first", "3", "--last", "2"], 2, "no range"),
+        (["--first", "-1"], 2, "invalid range -1..-1"),
+        (["--first", "3", "--last", "2"], 2, "invalid range 3..2"),
         (["--first", "0", "--last", "soon"], 2, "an index or `end`"),
         (["3..x"], 2, "an index or `end`"),
-        (["7..3"], 2, "no range"),
+        (["7..3"], 2, "invalid range 7..3"),
         (["7", "--first", "3"], 2, "once"),
         ([], 2, "once"),
         (["--first", "0", "--servers", "nowhere"], 2, "HOST:PORT"),
         (["--first", "0", "--group", ""], 2, "DLEDGER_CLIENT_GROUP"),
-        (["--first", "0", "--group", "other"], 4, "does not belong to the group other"),
-        (["--first", "0", "--servers", NOBODY, "--deadline", "0.1"], 5, "cannot be reached"),
+        (["--first", "0", "--group", "other"], 4, "does not belong to group other"),
+        (
+            ["--first", "0", "--servers", UNREACHABLE_SERVER, "--deadline", "0.1"],
+            5,
+            "cannot be reached",
+        ),
     ],
 )
-def test_what_cannot_be_read_is_told_to_people_and_to_the_shell(
+def test_a_failed_get_prints_an_error_and_sets_the_exit_code(
     capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
 ) -> None:
     assert main(["get", *arguments]) == code
@@ -89,7 +93,7 @@ def test_what_cannot_be_read_is_told_to_people_and_to_the_shell(
     [[], ["put"], ["append", "--in-flight", "0"], ["append", "--deadline", "nan"],
      ["tail", "--from", "-1"], ["transfer"], ["completion", "csh"]],
 )  # fmt: skip
-def test_a_command_line_that_makes_no_sense_is_told_in_one_line(
+def test_an_invalid_command_line_prints_one_line(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -103,7 +107,7 @@ def test_a_command_line_that_makes_no_sense_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("asked", "indexes"), [("1", [1]), ("1..2", [1, 2]), ("1..", [1, 2, 3]), ("2..end", [2, 3])]
 )
-def test_entries_are_named_as_one_or_as_a_range(
+def test_get_accepts_an_index_or_a_range(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str], asked: str, indexes: list[int]
 ) -> None:
     group_in_thread.log = [b"x"] * 4
@@ -133,8 +137,8 @@ def test_group_prints_the_members_and_the_leader(
 def test_group_prints_json(group_in_thread: Group, capsys: pytest.CaptureFixture[str]) -> None:
     main(["group", "--output", "json"])
 
-    [told] = json_lines(capsys)
-    assert (told["group"], told["leader"], sorted(told["peers"])) == (
+    [printed] = json_lines(capsys)
+    assert (printed["group"], printed["leader"], sorted(printed["peers"])) == (
         "g0",
         "n0",
         ["n0", "n1", "n2"],
@@ -153,7 +157,7 @@ def status_of(self_id: str, *, role: Role, end: int, ready: bool = True) -> Node
 
 @pytest.fixture
 def status_pages() -> Iterator[list[tuple[str, int]]]:
-    """Two members' status pages, and a server that is none."""
+    """The status pages of two members, and a server without one."""
     pages = [
         (200, status_of("n0", role=Role.LEADER, end=100).to_json()),
         (200, status_of("n1", role=Role.FOLLOWER, end=93, ready=False).to_json()),
@@ -182,12 +186,12 @@ def _page_server(code: int, body: bytes) -> http.server.ThreadingHTTPServer:
     return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
 
 
-def test_status_shows_the_members_side_by_side(
+def test_status_prints_a_table_of_the_members(
     status_pages: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     addresses = [f"{host}:{port}" for host, port in status_pages]
 
-    assert main(["status", "--http", ",".join([*addresses, NOBODY])]) == 0
+    assert main(["status", "--http", ",".join([*addresses, UNREACHABLE_SERVER])]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[1] == ["n0", "master", "4", "n0", "100", "100", "0", "yes", addresses[0]]
     assert rows[2] == [
@@ -197,12 +201,12 @@ def test_status_shows_the_members_side_by_side(
     assert "refused" in rows[4]
 
 
-def test_status_gives_json_as_the_members_gave_it(
+def test_status_prints_the_json_of_the_members(
     status_pages: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     host, port = status_pages[0]
 
-    main(["status", "--http", f"{host}:{port},{NOBODY}", "--output", "json"])
+    main(["status", "--http", f"{host}:{port},{UNREACHABLE_SERVER}", "--output", "json"])
 
     [[answered, failed]] = json_lines(capsys)
     assert answered == {"address": f"{host}:{port}"} | json.loads(
@@ -216,16 +220,18 @@ def test_status_finds_the_members_by_metadata(
 ) -> None:
     _, port = status_pages[0]
 
-    # All members are on one host here, so each is asked at the same page.
+    # All members are on one host, so all use the same page.
     assert main(["status", "--http-port", str(port)]) == 0
     assert capsys.readouterr().out.count("master") == 3
 
 
-def test_status_of_nobody_tells_the_shell() -> None:
-    assert main(["status", "--http", NOBODY]) == 5
+def test_status_exits_with_5_if_no_member_answers() -> None:
+    assert main(["status", "--http", UNREACHABLE_SERVER]) == 5
 
 
-def test_the_environment_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_without_group_options_or_environment_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("DLEDGER_CLIENT_SERVERS")
 
     assert "DLEDGER_CLIENT_SERVERS" not in os.environ

@@ -1,4 +1,4 @@
-"""`dledger append`: what becomes of the lines, and what people and the shell hear of it."""
+"""`dledger append`: input, output and exit codes."""
 
 import json
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from dledger_client.cli import main
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
-NOBODY = "127.0.0.1:1"
+UNREACHABLE_SERVER = "127.0.0.1:1"
 pytestmark = pytest.mark.usefixtures("group_in_environment")
 
 
@@ -28,31 +28,33 @@ def json_lines(capsys: pytest.CaptureFixture[str]) -> list[Any]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_a_file_is_appended_line_by_line(group_in_thread: Group, lines_file: Path) -> None:
+def test_append_appends_each_line_of_a_file(group_in_thread: Group, lines_file: Path) -> None:
     assert main(["append", str(lines_file)]) == 0
 
     assert group_in_thread.log == [b"one", b"two", b"three"]
 
 
-def test_one_body_is_appended_from_the_command_line(group_in_thread: Group) -> None:
+def test_append_appends_a_body_from_the_command_line(group_in_thread: Group) -> None:
     assert main(["append", "--body", "héllo"]) == 0
 
     assert group_in_thread.log == ["héllo".encode()]
 
 
-def test_several_bodies_are_appended_in_their_order(group_in_thread: Group) -> None:
+def test_append_appends_several_bodies_in_order(group_in_thread: Group) -> None:
     assert main(["append", "--body", "a", "--body", "b", "--in-flight", "1"]) == 0
 
     assert group_in_thread.log == [b"a", b"b"]
 
 
-def test_lines_of_several_files_are_appended(group_in_thread: Group, lines_file: Path) -> None:
+def test_append_appends_the_lines_of_several_files(
+    group_in_thread: Group, lines_file: Path
+) -> None:
     assert main(["append", str(lines_file), str(lines_file)]) == 0
 
     assert group_in_thread.log == [b"one", b"two", b"three"] * 2
 
 
-def test_whole_files_are_entries_whatever_is_in_them(
+def test_append_whole_appends_each_file_unchanged(
     group_in_thread: Group, lines_file: Path, tmp_path: Path
 ) -> None:
     binary = tmp_path / "binary"
@@ -62,26 +64,26 @@ def test_whole_files_are_entries_whatever_is_in_them(
     assert group_in_thread.log == [b"one\ntwo\nthree\n", b"\xff\n\x00"]
 
 
-def test_a_file_that_no_entry_can_hold_is_told_after_those_before_it(
+def test_append_whole_stops_at_a_file_that_is_too_large(
     group_in_thread: Group, lines_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     large = tmp_path / "large"
     large.write_bytes(bytes(disk.BODY_SIZE_MAX + 1))
 
     assert main(["append", "--whole", str(lines_file), str(large)]) == 2
-    assert "large is longer than an entry may be" in capsys.readouterr().err
+    assert "large exceeds the maximum entry size" in capsys.readouterr().err
     assert len(group_in_thread.log) == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--body", "x", "file"], "no FILE"),
-        (["--whole"], "needs a FILE"),
-        (["nowhere"], "nowhere cannot be read; nothing was appended"),
+        (["--body", "x", "file"], "--body cannot be combined with a FILE"),
+        (["--whole"], "--whole requires a FILE"),
+        (["nowhere"], "cannot read nowhere; nothing was appended"),
     ],
 )
-def test_input_that_makes_no_sense_is_told_before_anything_is_appended(
+def test_append_rejects_invalid_input_before_appending_anything(
     group_in_thread: Group,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
@@ -92,10 +94,10 @@ def test_input_that_makes_no_sense_is_told_before_anything_is_appended(
     assert not group_in_thread.log
 
 
-def test_each_outcome_is_a_line_of_json_and_the_summary_the_last(
+def test_append_prints_each_outcome_and_the_summary_as_json(
     group_in_thread: Group, lines_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    group_in_thread["n0"].script.extend([Code.SUCCESS, Code.UNSUPPORTED, Instead.HANG_UP])
+    group_in_thread["n0"].script.extend([Code.SUCCESS, Code.UNSUPPORTED, Fault.DISCONNECT])
 
     main(["append", str(lines_file), "--output", "json"])
 
@@ -111,7 +113,7 @@ def test_each_outcome_is_a_line_of_json_and_the_summary_the_last(
     assert (summary["leader"], summary["leaderChanges"]) == ("n0", 0)
 
 
-def test_the_summary_for_people_tells_the_counts_and_the_reasons(
+def test_the_text_summary_contains_the_counts_and_the_reasons(
     group_in_thread: Group, lines_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group_in_thread["n0"].script.extend([Code.UNSUPPORTED, Code.UNSUPPORTED])
@@ -129,33 +131,42 @@ def test_the_summary_for_people_tells_the_counts_and_the_reasons(
     ("script", "code"),
     [
         ([], 0),
-        ([Instead.HANG_UP], 3),
+        ([Fault.DISCONNECT], 3),
         ([Code.UNSUPPORTED], 4),
-        ([Code.UNSUPPORTED, Instead.HANG_UP], 3),
+        ([Code.UNSUPPORTED, Fault.DISCONNECT], 3),
     ],
     ids=["all acknowledged", "some unknown", "some refused", "unknown before refused"],
 )
-def test_the_exit_code_of_append_tells_the_worst(
-    group_in_thread: Group, lines_file: Path, script: list[Instead | Code], code: int
+def test_the_exit_code_of_append_is_that_of_the_worst_outcome(
+    group_in_thread: Group, lines_file: Path, script: list[Fault | Code], code: int
 ) -> None:
     group_in_thread["n0"].script.extend(script)
 
     assert main(["append", str(lines_file), "--in-flight", "1"]) == code
 
 
-def test_what_is_unknown_is_sent_again_when_that_is_asked_for(
+def test_append_at_least_once_resends_an_append_with_an_unknown_outcome(
     group_in_thread: Group, lines_file: Path
 ) -> None:
-    group_in_thread["n0"].script.append(Instead.APPEND_AND_HANG_UP)
+    group_in_thread["n0"].script.append(Fault.APPEND_AND_DISCONNECT)
 
     assert main(["append", str(lines_file), "--in-flight", "1", "--at-least-once"]) == 0
     assert group_in_thread.log == [b"one", b"one", b"two", b"three"]
 
 
-def test_an_unreachable_group_ends_the_command_at_the_first_deadline(
+def test_append_stops_at_the_first_deadline_if_the_group_is_unreachable(
     lines_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--servers", NOBODY, "--deadline", "0.1", "--in-flight", "1", "--output", "json"]
+    options = [
+        "--servers",
+        UNREACHABLE_SERVER,
+        "--deadline",
+        "0.1",
+        "--in-flight",
+        "1",
+        "--output",
+        "json",
+    ]
 
     code = main(["append", str(lines_file), *options])
 
@@ -163,7 +174,7 @@ def test_an_unreachable_group_ends_the_command_at_the_first_deadline(
     assert json_lines(capsys)[-1]["summary"]["refused"] <= 2
 
 
-def test_a_line_that_no_entry_can_hold_is_told_after_the_lines_before_it(
+def test_append_stops_at_a_line_that_is_too_long(
     group_in_thread: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "long"
@@ -172,11 +183,11 @@ def test_a_line_that_no_entry_can_hold_is_told_after_the_lines_before_it(
     assert main(["append", str(path)]) == 2
     captured = capsys.readouterr()
     assert "acknowledged    1\n" in captured.out
-    assert "line 2 is longer" in captured.err
+    assert "line 2 exceeds" in captured.err
     assert group_in_thread.log == [b"short"]
 
 
-def test_progress_is_shown_with_the_leader_when_asked_for(
+def test_append_progress_shows_a_bar_with_the_leader(
     lines_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["append", str(lines_file), "--progress"])
@@ -186,7 +197,7 @@ def test_progress_is_shown_with_the_leader_when_asked_for(
     assert "leader n0" in err
 
 
-def test_no_progress_is_shown_where_no_terminal_is(
+def test_append_shows_no_progress_without_a_terminal(
     lines_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["append", str(lines_file)])
@@ -194,7 +205,7 @@ def test_no_progress_is_shown_where_no_terminal_is(
     assert capsys.readouterr().err == ""
 
 
-def test_only_the_servers_given_are_asked_with_no_follow(
+def test_append_no_follow_asks_only_the_given_servers(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = group_in_thread["n1"].address

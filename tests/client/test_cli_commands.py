@@ -1,4 +1,4 @@
-"""`dledger tail`, `transfer`, `bench` and `completion`, and what all commands share."""
+"""`dledger tail`, `transfer`, `bench` and `completion`, and behavior that all commands share."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ COMMANDS = ["append", "get", "tail", "register", "group", "group local", "member
         (["--last", "9", "--count", "5"], [0, 1, 2, 3, 4]),
     ],
 )
-def test_tail_begins_where_it_is_told(
+def test_tail_begins_at_the_given_entry(
     group_in_thread: Group,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
@@ -46,7 +46,7 @@ def test_tail_begins_where_it_is_told(
 
 
 @pytest.mark.parametrize(("output", "lines"), [("raw", [b"one"]), ("json", [b"{"])])
-def test_tail_counts_the_entries_that_it_writes(
+def test_tail_counts_only_printed_entries(
     group_in_thread: Group,
     capfdbinary: pytest.CaptureFixture[bytes],
     output: str,
@@ -63,7 +63,7 @@ def test_tail_counts_the_entries_that_it_writes(
     assert [line[: len(start)] for line, start in zip(written, lines, strict=True)] == lines
 
 
-# A shell has the processes that it starts in the background ignore SIGINT, and theirs inherit that.
+# Background processes of a shell ignore SIGINT, and so do their children.
 ON_A_TERMINAL = """
 import signal, sys
 from dledger_client.cli import main
@@ -73,7 +73,7 @@ sys.exit(main())
 
 
 @pytest.mark.local
-def test_tail_writes_each_entry_when_it_comes_and_ends_with_ctrl_c(group_in_thread: Group) -> None:
+def test_tail_prints_each_entry_immediately_and_ends_with_ctrl_c(group_in_thread: Group) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", ON_A_TERMINAL, "tail", "--from", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -91,17 +91,17 @@ def test_tail_writes_each_entry_when_it_comes_and_ends_with_ctrl_c(group_in_thre
 # transfer
 
 
-def test_transfer_says_who_leads(
+def test_transfer_prints_the_new_leader(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["transfer", "n2"]) == 0
-    assert capsys.readouterr().out == "n2 leads term 2\n"
+    assert capsys.readouterr().out == "n2 is the leader of term 2\n"
 
     assert main(["transfer", "n1", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"group": "g0", "leader": "n1", "term": 3}
 
 
-def test_a_refused_transfer_is_told_to_people_and_to_the_shell(
+def test_a_refused_transfer_prints_an_error_and_sets_the_exit_code(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group_in_thread["n0"].transfers.append(DLedgerResponseCode.FALL_BEHIND_TOO_MUCH)
@@ -113,7 +113,7 @@ def test_a_refused_transfer_is_told_to_people_and_to_the_shell(
 # bench
 
 
-def test_bench_counts_what_was_acknowledged(
+def test_bench_counts_the_acknowledged_appends(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["bench", "--seconds", "0.2", "--warm-up", "0.01", "--body-bytes", "10",
@@ -126,17 +126,17 @@ def test_bench_counts_what_was_acknowledged(
     assert {len(body) for body in group_in_thread.log} == {10}
 
 
-def test_bench_tells_a_group_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_reports_an_unreachable_group(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--servers", "127.0.0.1:1", "--deadline", "0.1"]) == 5
     assert "cannot be reached" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", [["--seconds", "1e9"], ["--body-bytes", "99999999"]])
-def test_bench_has_bounds(option: list[str]) -> None:
+def test_bench_rejects_options_that_are_too_large(option: list[str]) -> None:
     assert main(["bench", *option]) == 2
 
 
-def test_percentiles_are_right_to_a_percent() -> None:
+def test_percentiles_are_accurate_to_a_percent() -> None:
     latencies = Latencies()
     for number in range(1, 1001):
         latencies.add(number / 1000)
@@ -147,7 +147,7 @@ def test_percentiles_are_right_to_a_percent() -> None:
     assert Latencies().percentile_s(0.5) == 0.0
 
 
-# What all commands share.
+# All commands
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -163,7 +163,7 @@ def test_every_command_has_help_with_examples_and_exit_codes(
     assert "Exit codes: 0 " in out
 
 
-def test_a_defect_is_told_in_one_line(
+def test_an_internal_error_prints_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(_: object) -> None:
@@ -177,7 +177,9 @@ def test_a_defect_is_told_in_one_line(
     assert "LookupError: a defect" in err
 
 
-def test_a_defect_shows_where_it_is_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trace_variable_shows_the_traceback_of_an_internal_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(_: object) -> None:
         raise LookupError("a defect")
 

@@ -1,4 +1,4 @@
-"""`dledger` as a process of its own: standard input, signals, and readers that go away."""
+"""`dledger` as a separate process: standard input, signals and closed pipes."""
 
 import json
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
@@ -23,7 +23,7 @@ def start_dledger(*arguments: str) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-def test_standard_input_is_appended(group_in_thread: Group) -> None:
+def test_append_reads_standard_input(group_in_thread: Group) -> None:
     with start_dledger("append", "-") as process:
         _, err = process.communicate(b"a\nb", timeout=60)
 
@@ -32,10 +32,10 @@ def test_standard_input_is_appended(group_in_thread: Group) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_command_with_the_summary_so_far(
+def test_a_signal_ends_append_after_printing_the_summary(
     group_in_thread: Group, number: signal.Signals
 ) -> None:
-    group_in_thread["n0"].script.extend([Code.SUCCESS, Instead.KEEP_SILENT])
+    group_in_thread["n0"].script.extend([Code.SUCCESS, Fault.NO_ANSWER])
     with start_dledger("append", "--output", "json") as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -51,7 +51,7 @@ def test_a_signal_ends_the_command_with_the_summary_so_far(
     assert (process.returncode, err) == (128 + number, b"")
 
 
-def test_a_reader_of_the_output_may_go_away(group_in_thread: Group) -> None:
+def test_a_closed_output_pipe_is_not_an_error(group_in_thread: Group) -> None:
     group_in_thread.log = [b"x" * 1000] * 1000
     with start_dledger("get", "--first", "0", "--last", "end") as process:
         assert process.stdout is not None

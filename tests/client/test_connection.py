@@ -1,4 +1,4 @@
-"""How requests leave: together, in order, and not faster than the other side takes them."""
+"""Connections: batched writes, the order of requests, backpressure and stalls."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ from dledger_client.errors import ConnectionLostError
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand, encode_responses
 
 
-class Writes(asyncio.Transport):
-    """A transport that keeps what is written to it, write by write."""
+class RecordingTransport(asyncio.Transport):
+    """A transport that records each write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,8 +25,8 @@ class Writes(asyncio.Transport):
         pass
 
 
-class Nobody:
-    """Watches connections and does nothing about them."""
+class IgnoringWatcher:
+    """A watcher that ignores all events."""
 
     def connection_lost(self, connection: Connection) -> None:
         pass
@@ -35,32 +35,35 @@ class Nobody:
         pass
 
 
-class Waiting:
-    """A reply that keeps what it hears."""
+class RecordedReply:
+    """A reply that records its results."""
 
-    def __init__(self, answer_by_s: float = float("inf"), owed_from_s: float = 0.0) -> None:
-        self.answer_by_s = answer_by_s
-        self.owed_from_s = owed_from_s
-        self.heard: list[RemotingCommand | ConnectionLostError] = []
+    def __init__(self, expires_at_s: float = float("inf"), due_at_s: float = 0.0) -> None:
+        self.expires_at_s = expires_at_s
+        self.due_at_s = due_at_s
+        self.results: list[RemotingCommand | ConnectionLostError] = []
+        self.ended = asyncio.Event()
 
     def answered(self, command: RemotingCommand) -> None:
-        self.heard.append(command)
+        self.results.append(command)
+        self.ended.set()
 
     def lost(self, error: ConnectionLostError) -> None:
-        self.heard.append(error)
+        self.results.append(error)
+        self.ended.set()
 
 
-def connected() -> tuple[Connection, Writes]:
-    transport = Writes()
-    connection = Connection(ServerAddress(host="h", port=1), Nobody(), stall_s=60)
+def connected() -> tuple[Connection, RecordingTransport]:
+    transport = RecordingTransport()
+    connection = Connection(ServerAddress(host="h", port=1), IgnoringWatcher(), stall_s=60)
     connection.connection_made(transport)
     return connection, transport
 
 
-async def test_requests_of_one_turn_leave_in_one_write() -> None:
+async def test_requests_of_one_loop_turn_share_a_write() -> None:
     connection, transport = connected()
     for number in range(100):
-        connection.send(50001, b"%d" % number, Waiting())
+        connection.send(50001, b"%d" % number, RecordedReply())
     assert transport.requests == []
     await asyncio.sleep(0)
 
@@ -72,7 +75,7 @@ async def test_requests_of_one_turn_leave_in_one_write() -> None:
 async def test_a_full_write_does_not_wait_for_the_turn_to_end() -> None:
     connection, transport = connected()
     for _ in range(5):
-        connection.send(50001, bytes(WRITE_BYTES // 2), Waiting())
+        connection.send(50001, bytes(WRITE_BYTES // 2), RecordedReply())
 
     assert [len(written) for written in transport.requests] == [2, 2]
     connection.connection_lost(None)
@@ -81,7 +84,7 @@ async def test_a_full_write_does_not_wait_for_the_turn_to_end() -> None:
 async def test_requests_of_different_codes_keep_their_order() -> None:
     connection, transport = connected()
     for code in (50001, 50001, 50002, 50001):
-        connection.send(code, b"", Waiting())
+        connection.send(code, b"", RecordedReply())
     await asyncio.sleep(0)
 
     codes = [command.code for written in transport.requests for command in written]
@@ -89,9 +92,9 @@ async def test_requests_of_different_codes_keep_their_order() -> None:
     connection.connection_lost(None)
 
 
-async def test_answers_find_their_requests_in_any_order() -> None:
+async def test_responses_in_any_order_are_matched_to_their_requests() -> None:
     connection, transport = connected()
-    replies = [Waiting() for _ in range(3)]
+    replies = [RecordedReply() for _ in range(3)]
     for reply in replies:
         connection.send(50001, b"", reply)
     await asyncio.sleep(0)
@@ -99,15 +102,15 @@ async def test_answers_find_their_requests_in_any_order() -> None:
     answers = [(opaque, b"for %d" % number) for number, opaque in enumerate(opaques)]
     connection.data_received(encode_responses(reversed(answers)))
 
-    bodies = [[answer.body for answer in reply.heard if isinstance(answer, RemotingCommand)]
+    bodies = [[answer.body for answer in reply.results if isinstance(answer, RemotingCommand)]
               for reply in replies]  # fmt: skip
     assert bodies == [[b"for 0"], [b"for 1"], [b"for 2"]]
     connection.connection_lost(None)
 
 
-async def test_what_was_written_may_have_arrived_and_what_was_not_has_not() -> None:
+async def test_a_lost_connection_tells_written_requests_from_unwritten_ones() -> None:
     connection, _ = connected()
-    written, kept = Waiting(), Waiting()
+    written, kept = RecordedReply(), RecordedReply()
     connection.send(50001, b"", written)
     await asyncio.sleep(0)
     connection.pause_writing()
@@ -115,15 +118,15 @@ async def test_what_was_written_may_have_arrived_and_what_was_not_has_not() -> N
     await asyncio.sleep(0)
     connection.connection_lost(None)
 
-    errors = [reply.heard[0] for reply in (written, kept)]
+    errors = [reply.results[0] for reply in (written, kept)]
     assert [isinstance(e, ConnectionLostError) and e.was_sent for e in errors] == [True, False]
-    assert (len(written.heard), len(kept.heard)) == (1, 1)
+    assert (len(written.results), len(kept.results)) == (1, 1)
 
 
-async def test_what_was_kept_back_leaves_when_the_other_side_takes_bytes_again() -> None:
+async def test_held_requests_are_written_when_the_peer_accepts_data_again() -> None:
     connection, transport = connected()
     connection.pause_writing()
-    connection.send(50001, b"kept", Waiting())
+    connection.send(50001, b"kept", RecordedReply())
     await asyncio.sleep(0)
     assert transport.requests == []
     connection.resume_writing()
@@ -132,17 +135,16 @@ async def test_what_was_kept_back_leaves_when_the_other_side_takes_bytes_again()
     connection.connection_lost(None)
 
 
-async def test_a_request_that_cannot_leave_in_time_was_not_sent() -> None:
+async def test_a_request_that_expires_before_it_is_written_counts_as_not_sent() -> None:
     connection, transport = connected()
     connection.pause_writing()
-    reply = Waiting(answer_by_s=0.0)
+    reply = RecordedReply(expires_at_s=0.0)
     connection.send(50001, b"", reply)
     async with asyncio.timeout(20):
-        while not reply.heard:  # noqa: ASYNC110 - the reply is a plain list
-            await asyncio.sleep(0.01)
+        await reply.ended.wait()
     connection.resume_writing()
 
-    [error] = reply.heard
+    [error] = reply.results
     assert isinstance(error, ConnectionLostError)
     assert not error.was_sent
     assert transport.requests == []

@@ -1,4 +1,4 @@
-"""Finding the leader, and following it wherever it goes."""
+"""Finding the leader and following it when it changes; METADATA."""
 
 import asyncio
 
@@ -12,17 +12,17 @@ from dledger_client.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
-# Longer than any test may take: what needs one of these to pass fails.
+# Longer than any test may take: a test that waits for one of these timeouts fails.
 PATIENT = Timing(deadline_s=600, request_timeout_s=600, connect_timeout_s=600, stall_s=600)
 TEST_S = 60.0
 
 
-async def test_any_member_shows_the_way_to_the_leader(group: Group) -> None:
+async def test_the_client_finds_the_leader_through_any_member(group: Group) -> None:
     group.elect("n2")
     async with DLedgerClient([group["n1"].address], "g0") as client:
         await client.append(b"x")
@@ -41,17 +41,17 @@ async def test_an_append_follows_the_leader_when_it_has_moved(group: Group) -> N
     assert client.statistics.leader_changes == 1
 
 
-async def test_an_append_waits_for_a_leader_to_be_elected(group: Group) -> None:
+async def test_an_append_waits_until_a_leader_is_elected(group: Group) -> None:
     group.elect(None)
     async with DLedgerClient(group.servers, "g0") as client:
         waiting = asyncio.create_task(client.append(b"x"))
-        await group["n1"].asked.wait()
+        await group["n1"].metadata_requested.wait()
         group.elect("n1")
 
         assert (await waiting).term == 3
 
 
-async def test_an_append_waits_for_the_first_member_to_start(group: Group) -> None:
+async def test_an_append_waits_until_a_member_starts(group: Group) -> None:
     servers = group.servers
     for member in group.members.values():
         await member.stop()
@@ -63,7 +63,7 @@ async def test_an_append_waits_for_the_first_member_to_start(group: Group) -> No
         assert (await waiting).index == 0
 
 
-async def test_a_leader_that_died_is_followed_when_it_is_back_at_its_port(group: Group) -> None:
+async def test_the_client_reconnects_to_a_restarted_leader(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         await client.append(b"before")
         await group["n0"].stop()
@@ -73,14 +73,14 @@ async def test_a_leader_that_died_is_followed_when_it_is_back_at_its_port(group:
     assert group.log == [b"before", b"after"]
 
 
-async def test_a_group_without_leader_is_reported_with_the_last_problem(group: Group) -> None:
+async def test_an_append_without_a_leader_reports_the_last_error(group: Group) -> None:
     group.elect(None)
     async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(GroupUnreachableError, match="nobody leads"):
+        with pytest.raises(GroupUnreachableError, match="knows no leader"):
             await client.append(b"x", deadline_s=0.2)
 
 
-async def test_a_group_that_is_gone_is_reported(group: Group) -> None:
+async def test_an_append_to_a_stopped_group_reports_that_it_is_unreachable(group: Group) -> None:
     servers = group.servers
     for member in group.members.values():
         await member.stop()
@@ -89,7 +89,9 @@ async def test_a_group_that_is_gone_is_reported(group: Group) -> None:
             await client.append(b"x", deadline_s=0.2)
 
 
-async def test_a_member_that_swallows_everything_holds_nobody_up(group: Group) -> None:
+async def test_an_unresponsive_member_does_not_delay_the_search_for_the_leader(
+    group: Group,
+) -> None:
     group["n1"].is_frozen = True
     servers = [group["n1"].address, group["n2"].address]
     async with DLedgerClient(servers, "g0", timing=PATIENT) as client, asyncio.timeout(TEST_S):
@@ -98,7 +100,7 @@ async def test_a_member_that_swallows_everything_holds_nobody_up(group: Group) -
     assert group.log == [b"x"]
 
 
-async def test_a_leader_that_falls_silent_is_left_for_its_successor(group: Group) -> None:
+async def test_the_client_leaves_an_unresponsive_leader_for_its_successor(group: Group) -> None:
     timing = Timing(deadline_s=600, request_timeout_s=600, stall_s=0.1)
     async with (
         DLedgerClient(group.servers, "g0", timing=timing) as client,
@@ -107,39 +109,39 @@ async def test_a_leader_that_falls_silent_is_left_for_its_successor(group: Group
         await client.append(b"before")
         group["n0"].is_frozen = True
         group.elect("n1")
-        with pytest.raises(OutcomeUnknownError, match="fell silent, and n1"):
-            await client.append(b"into the void")
+        with pytest.raises(OutcomeUnknownError, match="stopped responding; the leader is now n1"):
+            await client.append(b"lost")
         await client.append(b"after")
 
     assert group.log == [b"before", b"after"]
 
 
-async def test_a_slow_leader_without_successor_is_waited_for(group: Group) -> None:
+async def test_the_client_stays_with_a_slow_leader_without_a_successor(group: Group) -> None:
     timing = Timing(deadline_s=60, request_timeout_s=1.0, stall_s=0.1)
-    group["n0"].script.append(Instead.KEEP_SILENT)
+    group["n0"].script.append(Fault.NO_ANSWER)
     async with DLedgerClient(group.servers, "g0", timing=timing) as client:
-        with pytest.raises(OutcomeUnknownError, match="no answer in time"):
+        with pytest.raises(OutcomeUnknownError, match="did not respond in time"):
             await client.append(b"x")
 
         assert client.leader_id == "n0"
 
 
-async def test_a_deposed_leader_of_an_older_term_is_not_believed(group: Group) -> None:
+async def test_the_client_ignores_a_deposed_leader_of_an_older_term(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         group.elect("n1")
         await client.append(b"x")
         group["n2"].leader_hint, group["n2"].stale_term = "n2", 1
         group.elect(None)
         waiting = asyncio.create_task(client.append(b"y"))
-        group["n2"].asked.clear()
-        await group["n2"].asked.wait()
+        group["n2"].metadata_requested.clear()
+        await group["n2"].metadata_requested.wait()
         group.elect("n0")
         await waiting
 
     assert (group["n0"].appends, group["n2"].appends) == ([b"y"], [])
 
 
-async def test_a_leader_that_refuses_what_it_claims_to_take_is_not_asked_in_a_tight_loop(
+async def test_a_leader_that_keeps_answering_not_leader_is_not_asked_in_a_tight_loop(
     group: Group,
 ) -> None:
     group["n0"].script.extend([Code.NOT_LEADER] * 10_000)
@@ -150,7 +152,7 @@ async def test_a_leader_that_refuses_what_it_claims_to_take_is_not_asked_in_a_ti
     assert len(group["n0"].appends) < 100
 
 
-async def test_a_member_that_changed_places_is_met_again(group: Group) -> None:
+async def test_the_client_reconnects_after_unknown_member(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         await client.append(b"x")
         group["n0"].script.append(Code.UNKNOWN_MEMBER)
@@ -159,10 +161,10 @@ async def test_a_member_that_changed_places_is_met_again(group: Group) -> None:
     assert group.log == [b"x", b"y"]
 
 
-# Who must be asked with its id, or is none of the group.
+# Member ids and wrong groups
 
 
-async def test_java_s_servers_are_asked_with_their_id(group: Group) -> None:
+async def test_java_servers_receive_their_id_in_each_request(group: Group) -> None:
     for member in group.members.values():
         member.needs_remote_id = True
     async with DLedgerClient([f"n1-{group['n1'].address}"], "g0") as client:
@@ -171,23 +173,25 @@ async def test_java_s_servers_are_asked_with_their_id(group: Group) -> None:
     assert group.log == [b"x"]
 
 
-async def test_java_s_servers_need_an_id_and_the_error_says_how(group: Group) -> None:
+async def test_a_java_server_without_an_id_raises_an_error_that_explains_the_syntax(
+    group: Group,
+) -> None:
     for member in group.members.values():
         member.needs_remote_id = True
     async with DLedgerClient([group["n0"].address], "g0", timing=PATIENT) as client:
-        with pytest.raises(RefusedError, match="give it as ID="):
+        with pytest.raises(RefusedError, match="specify it as ID="):
             await client.append(b"x")
 
 
-async def test_a_wrong_group_is_told_at_once(group: Group) -> None:
+async def test_a_wrong_group_name_is_refused_at_once(group: Group) -> None:
     async with DLedgerClient(group.servers, "other", timing=PATIENT) as client:
-        with pytest.raises(RefusedError, match="does not belong to the group other") as caught:
+        with pytest.raises(RefusedError, match="does not belong to group other") as caught:
             await client.append(b"x")
 
     assert caught.value.code is Code.UNKNOWN_GROUP
 
 
-async def test_an_address_that_another_group_took_over_is_only_a_detour(group: Group) -> None:
+async def test_the_client_ignores_an_address_that_another_group_took_over(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         await client.append(b"x")
         async with Group(size=1, name="stranger") as stranger:
@@ -202,10 +206,10 @@ async def test_an_address_that_another_group_took_over_is_only_a_detour(group: G
     assert group.log == [b"x", b"y"]
 
 
-# Not following.
+# Clients that do not follow the leader
 
 
-async def test_a_client_that_must_not_follow_tells_who_leads(group: Group) -> None:
+async def test_a_client_that_does_not_follow_reports_the_leader(group: Group) -> None:
     async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
         with pytest.raises(NotLeaderError) as caught:
             await client.append(b"x")
@@ -213,16 +217,16 @@ async def test_a_client_that_must_not_follow_tells_who_leads(group: Group) -> No
     assert caught.value.leader_id == "n0"
 
 
-async def test_a_client_that_must_not_follow_knocks_at_no_other_door(group: Group) -> None:
+async def test_a_client_that_does_not_follow_asks_no_other_member(group: Group) -> None:
     async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
         for _ in range(3):
             with pytest.raises(NotLeaderError):
                 await client.append(b"x")
 
-        assert not group["n0"].asked.is_set()
+        assert not group["n0"].metadata_requested.is_set()
 
 
-async def test_a_client_that_must_not_follow_is_served_once_its_server_leads(group: Group) -> None:
+async def test_a_client_that_does_not_follow_succeeds_once_its_server_leads(group: Group) -> None:
     async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
         with pytest.raises(NotLeaderError):
             await client.append(b"x")
@@ -232,19 +236,19 @@ async def test_a_client_that_must_not_follow_is_served_once_its_server_leads(gro
     assert group["n1"].appends == [b"x", b"y"]
 
 
-async def test_what_a_server_owes_that_no_longer_leads_ends_with_the_client(group: Group) -> None:
-    group["n1"].script.extend([Instead.KEEP_SILENT, Code.NOT_LEADER])
+async def test_closing_the_client_ends_appends_sent_to_a_former_leader(group: Group) -> None:
+    group["n1"].script.extend([Fault.NO_ANSWER, Code.NOT_LEADER])
     async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
-        owed = asyncio.create_task(client.append(b"x"))
-        await group["n1"].appended_to.wait()
+        sent = asyncio.create_task(client.append(b"x"))
+        await group["n1"].append_received.wait()
         with pytest.raises(NotLeaderError):
             await client.append(b"y")
 
     with pytest.raises(OutcomeUnknownError, match="closed"):
-        await owed
+        await sent
 
 
-# METADATA for its own sake.
+# metadata()
 
 
 async def test_metadata_names_the_members_and_the_leader(group: Group) -> None:
@@ -255,7 +259,7 @@ async def test_metadata_names_the_members_and_the_leader(group: Group) -> None:
     assert metadata == GroupMetadata(group="g0", leader_id="n0", peers=peers, term=1)
 
 
-async def test_metadata_is_answered_while_nobody_leads(group: Group) -> None:
+async def test_metadata_has_no_leader_id_without_a_leader(group: Group) -> None:
     group.elect(None)
     async with DLedgerClient(group.servers, "g0") as client:
         assert (await client.metadata()).leader_id is None
@@ -267,14 +271,14 @@ async def test_metadata_prefers_a_member_that_knows_the_leader(group: Group) -> 
         assert (await client.metadata()).leader_id == "n0"
 
 
-async def test_metadata_of_a_server_that_refuses_is_not_asked_for_again(group: Group) -> None:
+async def test_metadata_is_not_retried_after_a_refusal(group: Group) -> None:
     await group["n1"].stop()
     async with DLedgerClient(group.servers, "other", timing=PATIENT) as client:
-        with pytest.raises(RefusedError, match="does not belong to the group other"):
+        with pytest.raises(RefusedError, match="does not belong to group other"):
             await client.metadata()
 
 
-async def test_metadata_of_a_group_that_is_gone_gives_up_at_the_deadline(group: Group) -> None:
+async def test_metadata_of_a_stopped_group_fails_at_the_deadline(group: Group) -> None:
     servers = group.servers
     for member in group.members.values():
         await member.stop()

@@ -1,4 +1,4 @@
-"""Reading entries: one, many, and those that are not what they should be."""
+"""Reading one entry and ranges; wrong and damaged entries."""
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ async def bodies_of(client: DLedgerClient, first: int, last: int | None = None) 
     return [entry.body async for entry in client.get_range(first, last)]
 
 
-async def test_an_entry_is_read_by_its_index(group: Group) -> None:
+async def test_get_returns_the_entry_at_an_index(group: Group) -> None:
     group.log = [b"zero", b"one"]
     async with DLedgerClient(group.servers, "g0") as client:
         entry = await client.get(1)
@@ -25,7 +25,7 @@ async def test_an_entry_is_read_by_its_index(group: Group) -> None:
 
 
 @pytest.mark.parametrize("index", [-1, 1])
-async def test_an_index_without_entry_is_told(group: Group, index: int) -> None:
+async def test_get_of_an_index_outside_the_log_raises_an_error(group: Group, index: int) -> None:
     group.log = [b"zero"]
     async with DLedgerClient(group.servers, "g0") as client:
         with pytest.raises(NoEntryError) as caught:
@@ -36,7 +36,7 @@ async def test_an_index_without_entry_is_told(group: Group, index: int) -> None:
 
 @pytest.mark.parametrize("entries_per_answer", [1, 3, 7, 1000])
 @pytest.mark.parametrize(("first", "last"), [(0, 199), (0, 0), (5, 150), (198, 199), (7, 6)])
-async def test_a_range_is_read_in_order_however_many_entries_come_at_once(
+async def test_a_range_is_read_in_order_for_any_number_of_entries_per_response(
     group: Group, entries_per_answer: int, first: int, last: int
 ) -> None:
     group.log = BODIES
@@ -45,7 +45,7 @@ async def test_a_range_is_read_in_order_however_many_entries_come_at_once(
         assert await bodies_of(client, first, last) == BODIES[first : last + 1]
 
 
-async def test_a_range_is_read_when_the_answers_grow_and_shrink(group: Group) -> None:
+async def test_a_range_is_read_in_order_when_response_sizes_vary(group: Group) -> None:
     group.log = BODIES
     counts = [5, 1, 9, 2, 2, 40, 1, 3] * 50
     group["n0"].entries_per_answers = counts
@@ -54,7 +54,7 @@ async def test_a_range_is_read_when_the_answers_grow_and_shrink(group: Group) ->
 
 
 @pytest.mark.parametrize("entries_per_answer", [1, 7])
-async def test_a_range_without_end_goes_to_the_end_of_the_log(
+async def test_a_range_without_a_last_index_ends_with_the_log(
     group: Group, entries_per_answer: int
 ) -> None:
     group.log = BODIES
@@ -63,12 +63,14 @@ async def test_a_range_without_end_goes_to_the_end_of_the_log(
         assert await bodies_of(client, 100) == BODIES[100:]
 
 
-async def test_an_empty_log_has_no_entries(group: Group) -> None:
+async def test_a_range_of_an_empty_log_is_empty(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         assert await bodies_of(client, 0) == []
 
 
-async def test_a_range_past_the_end_of_the_log_is_told_after_what_there_is(group: Group) -> None:
+async def test_a_range_past_the_end_of_the_log_raises_an_error_after_the_last_entry(
+    group: Group,
+) -> None:
     group.log = BODIES[:10]
     async with DLedgerClient(group.servers, "g0") as client:
         entries = client.get_range(0, 10)
@@ -79,7 +81,7 @@ async def test_a_range_past_the_end_of_the_log_is_told_after_what_there_is(group
     assert read == BODIES[:10]
 
 
-async def test_reading_goes_on_at_the_next_leader(group: Group) -> None:
+async def test_a_range_continues_at_the_next_leader(group: Group) -> None:
     group.log = BODIES
     read = []
     async with DLedgerClient(group.servers, "g0") as client:
@@ -105,18 +107,18 @@ async def test_a_damaged_body_is_not_handed_out(group: Group) -> None:
             await client.get(0)
 
 
-async def test_another_entry_than_asked_for_is_not_handed_out(group: Group) -> None:
+async def test_a_wrong_entry_raises_an_error(group: Group) -> None:
     group.log = [b"zero", b"one"]
     stored = group.stored_entry
     group.entry = lambda index: stored(1 - index)
     async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(BadAnswerError, match="entry 0 was asked for, and entry 1 came"):
+        with pytest.raises(BadAnswerError, match="requested entry 0, received entry 1"):
             await client.get(0)
 
 
-async def test_success_without_an_entry_is_not_believed(group: Group) -> None:
+async def test_a_success_without_an_entry_raises_an_error(group: Group) -> None:
     group.log = [b"zero"]
     group["n0"].entries_per_answers = [0]
     async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(BadAnswerError, match="holds no entry"):
+        with pytest.raises(BadAnswerError, match="contains no entry"):
             await bodies_of(client, 0, 0)

@@ -1,4 +1,4 @@
-"""Appends that are sent again and are in the log once; and what happens where that cannot be."""
+"""Idempotent appends: resent appends are in the log once; errors where that is impossible."""
 
 import asyncio
 from pathlib import Path
@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from dledger_client.append.outcomes import Acknowledged, Refused
-from dledger_client.append.producer import Sequences
 from dledger_client.cli import main
 from dledger_client.client import BATCH_MAX, DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import GroupUnreachableError, OutcomeUnknownError, RefusedError
 from dledger_client.sync import BlockingClient
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log.channels import WINDOW
 from dledger_formats.protocol.frames import RemotingCommand
@@ -21,14 +20,14 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 LOST = [
-    Instead.HANG_UP, Instead.APPEND_AND_HANG_UP, Instead.SEND_GARBAGE, Code.INTERNAL_ERROR,
+    Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT, Fault.SEND_GARBAGE, Code.INTERNAL_ERROR,
     Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED, Code.SEQUENCE_TOO_NEW,
     RemotingCommand(code=1, opaque=0, remark="java.lang.NullPointerException: x"),
 ]  # fmt: skip
 
 
-def name_of(behaviour: object) -> str:
-    return getattr(behaviour, "name", None) or f"remoting-{getattr(behaviour, 'code', '')}"
+def name_of(behavior: object) -> str:
+    return getattr(behavior, "name", None) or f"remoting-{getattr(behavior, 'code', '')}"
 
 
 def client_of(group: Group, **timing: float) -> DLedgerClient:
@@ -39,11 +38,11 @@ async def outcomes_of(client: DLedgerClient, bodies: list[bytes], **options: Any
     return [outcome async for outcome in client.append_all(bodies, **options)]
 
 
-@pytest.mark.parametrize("behaviour", LOST, ids=name_of)
-async def test_an_append_of_unknown_outcome_is_sent_again_and_in_the_log_once(
-    group: Group, behaviour: Any
+@pytest.mark.parametrize("behavior", LOST, ids=name_of)
+async def test_an_append_with_an_unknown_outcome_is_resent_and_in_the_log_once(
+    group: Group, behavior: Any
 ) -> None:
-    group["n0"].script.extend([behaviour, behaviour])
+    group["n0"].script.extend([behavior, behavior])
     async with client_of(group) as client:
         appended = await client.append(b"x")
 
@@ -51,8 +50,8 @@ async def test_an_append_of_unknown_outcome_is_sent_again_and_in_the_log_once(
     assert len(group["n0"].appends) == 3
 
 
-async def test_a_silent_leader_is_asked_again(group: Group) -> None:
-    group["n0"].script.append(Instead.APPEND_AND_KEEP_SILENT)
+async def test_an_append_without_a_response_is_resent(group: Group) -> None:
+    group["n0"].script.append(Fault.APPEND_WITHOUT_ANSWER)
     async with client_of(group, request_timeout_s=0.1) as client:
         await client.append(b"x")
 
@@ -68,10 +67,10 @@ async def test_one_registration_serves_all_appends(group: Group) -> None:
     assert len(group.log) == 200
 
 
-async def test_a_stream_through_a_change_of_leaders_is_in_the_log_once(group: Group) -> None:
+async def test_every_body_is_in_the_log_once_across_a_change_of_the_leader(group: Group) -> None:
     bodies = [b"body %d" % number for number in range(3000)]
     group["n0"].script.extend(
-        [Code.SUCCESS] * 700 + [Instead.APPEND_AND_KEEP_SILENT] * 50 + [Instead.APPEND_AND_HANG_UP]
+        [Code.SUCCESS] * 700 + [Fault.APPEND_WITHOUT_ANSWER] * 50 + [Fault.APPEND_AND_DISCONNECT]
     )
     async with client_of(group, request_timeout_s=0.2) as client:
         outcomes = []
@@ -86,17 +85,17 @@ async def test_a_stream_through_a_change_of_leaders_is_in_the_log_once(group: Gr
     assert max(outcome.attempts for outcome in outcomes) > 1
 
 
-async def test_no_more_than_a_window_is_under_way(group: Group) -> None:
-    group["n0"].script.extend([Instead.KEEP_SILENT] + [Code.SUCCESS] * (3 * WINDOW))
+async def test_at_most_one_window_of_appends_is_in_flight(group: Group) -> None:
+    group["n0"].script.extend([Fault.NO_ANSWER] + [Code.SUCCESS] * (3 * WINDOW))
     async with client_of(group, request_timeout_s=1.0) as client:
         outcomes = await outcomes_of(client, [b"x"] * 3 * WINDOW, in_flight=3 * WINDOW)
 
     assert {type(outcome) for outcome in outcomes} == {Acknowledged}
     assert len(group.log) == 3 * WINDOW
-    assert outcomes[0].index == WINDOW - 1, "the others of its window have gone before it"
+    assert outcomes[0].index == WINDOW - 1, "the rest of its window was appended before it"
 
 
-async def test_a_batch_may_be_longer_than_the_window(group: Group) -> None:
+async def test_append_batch_accepts_more_bodies_than_the_window(group: Group) -> None:
     async with client_of(group) as client:
         outcomes = await client.append_batch([b"x"] * BATCH_MAX)
 
@@ -104,7 +103,7 @@ async def test_a_batch_may_be_longer_than_the_window(group: Group) -> None:
     assert len(group.log) == BATCH_MAX
 
 
-async def test_a_forgotten_producer_registers_anew(group: Group) -> None:
+async def test_a_forgotten_producer_registers_again(group: Group) -> None:
     async with client_of(group) as client:
         await client.append(b"a")
         group.producers.forget_all()
@@ -115,12 +114,12 @@ async def test_a_forgotten_producer_registers_anew(group: Group) -> None:
     assert len(group.producers) == 2
 
 
-async def test_what_may_have_been_appended_by_a_forgotten_producer_is_unknown(
+async def test_an_append_that_a_forgotten_producer_may_have_made_is_unknown(
     group: Group,
 ) -> None:
     async with client_of(group) as client:
         await client.append(b"a")
-        group["n0"].script.extend([Instead.APPEND_AND_HANG_UP, Code.UNKNOWN_PRODUCER])
+        group["n0"].script.extend([Fault.APPEND_AND_DISCONNECT, Code.UNKNOWN_PRODUCER])
         with pytest.raises(OutcomeUnknownError, match="UNKNOWN_PRODUCER"):
             await client.append(b"b")
         await client.append(b"c")
@@ -134,19 +133,19 @@ async def test_a_sequence_that_is_too_old_is_refused_or_unknown(group: Group) ->
         group["n0"].script.extend([Code.SEQUENCE_TOO_OLD])
         with pytest.raises(RefusedError, match="SEQUENCE_TOO_OLD"):
             await client.append(b"a")
-        group["n0"].script.extend([Instead.HANG_UP, Code.SEQUENCE_TOO_OLD])
+        group["n0"].script.extend([Fault.DISCONNECT, Code.SEQUENCE_TOO_OLD])
         with pytest.raises(OutcomeUnknownError, match="SEQUENCE_TOO_OLD"):
             await client.append(b"a")
 
 
-async def test_what_passes_its_deadline_is_unknown_once_it_was_sent(group: Group) -> None:
-    group["n0"].script.extend([Instead.APPEND_AND_KEEP_SILENT] * 10)
+async def test_an_append_sent_before_its_deadline_is_unknown_after_it(group: Group) -> None:
+    group["n0"].script.extend([Fault.APPEND_WITHOUT_ANSWER] * 10)
     async with client_of(group, request_timeout_s=0.05) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.append(b"x", deadline_s=0.2)
 
 
-async def test_after_a_window_of_appends_without_effect_the_client_registers_anew(
+async def test_the_producer_registers_again_after_a_window_of_appends_without_effect(
     group: Group,
 ) -> None:
     async with client_of(group) as client:
@@ -161,21 +160,21 @@ async def test_after_a_window_of_appends_without_effect_the_client_registers_ane
 
 
 @pytest.mark.parametrize(
-    "behaviour",
-    [Code.LEADER_PENDING_FULL, Code.NOT_LEADER, Code.WAIT_QUORUM_ACK_TIMEOUT, Instead.HANG_UP],
+    "behavior",
+    [Code.LEADER_PENDING_FULL, Code.NOT_LEADER, Code.WAIT_QUORUM_ACK_TIMEOUT, Fault.DISCONNECT],
     ids=name_of,
 )
-async def test_a_registration_is_asked_for_again(group: Group, behaviour: Any) -> None:
-    group["n0"].registrations.extend([behaviour] * 3)
+async def test_a_registration_that_fails_is_retried(group: Group, behavior: Any) -> None:
+    group["n0"].registrations.extend([behavior] * 3)
     async with client_of(group) as client:
         await client.append(b"x")
 
     assert group.log == [b"x"]
 
 
-async def test_servers_that_know_no_producers_are_sent_no_append(group: Group) -> None:
+async def test_servers_without_idempotent_appends_receive_no_append(group: Group) -> None:
     for member in group.members.values():
-        member.knows_producers = False
+        member.supports_producers = False
     async with client_of(group) as client:
         with pytest.raises(RefusedError, match="append without `idempotent`") as caught:
             await client.append(b"x")
@@ -186,24 +185,7 @@ async def test_servers_that_know_no_producers_are_sent_no_append(group: Group) -
     assert not any(member.appends for member in group.members.values())
 
 
-async def test_a_leader_that_knows_no_producers_is_sent_nothing_that_it_could_append_twice(
-    group: Group,
-) -> None:
-    """In the middle of an upgrade, an older member may come to lead."""
-    async with client_of(group) as client:
-        await client.append(b"x")
-        group["n1"].knows_producers = False
-        # The older leader goes on to name itself, and would answer who comes back to it first.
-        group["n0"].script.extend([Instead.APPEND_AND_HANG_UP, *[Instead.HANG_UP] * 100])
-        group.elect("n1")
-        group["n0"].leader_hint = "n0"
-        with pytest.raises((OutcomeUnknownError, RefusedError)):
-            await client.append(b"y")
-
-    assert not group["n1"].appends
-
-
-async def test_without_a_leader_an_append_was_surely_not_made(group: Group) -> None:
+async def test_an_append_without_a_leader_certainly_had_no_effect(group: Group) -> None:
     group.elect(None)
     async with client_of(group) as client:
         outcomes = await asyncio.gather(
@@ -215,11 +197,11 @@ async def test_without_a_leader_an_append_was_surely_not_made(group: Group) -> N
     assert not group.log
 
 
-async def test_a_short_deadline_is_kept_behind_others_that_wait_longer(group: Group) -> None:
-    group["n0"].script.extend([Instead.KEEP_SILENT] * 2 * WINDOW)
+async def test_a_short_deadline_is_kept_behind_appends_with_longer_ones(group: Group) -> None:
+    group["n0"].script.extend([Fault.NO_ANSWER] * 2 * WINDOW)
     async with client_of(group) as client:
         fill = [asyncio.ensure_future(client.append(b"x", deadline_s=20)) for _ in range(WINDOW)]
-        await group["n0"].appended_to.wait()
+        await group["n0"].append_received.wait()
 
         with pytest.raises(GroupUnreachableError):
             await client.append(b"behind", deadline_s=0.2)
@@ -229,11 +211,11 @@ async def test_a_short_deadline_is_kept_behind_others_that_wait_longer(group: Gr
         await asyncio.gather(*fill, return_exceptions=True)
 
 
-async def test_cancelled_appends_give_their_places_back(group: Group) -> None:
+async def test_cancelled_appends_free_the_window(group: Group) -> None:
     group.elect(None)
     async with client_of(group) as client:
         appends = [asyncio.ensure_future(client.append(b"never")) for _ in range(3 * WINDOW)]
-        await group["n0"].asked.wait()
+        await group["n0"].metadata_requested.wait()
         for append in appends:
             append.cancel()
         await asyncio.gather(*appends, return_exceptions=True)
@@ -243,23 +225,23 @@ async def test_cancelled_appends_give_their_places_back(group: Group) -> None:
     assert group.log == [b"next"]
 
 
-async def test_closing_the_client_ends_what_waits_for_its_number(group: Group) -> None:
-    group["n0"].registrations.append(Instead.KEEP_SILENT)
+async def test_closing_the_client_ends_appends_that_wait_for_a_registration(group: Group) -> None:
+    group["n0"].registrations.append(Fault.NO_ANSWER)
     async with client_of(group) as client:
         appends = [asyncio.ensure_future(client.append(b"x")) for _ in range(2 * WINDOW)]
-        await group["n0"].asked.wait()
+        await group["n0"].metadata_requested.wait()
 
     ended = await asyncio.gather(*appends, return_exceptions=True)
     assert {type(error) for error in ended} == {GroupUnreachableError}
 
 
-async def test_closing_the_client_ends_what_was_sent_and_what_waits_behind_it(
+async def test_closing_the_client_ends_sent_appends_and_those_that_wait_for_the_window(
     group: Group,
 ) -> None:
-    group["n0"].script.extend([Instead.KEEP_SILENT] * 2 * WINDOW)
+    group["n0"].script.extend([Fault.NO_ANSWER] * 2 * WINDOW)
     async with client_of(group) as client:
         appends = [asyncio.ensure_future(client.append(b"x")) for _ in range(WINDOW + 7)]
-        await group["n0"].appended_to.wait()
+        await group["n0"].append_received.wait()
 
     ended = await asyncio.gather(*appends, return_exceptions=True)
     kinds = [type(error) for error in ended]
@@ -267,13 +249,13 @@ async def test_closing_the_client_ends_what_was_sent_and_what_waits_behind_it(
     assert kinds[0] is OutcomeUnknownError
 
 
-def test_at_least_once_and_idempotent_contradict_each_other() -> None:
-    with pytest.raises(ValueError, match="not both"):
+def test_at_least_once_and_idempotent_are_mutually_exclusive() -> None:
+    with pytest.raises(ValueError, match="mutually exclusive"):
         DLedgerClient(["h:1"], "g", at_least_once=True, idempotent=True)
 
 
-def test_the_blocking_client_can_do_it_too(group_in_thread: Group) -> None:
-    group_in_thread["n0"].script.extend([Instead.APPEND_AND_HANG_UP])
+def test_the_blocking_client_supports_idempotent_appends(group_in_thread: Group) -> None:
+    group_in_thread["n0"].script.extend([Fault.APPEND_AND_DISCONNECT])
     with BlockingClient(group_in_thread.servers, "g0", idempotent=True) as client:
         client.append(b"first")
         outcomes = list(client.append_all([b"%d" % number for number in range(3000)]))
@@ -283,10 +265,10 @@ def test_the_blocking_client_can_do_it_too(group_in_thread: Group) -> None:
 
 
 @pytest.mark.usefixtures("group_in_environment")
-def test_the_command_line_appends_each_line_once(group_in_thread: Group, tmp_path: Path) -> None:
+def test_append_idempotent_appends_each_line_once(group_in_thread: Group, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\ntwo\nthree\n")
-    group_in_thread["n0"].script.extend([Code.SUCCESS, Instead.APPEND_AND_HANG_UP])
+    group_in_thread["n0"].script.extend([Code.SUCCESS, Fault.APPEND_AND_DISCONNECT])
 
     assert main(["append", "--idempotent", str(path)]) == 0
 
@@ -294,19 +276,19 @@ def test_the_command_line_appends_each_line_once(group_in_thread: Group, tmp_pat
 
 
 @pytest.mark.usefixtures("group_in_environment")
-def test_the_command_line_says_that_the_servers_cannot(
+def test_append_idempotent_reports_servers_without_support(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for member in group_in_thread.members.values():
-        member.knows_producers = False
+        member.supports_producers = False
 
     assert main(["append", "--idempotent", "--body", "x"]) == 4
 
-    assert "cannot tell copies of an append" in capsys.readouterr().out
+    assert "do not support idempotent appends" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("group_in_environment")
-def test_the_command_line_takes_one_of_the_two_at_most(
+def test_append_rejects_idempotent_with_at_least_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -316,41 +298,7 @@ def test_the_command_line_takes_one_of_the_two_at_most(
     assert "not allowed with" in capsys.readouterr().err
 
 
-# The sequences of one registration.
-
-
-def test_sequences_have_a_window_below_and_above() -> None:
-    sequences = Sequences(7)
-    taken = [sequences.take() for _ in range(WINDOW)]
-    assert taken == list(range(1, WINDOW + 1))
-    assert not sequences.has_room
-    assert not sequences.is_spent
-
-    sequences.resolve(2, acknowledged=True)
-    assert not sequences.has_room, "the first is unresolved, and must stay in the window"
-    sequences.resolve(1, acknowledged=False)
-
-    assert sequences.has_room
-    assert [sequences.take(), sequences.take()] == [WINDOW + 1, WINDOW + 2]
-    assert not sequences.has_room, "2 is the highest that the group is known to have"
-
-
-def test_sequences_are_spent_when_none_of_a_window_had_an_effect() -> None:
-    sequences = Sequences(7)
-    for _ in range(WINDOW):
-        sequences.resolve(sequences.take(), acknowledged=False)
-
-    assert sequences.is_spent
-
-
-def test_an_acknowledgement_carries_the_window_on() -> None:
-    sequences = Sequences(7)
-    for _ in range(10 * WINDOW):
-        assert sequences.has_room
-        sequences.resolve(sequences.take(), acknowledged=True)
-
-
-async def test_a_registration_that_nobody_waits_for_any_more_is_not_asked_for(
+async def test_an_expired_append_does_not_register_the_producer(
     group: Group,
 ) -> None:
     async with client_of(group) as client:

@@ -22,7 +22,7 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
 
 
 def lines_of(slices: list[bytes]) -> list[bytes]:
-    """What comes out of a pipe into which these slices are written."""
+    """Return the lines read from a pipe into which the slices are written."""
     reading, writing = os.pipe()
 
     def write() -> None:
@@ -43,27 +43,27 @@ def lines_of(slices: list[bytes]) -> list[bytes]:
 
 @settings(max_examples=30)
 @given(st.lists(st.binary(max_size=50).map(lambda data: data.replace(b"x", b"\n")), max_size=6))
-def test_lines_of_a_pipe_are_those_of_the_bytes_however_they_come(slices: list[bytes]) -> None:
+def test_lines_of_a_pipe_do_not_depend_on_the_sizes_of_the_writes(slices: list[bytes]) -> None:
     lines = b"".join(slices).split(b"\n")
 
     assert lines_of(slices) == (lines if lines[-1] else lines[:-1])
 
 
-def test_empty_lines_are_lines() -> None:
+def test_empty_lines_are_yielded() -> None:
     assert lines_of([b"\n\na\n"]) == [b"", b"", b"a"]
 
 
-def test_the_longest_line_is_taken() -> None:
+def test_a_line_of_the_maximum_length_is_yielded() -> None:
     assert lines_of([b"x" * LINE_BYTES_MAX + b"\n"]) == [b"x" * LINE_BYTES_MAX]
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
-def test_a_line_that_is_too_long_is_refused_by_its_number(end: bytes) -> None:
-    with pytest.raises(LineTooLongError, match="line 3 is longer"):
+def test_a_line_that_is_too_long_raises_an_error_with_its_number(end: bytes) -> None:
+    with pytest.raises(LineTooLongError, match="line 3 exceeds"):
         lines_of([b"a\nb\n" + b"x" * (LINE_BYTES_MAX + 1) + end])
 
 
-async def test_a_line_comes_before_the_next_one_is_written() -> None:
+async def test_a_line_is_yielded_before_the_next_one_is_written() -> None:
     reading, writing = os.pipe()
     lines = read_lines(reading, LINE_BYTES_MAX)
     os.write(writing, b"first\nsec")
@@ -89,14 +89,14 @@ def test_a_long_file_is_read_to_its_end(tmp_path: Path) -> None:
     assert asyncio.run(read()) == expected
 
 
-async def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+async def test_an_unreadable_file_raises_an_error(tmp_path: Path) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
     with pytest.raises(IsADirectoryError):
         await anext(read_lines(folder, LINE_BYTES_MAX))
     os.close(folder)
 
 
-def test_a_reader_that_is_left_does_not_keep_the_program_from_ending() -> None:
+def test_a_closed_reader_does_not_keep_the_program_running() -> None:
     reading, writing = os.pipe()
 
     async def read_one() -> bytes:
@@ -107,7 +107,7 @@ def test_a_reader_that_is_left_does_not_keep_the_program_from_ending() -> None:
 
     os.write(writing, b"first\nsecond\n")
     assert asyncio.run(read_one()) == b"first"
-    # The thread still waits for the pipe, whose end it will hear now.
+    # The thread still waits for the pipe; closing the pipe ends it.
     os.close(writing)
     for thread in threading.enumerate():
         if thread.name == THREAD_NAME:

@@ -1,4 +1,4 @@
-"""What a local group refuses before it starts anything."""
+"""Errors of a local group before it starts any member."""
 
 import socket
 from pathlib import Path
@@ -7,82 +7,84 @@ import pytest
 
 from dledger_client.cli import main
 from dledger_client.local.errors import LocalGroupError
-from dledger_client.local.folder import GroupShape, locked, settle_shape
+from dledger_client.local.folder import GroupShape, load_or_create_shape, lock_folder
 from dledger_client.local.group import LocalGroup, node_program
 
 THREE = GroupShape(group="local", members=3)
 
 
-def test_a_folder_in_use_is_refused_with_its_user(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_rejected_and_the_error_names_the_process(tmp_path: Path) -> None:
     with (
-        locked(tmp_path),
+        lock_folder(tmp_path),
         pytest.raises(LocalGroupError, match=r"in use by process \d+"),
-        locked(tmp_path),
+        lock_folder(tmp_path),
     ):
         pass
 
 
-def test_a_folder_can_be_used_again_afterwards(tmp_path: Path) -> None:
-    with locked(tmp_path / "new"):
+def test_a_released_folder_can_be_locked_again(tmp_path: Path) -> None:
+    with lock_folder(tmp_path / "new"):
         pass
-    with locked(tmp_path / "new"):
+    with lock_folder(tmp_path / "new"):
         pass
 
 
 def test_a_group_keeps_its_shape(tmp_path: Path) -> None:
     written = GroupShape(group="local", members=3, segment_size_bytes=1 << 20)
 
-    assert settle_shape(tmp_path, written) == written
-    assert settle_shape(tmp_path, THREE) == written
+    assert load_or_create_shape(tmp_path, written) == written
+    assert load_or_create_shape(tmp_path, THREE) == written
 
 
 @pytest.mark.parametrize(
     "other", [GroupShape(group="local", members=1), GroupShape(group="orders", members=3)]
 )
-def test_another_group_gets_no_folder_that_holds_a_log(tmp_path: Path, other: GroupShape) -> None:
-    settle_shape(tmp_path, THREE)
+def test_a_folder_with_the_log_of_another_group_is_rejected(
+    tmp_path: Path, other: GroupShape
+) -> None:
+    load_or_create_shape(tmp_path, THREE)
 
     with pytest.raises(LocalGroupError, match="--group local --members 3"):
-        settle_shape(tmp_path, other)
+        load_or_create_shape(tmp_path, other)
 
 
-def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_unrelated_files_is_rejected_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "letters").touch()
 
-    with pytest.raises(LocalGroupError, match="holds letters"):
-        settle_shape(tmp_path, THREE)
+    with pytest.raises(LocalGroupError, match="contains letters"):
+        load_or_create_shape(tmp_path, THREE)
     assert [path.name for path in tmp_path.iterdir()] == ["letters"]
 
 
-def test_a_damaged_shape_is_told(tmp_path: Path) -> None:
+def test_a_damaged_shape_file_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "group.json").write_text("{")
 
-    with pytest.raises(LocalGroupError, match=r"group\.json cannot be read"):
-        settle_shape(tmp_path, THREE)
+    with pytest.raises(LocalGroupError, match=r"cannot read .*group\.json"):
+        load_or_create_shape(tmp_path, THREE)
 
 
-def test_what_a_crash_left_of_an_unfinished_shape_is_no_hindrance(tmp_path: Path) -> None:
+def test_an_unfinished_shape_file_of_a_crash_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "group.new").write_text("{")
 
-    assert settle_shape(tmp_path, THREE) == THREE
+    assert load_or_create_shape(tmp_path, THREE) == THREE
 
 
-def test_a_missing_member_program_is_told_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_node_program_raises_an_error_that_explains_the_installation(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-
     with pytest.raises(LocalGroupError, match="pip install"):
-        node_program(str(tmp_path))
+        node_program(python=str(tmp_path / "python"), search_path=str(tmp_path))
 
 
 @pytest.mark.parametrize(("members", "port"), [(2, 9000), (9, 9000), (3, 65_530), (1, 0)])
-def test_members_and_ports_have_bounds(tmp_path: Path, members: int, port: int) -> None:
+def test_invalid_numbers_of_members_and_ports_are_rejected(
+    tmp_path: Path, members: int, port: int
+) -> None:
     with pytest.raises(LocalGroupError):
         LocalGroup(GroupShape(group="local", members=members), tmp_path, first_port=port)
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(
+def test_a_port_in_use_prints_an_error_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as taken:
@@ -93,4 +95,4 @@ def test_a_port_that_is_taken_is_told_in_one_line(
 
     err = capsys.readouterr().err
     assert (code, err.count("\n")) == (2, 1)
-    assert f"port {port} cannot be used" in err
+    assert f"cannot listen on port {port}" in err

@@ -1,4 +1,4 @@
-"""`dledger group local`: real members, started, killed and stopped."""
+"""`dledger group local`: real members that are started, killed and stopped."""
 
 import contextlib
 import fcntl
@@ -26,7 +26,7 @@ _ports: Iterator[int] = free_ports()
 
 
 class LocalGroupProcess:
-    """The command as a person starts it, and the events that it tells."""
+    """The command in its own process, and the events that it prints."""
 
     def __init__(self, folder: Path, members: int, addable: int = 0) -> None:
         self.folder = folder
@@ -55,28 +55,28 @@ class LocalGroupProcess:
         self.stop(signal.SIGTERM)
 
     def event(self, kind: str) -> dict[str, Any]:
-        """The next event of a kind; those before it are passed over."""
+        """Return the next event of a kind; skip other events."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             event: dict[str, Any] = json.loads(line)
             if event["event"] == kind:
                 return event
-        raise AssertionError(f"no {kind} was told: {self.process.communicate()}")
+        raise AssertionError(f"no event {kind} was printed: {self.process.communicate()}")
 
     def stop(self, number: signal.Signals) -> tuple[int, str]:
-        """Send a signal; returns the exit code and what was said on standard error."""
+        """Send a signal; return the exit code and the standard error."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
         return self.finish()
 
     def finish(self) -> tuple[int, str]:
-        """Wait until the command ends; returns the exit code and the standard error."""
+        """Wait until the command exits; return the exit code and the standard error."""
         try:
             _, err = self.process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             self.process.terminate()
             out, err = self.process.communicate(timeout=60)
-            raise AssertionError(f"the command did not end: {out} {err}") from None
+            raise AssertionError(f"the command did not exit: {out} {err}") from None
         return self.process.returncode, err
 
     @property
@@ -92,7 +92,7 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_a_local_group_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None:
+def test_a_local_group_continues_after_its_leader_is_killed(tmp_path: Path) -> None:
     with LocalGroupProcess(tmp_path, 3) as group:
         leader = group.event("leader")
         with BlockingClient(group.servers, "local") as client:
@@ -104,7 +104,7 @@ def test_a_local_group_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None
             assert group.event("leader")["term"] > leader["term"]
             assert client.get(index).body == b"before"
             assert client.append(b"after").index > index
-            bodies = [next(entries).body for _ in range(2)]  # the new leader's own comes first
+            bodies = [next(entries).body for _ in range(2)]  # the new leader's empty entry first
             assert bodies == [b"", b"after"]
         restarted = group.event("restarted")
 
@@ -112,7 +112,7 @@ def test_a_local_group_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_members_and_the_log_is_there_at_the_next_start(
+def test_a_signal_stops_the_members_and_the_next_start_finds_the_log(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with LocalGroupProcess(tmp_path, 1) as group:
@@ -130,7 +130,7 @@ def test_a_signal_stops_the_members_and_the_log_is_there_at_the_next_start(
         assert client.get(index).body == b"kept"
 
 
-def test_a_second_group_is_refused_the_folder_even_when_only_members_are_left(
+def test_a_folder_is_in_use_while_members_of_a_killed_group_run(
     tmp_path: Path,
 ) -> None:
     with LocalGroupProcess(tmp_path, 1) as group:
@@ -141,10 +141,10 @@ def test_a_second_group_is_refused_the_folder_even_when_only_members_are_left(
         assert code == 2
         assert "in use" in err
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not is_running(pid), "the member that was left behind ends")
+    wait_for(lambda: not is_running(pid), "the remaining member has exited")
 
 
-def test_a_member_that_cannot_stay_up_ends_the_group_with_its_last_words(tmp_path: Path) -> None:
+def test_a_member_that_keeps_failing_ends_the_group_with_its_last_log_line(tmp_path: Path) -> None:
     with LocalGroupProcess(tmp_path, 1) as group:
         group.event("leader")
     with (tmp_path / "dledger-n0" / "lock").open("r+") as lock:
@@ -152,17 +152,17 @@ def test_a_member_that_cannot_stay_up_ends_the_group_with_its_last_words(tmp_pat
         code, err = LocalGroupProcess(tmp_path, 1).finish()
 
     assert (code, err.count("\n")) == (1, 1)
-    assert "n0 ended 3 times right after its start" in err
+    assert "n0 exited 3 times right after starting" in err
     assert "is in use by" in err
 
 
-def test_a_group_of_one_grows_to_two_and_back_by_the_command_line(
+def test_member_commands_grow_a_group_from_one_to_two_and_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def member(*arguments: str) -> dict[str, Any]:
         assert main(["member", *arguments, "-o", "json"]) == ExitCode.OK
-        said: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return said
+        printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return printed
 
     with LocalGroupProcess(tmp_path / "data", members=1, addable=1) as group:
         for name, value in group.started["environment"].items():
@@ -172,7 +172,7 @@ def test_a_group_of_one_grows_to_two_and_back_by_the_command_line(
         assert member("add", "n1")["learners"] == ["n1"]
         wait_for(
             lambda: main(["status"]) == ExitCode.OK and "learner" in capsys.readouterr().out,
-            "n1 has heard that it learns",
+            "n1 reports that it is a learner",
         )
         for _ in range(2):
             assert member("promote", "n1")["voters"] == ["n0", "n1"]
@@ -180,18 +180,17 @@ def test_a_group_of_one_grows_to_two_and_back_by_the_command_line(
         assert main(["member", "list"]) == ExitCode.OK
         assert "n1      voter" in capsys.readouterr().out
         assert main(["member", "demote", "n1"]) == ExitCode.OK
-        said = "n1 is a learner; voters n0; learners n1\n"
-        assert capsys.readouterr().out == said
+        assert capsys.readouterr().out == "n1 is a learner; voters n0; learners n1\n"
         assert member("remove", "n1") == member("remove", "n1")
         with BlockingClient(group.servers, "local") as client:
             after = client.change_membership(ChangeKind.ADD_LEARNER, "n1")
             assert client.membership().learners == after.learners == ("n1",)
             assert client.change_membership(ChangeKind.REMOVE, "n1").learners == ()
         for arguments, reason in (
-            (["remove", "n0"], "613 LAST_VOTER: nobody would be left to vote: promote another"),
+            (["remove", "n0"], "613 LAST_VOTER: the group would have no voter left: promote"),
             (
                 ["promote", "n1"],
-                "612 NO_SUCH_MEMBER: it does not belong to the group: add it first",
+                "612 NO_SUCH_MEMBER: the member does not belong to the group: add it first",
             ),
             (["add", "n7"], "612 NO_SUCH_MEMBER"),
         ):
@@ -199,7 +198,7 @@ def test_a_group_of_one_grows_to_two_and_back_by_the_command_line(
             assert reason in capsys.readouterr().err
 
 
-def test_a_folder_whose_addable_members_may_vote_is_not_started_without_them(
+def test_a_local_group_does_not_start_with_fewer_addable_members(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with LocalGroupProcess(tmp_path / "data", members=1, addable=1) as group:
@@ -207,6 +206,6 @@ def test_a_folder_whose_addable_members_may_vote_is_not_started_without_them(
     code = main(["group", "local", f"--data={tmp_path / 'data'}", "--members=1"])
 
     assert code == ExitCode.USAGE
-    assert "--addable 1 at least" in capsys.readouterr().err
+    assert "--addable 1 or more" in capsys.readouterr().err
     with LocalGroupProcess(tmp_path / "data", members=1, addable=2) as group:
         group.event("leader")

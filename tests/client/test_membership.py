@@ -1,4 +1,4 @@
-"""What the answers to a change of the membership mean: done, ask again, or do something first."""
+"""The meaning of each response to a membership change: done, retry, refused or unknown."""
 
 import pytest
 
@@ -20,13 +20,13 @@ def answer(code: DLedgerResponseCode) -> RemotingCommand:
     ("code", "verdict"),
     [
         (Code.SUCCESS, Verdict.DONE),
-        (Code.NOT_LEADER, Verdict.ELSEWHERE),
-        (Code.UNKNOWN_MEMBER, Verdict.ELSEWHERE),
-        (Code.LEADER_NOT_READY, Verdict.LATER),
-        (Code.LEADER_TRANSFERRING, Verdict.LATER),
-        (Code.MEMBERSHIP_CHANGING, Verdict.LATER),
-        (Code.FALL_BEHIND_TOO_MUCH, Verdict.LATER),
-        (Code.DISK_FULL, Verdict.LATER),
+        (Code.NOT_LEADER, Verdict.RETRY_ELSEWHERE),
+        (Code.UNKNOWN_MEMBER, Verdict.RETRY_ELSEWHERE),
+        (Code.LEADER_NOT_READY, Verdict.RETRY_LATER),
+        (Code.LEADER_TRANSFERRING, Verdict.RETRY_LATER),
+        (Code.MEMBERSHIP_CHANGING, Verdict.RETRY_LATER),
+        (Code.FALL_BEHIND_TOO_MUCH, Verdict.RETRY_LATER),
+        (Code.DISK_FULL, Verdict.RETRY_LATER),
         (Code.WAIT_QUORUM_ACK_TIMEOUT, Verdict.UNKNOWN),
         (Code.NO_SUCH_MEMBER, Verdict.REFUSED),
         (Code.LAST_VOTER, Verdict.REFUSED),
@@ -41,11 +41,11 @@ def test_each_code_has_one_meaning(code: DLedgerResponseCode, verdict: Verdict) 
     assert verdict is Verdict.DONE or code.name in found.reason
 
 
-def test_a_transfer_to_one_that_lags_is_still_refused() -> None:
+def test_a_transfer_to_a_lagging_member_is_refused() -> None:
     assert judge(TRANSFER, answer(Code.FALL_BEHIND_TOO_MUCH)).verdict is Verdict.REFUSED
 
 
-def test_a_server_that_knows_no_memberships_refuses() -> None:
+def test_a_server_without_membership_changes_refuses_them() -> None:
     command = RemotingCommand(
         code=SystemCode.REQUEST_CODE_NOT_SUPPORTED, opaque=1, flag=frames.RESPONSE_FLAG
     )

@@ -1,7 +1,6 @@
-"""The client that blocks."""
+"""The blocking client."""
 
 import gc
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,23 +10,24 @@ from dledger_client.append.outcomes import Acknowledged, Appended, Unknown
 from dledger_client.errors import NoEntryError, RefusedError
 from dledger_client.read.tail import LogBounds
 from dledger_client.sync import BlockingClient
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
+from tools.groups.waiting import wait_for
 
 
-def test_a_script_appends_and_reads(group_in_thread: Group) -> None:
+def test_the_blocking_client_appends_and_reads(group_in_thread: Group) -> None:
     with BlockingClient(group_in_thread.servers, "g0") as client:
         assert client.append(b"hello") == Appended(index=0, term=1, pos=0)
         assert client.get(0).body == b"hello"
         assert client.metadata().leader_id == "n0"
 
 
-def test_errors_reach_the_script(group_in_thread: Group) -> None:
+def test_errors_reach_the_caller(group_in_thread: Group) -> None:
     with BlockingClient(group_in_thread.servers, "g0") as client, pytest.raises(NoEntryError):
         client.get(7)
 
 
-def test_threads_may_share_a_client(group_in_thread: Group) -> None:
+def test_threads_can_share_a_client(group_in_thread: Group) -> None:
     with (
         BlockingClient(group_in_thread.servers, "g0") as client,
         ThreadPoolExecutor(4) as threads,
@@ -37,7 +37,7 @@ def test_threads_may_share_a_client(group_in_thread: Group) -> None:
     assert [group_in_thread.log[a.index] for a in appended] == [b"%d" % n for n in range(100)]
 
 
-def test_a_script_that_fails_leaves_no_thread_behind(group_in_thread: Group) -> None:
+def test_an_error_in_the_block_stops_the_thread(group_in_thread: Group) -> None:
     client = BlockingClient(group_in_thread.servers, "other")
     with pytest.raises(RefusedError), client:
         client.append(b"x")
@@ -45,7 +45,7 @@ def test_a_script_that_fails_leaves_no_thread_behind(group_in_thread: Group) -> 
     assert not client.is_running
 
 
-def test_a_batch_is_told_body_by_body(group_in_thread: Group) -> None:
+def test_append_batch_returns_an_outcome_for_each_body(group_in_thread: Group) -> None:
     with BlockingClient(group_in_thread.servers, "g0") as client:
         outcomes = client.append_batch([b"a", b"b"])
 
@@ -55,7 +55,7 @@ def test_a_batch_is_told_body_by_body(group_in_thread: Group) -> None:
 
 
 @pytest.mark.parametrize("in_flight", [1, 3, 64, 100_000])
-def test_a_stream_is_told_in_the_order_of_its_bodies(
+def test_append_all_yields_outcomes_in_the_order_of_the_bodies(
     group_in_thread: Group, in_flight: int
 ) -> None:
     bodies = [b"%d" % number for number in range(300)]
@@ -66,8 +66,8 @@ def test_a_stream_is_told_in_the_order_of_its_bodies(
     assert [group_in_thread.log[o.index] for o in outcomes if isinstance(o, Acknowledged)] == bodies
 
 
-def test_a_stream_takes_no_more_bodies_than_may_be_in_flight(group_in_thread: Group) -> None:
-    group_in_thread["n0"].script.append(Instead.KEEP_SILENT)
+def test_append_all_takes_no_more_bodies_than_in_flight_allows(group_in_thread: Group) -> None:
+    group_in_thread["n0"].script.append(Fault.NO_ANSWER)
     taken = []
 
     def bodies() -> Iterator[bytes]:
@@ -83,18 +83,15 @@ def test_a_stream_takes_no_more_bodies_than_may_be_in_flight(group_in_thread: Gr
         outcomes.close()  # type: ignore[attr-defined]  # a generator
 
 
-def test_bodies_that_come_slowly_are_not_held_back(group_in_thread: Group) -> None:
+def test_append_all_sends_a_batch_when_its_linger_time_is_over(group_in_thread: Group) -> None:
+    log = group_in_thread.log
+
     def bodies() -> Iterator[bytes]:
         for number in range(4):
-            deadline_s = time.monotonic() + 20
-            # Each is asked for once the one before the last is in the log.
-            while len(group_in_thread.log) < number - 1:
-                assert time.monotonic() < deadline_s, "a body was held back"
-                time.sleep(0.001)
-            time.sleep(0.02)
+            wait_for(lambda count=number: len(log) == count, "the earlier bodies are appended")
             yield b"%d" % number
 
-    with BlockingClient(group_in_thread.servers, "g0") as client:
+    with BlockingClient(group_in_thread.servers, "g0", linger_s=0.0) as client:
         assert len(list(client.append_all(bodies()))) == 4
 
 
@@ -117,7 +114,7 @@ def test_an_error_comes_after_the_entries_before_it(group_in_thread: Group) -> N
             next(entries)
 
 
-def test_entries_that_nobody_reads_to_the_end_hold_nothing_up(
+def test_an_unfinished_tail_does_not_block_closing_the_client(
     group_in_thread: Group, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = BlockingClient(group_in_thread.servers, "g0")
@@ -129,10 +126,10 @@ def test_entries_that_nobody_reads_to_the_end_hold_nothing_up(
     gc.collect()
 
     assert not client.is_running
-    assert not caplog.records, "what was left open says so when it is collected"
+    assert not caplog.records, "asyncio logs a generator that was not closed"
 
 
-def test_bounds_and_transfer_have_the_same_words(group_in_thread: Group) -> None:
+def test_the_blocking_client_has_bounds_and_transfer(group_in_thread: Group) -> None:
     group_in_thread.log = [b"x"] * 5
     with BlockingClient(group_in_thread.servers, "g0") as client:
         assert client.bounds() == LogBounds(begin_index=0, end_index=4)
@@ -140,10 +137,12 @@ def test_bounds_and_transfer_have_the_same_words(group_in_thread: Group) -> None
 
 
 @pytest.mark.parametrize("is_entered", [False, True])
-def test_a_client_outside_of_its_block_says_so(group_in_thread: Group, is_entered: bool) -> None:
+def test_a_client_used_outside_its_block_raises_an_error(
+    group_in_thread: Group, is_entered: bool
+) -> None:
     client = BlockingClient(group_in_thread.servers, "g0")
     if is_entered:
         with client:
             pass
-    with pytest.raises(RuntimeError, match="outside of its `with`"):
+    with pytest.raises(RuntimeError, match="outside its `with` block"):
         client.append(b"x")

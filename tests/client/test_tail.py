@@ -1,4 +1,4 @@
-"""Following a log: from an index, from its end, across leaders, and at servers like Java's."""
+"""Following a log: from an index or the end, across leaders, and on Java servers."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ from dledger_fake_server.group import Group
 from dledger_formats.protocol.entry import DLedgerEntry
 
 BODIES = [b"body %d" % number for number in range(200)]
-BOTH = pytest.mark.parametrize("knows_follow", [True, False], ids=["ours", "like Java's"])
+BOTH = pytest.mark.parametrize("supports_follow", [True, False], ids=["FOLLOW", "polling"])
 
 
-def know_follow(group: Group, knows_follow: bool) -> None:
+def set_follow_support(group: Group, supports_follow: bool) -> None:
     for member in group.members.values():
-        member.knows_follow = knows_follow
+        member.supports_follow = supports_follow
 
 
 async def take(entries: AsyncGenerator[DLedgerEntry, None], count: int) -> list[bytes]:
@@ -29,10 +29,10 @@ async def take(entries: AsyncGenerator[DLedgerEntry, None], count: int) -> list[
 
 @BOTH
 @pytest.mark.parametrize("entries_per_answer", [1, 7, 1000])
-async def test_a_tail_from_an_index_begins_with_what_there_is(
-    group: Group, knows_follow: bool, entries_per_answer: int
+async def test_a_tail_from_an_index_begins_with_existing_entries(
+    group: Group, supports_follow: bool, entries_per_answer: int
 ) -> None:
-    know_follow(group, knows_follow)
+    set_follow_support(group, supports_follow)
     group.log = list(BODIES)
     group["n0"].entries_per_answer = entries_per_answer
     async with (
@@ -43,8 +43,8 @@ async def test_a_tail_from_an_index_begins_with_what_there_is(
 
 
 @BOTH
-async def test_a_tail_goes_on_with_each_entry_that_comes(group: Group, knows_follow: bool) -> None:
-    know_follow(group, knows_follow)
+async def test_a_tail_yields_each_new_entry(group: Group, supports_follow: bool) -> None:
+    set_follow_support(group, supports_follow)
     group.log = list(BODIES[:10])
     async with (
         DLedgerClient(group.servers, "g0") as client,
@@ -57,20 +57,20 @@ async def test_a_tail_goes_on_with_each_entry_that_comes(group: Group, knows_fol
             assert await following == [body]
 
 
-async def test_a_tail_without_an_index_begins_behind_the_end(group: Group) -> None:
+async def test_a_tail_without_an_index_begins_after_the_end(group: Group) -> None:
     group.log = [b"old"]
     async with (
         DLedgerClient(group.servers, "g0") as client,
         contextlib.aclosing(client.tail()) as entries,
     ):
         following = asyncio.create_task(take(entries, 1))
-        await group["n0"].followed.wait()
+        await group["n0"].follow_waiting.wait()
         group.append(b"new")
 
         assert await following == [b"new"]
 
 
-async def test_a_tail_far_behind_reads_ahead_and_misses_nothing(group: Group) -> None:
+async def test_a_tail_that_is_far_behind_reads_ahead_and_misses_nothing(group: Group) -> None:
     group.log = [b"%d" % number for number in range(3000)]
     group["n0"].entries_per_answers = [1] + [100] * 100
     async with (
@@ -81,8 +81,8 @@ async def test_a_tail_far_behind_reads_ahead_and_misses_nothing(group: Group) ->
 
 
 @BOTH
-async def test_a_tail_goes_on_at_the_next_leader(group: Group, knows_follow: bool) -> None:
-    know_follow(group, knows_follow)
+async def test_a_tail_goes_on_at_the_next_leader(group: Group, supports_follow: bool) -> None:
+    set_follow_support(group, supports_follow)
     group.log = [b"zero"]
     async with (
         DLedgerClient(group.servers, "g0") as client,
@@ -97,14 +97,14 @@ async def test_a_tail_goes_on_at_the_next_leader(group: Group, knows_follow: boo
         assert await following == [b"one"]
 
 
-async def test_a_tail_leaves_a_leader_that_falls_silent_while_it_waits(group: Group) -> None:
+async def test_a_tail_leaves_a_leader_that_stops_responding(group: Group) -> None:
     timing = Timing(stall_s=0.1, follow_wait_s=0.1)
     async with (
         DLedgerClient(group.servers, "g0", timing=timing) as client,
         contextlib.aclosing(client.tail(0)) as entries,
     ):
         following = asyncio.create_task(take(entries, 1))
-        await group["n0"].followed.wait()
+        await group["n0"].follow_waiting.wait()
         group["n0"].is_frozen = True
         group["n0"].followers.clear()
         group.elect("n1")
@@ -113,23 +113,27 @@ async def test_a_tail_leaves_a_leader_that_falls_silent_while_it_waits(group: Gr
         assert await following == [b"x"]
 
 
-async def test_a_tail_that_waits_makes_nobody_look_for_another_leader(group: Group) -> None:
+async def test_a_waiting_tail_does_not_search_for_another_leader(group: Group) -> None:
+    # The server is silent for several times `stall_s` before it answers each FOLLOW.
+    timing = Timing(stall_s=0.02, follow_wait_s=0.2, follow_margin_s=60)
     async with (
-        DLedgerClient(group.servers, "g0", timing=Timing(stall_s=0.05)) as client,
+        DLedgerClient(group.servers, "g0", timing=timing) as client,
         contextlib.aclosing(client.tail(0)) as entries,
     ):
         following = asyncio.create_task(take(entries, 1))
-        await group["n0"].followed.wait()
-        group["n1"].asked.clear()
-        await asyncio.sleep(0.3)  # nothing is to happen for several times `stall_s`
-        asked = group["n1"].asked.is_set()
+        await group["n0"].follow_waiting.wait()
+        group["n1"].metadata_requested.clear()
+        for _ in range(2):
+            group["n0"].follow_waiting.clear()
+            await group["n0"].follow_waiting.wait()
+        searched = group["n1"].metadata_requested.is_set()
         group.append(b"x")
         await following
 
-    assert not asked
+    assert not searched
 
 
-async def test_a_log_that_begins_later_is_told(group: Group) -> None:
+async def test_a_tail_before_the_beginning_of_the_log_raises_an_error(group: Group) -> None:
     group.log = list(BODIES)
     group["n0"].begin_index = 20
     async with DLedgerClient(group.servers, "g0") as client:
@@ -137,16 +141,16 @@ async def test_a_log_that_begins_later_is_told(group: Group) -> None:
             await take(client.tail(19), 1)
 
 
-async def test_entries_that_were_not_asked_for_end_a_tail(group: Group) -> None:
+async def test_a_wrong_entry_ends_a_tail(group: Group) -> None:
     group.log = [b"zero", b"one"]
     stored = group.stored_entry
     group.entry = lambda index: stored(1 - index)
     async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(BadAnswerError, match="entry 0 was asked for"):
+        with pytest.raises(BadAnswerError, match="requested entry 0"):
             await take(client.tail(0), 1)
 
 
-async def test_a_tail_without_leader_ends_at_its_deadline(group: Group) -> None:
+async def test_a_tail_without_a_leader_fails_at_its_deadline(group: Group) -> None:
     group.elect(None)
     async with DLedgerClient(group.servers, "g0") as client:
         with pytest.raises(GroupUnreachableError):
@@ -155,10 +159,10 @@ async def test_a_tail_without_leader_ends_at_its_deadline(group: Group) -> None:
 
 @BOTH
 @pytest.mark.parametrize(("begin", "count"), [(0, 0), (0, 1), (0, 200), (63, 64), (150, 200)])
-async def test_the_bounds_of_a_log_are_found(
-    group: Group, knows_follow: bool, begin: int, count: int
+async def test_bounds_returns_the_first_and_the_last_index(
+    group: Group, supports_follow: bool, begin: int, count: int
 ) -> None:
-    know_follow(group, knows_follow)
+    set_follow_support(group, supports_follow)
     group.log = BODIES[:count]
     group["n0"].begin_index = begin
     async with DLedgerClient(group.servers, "g0") as client:

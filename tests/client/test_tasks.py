@@ -1,4 +1,4 @@
-"""Tasks that end with their owner."""
+"""Task scopes: background tasks that end with the block that owns them."""
 
 import asyncio
 
@@ -11,14 +11,14 @@ async def fail() -> None:
     raise LookupError("a defect")
 
 
-async def test_tasks_that_still_run_are_cancelled_at_the_end() -> None:
+async def test_running_tasks_are_cancelled_when_the_scope_exits() -> None:
     async with TaskScope() as tasks:
         task = tasks.spawn(asyncio.Event().wait())
 
     assert task.cancelled()
 
 
-async def test_an_error_of_the_owner_stays_what_it_is() -> None:
+async def test_an_error_of_the_block_propagates_unchanged() -> None:
     async def own() -> None:
         async with TaskScope() as tasks:
             tasks.spawn(asyncio.Event().wait())
@@ -28,7 +28,7 @@ async def test_an_error_of_the_owner_stays_what_it_is() -> None:
         await own()
 
 
-async def test_a_task_that_fails_ends_the_owner_with_its_error() -> None:
+async def test_a_failing_task_ends_the_block_with_its_error() -> None:
     async def own() -> None:
         async with TaskScope() as tasks:
             tasks.spawn(fail())
@@ -40,7 +40,7 @@ async def test_a_task_that_fails_ends_the_owner_with_its_error() -> None:
     assert [str(error) for error in caught.value.exceptions] == ["a defect"]
 
 
-async def test_an_owner_that_is_cancelled_is_cancelled() -> None:
+async def test_a_cancelled_block_is_cancelled() -> None:
     entered = asyncio.Event()
 
     async def own() -> None:

@@ -1,31 +1,31 @@
-"""Handing the leadership over, as a client asks for it."""
+"""Leadership transfers that a client requests."""
 
 import pytest
 
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import OutcomeUnknownError, RefusedError
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 
 
-async def test_the_leadership_goes_to_the_member_that_is_named(group: Group) -> None:
+async def test_a_transfer_makes_the_given_member_the_leader(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         after = await client.transfer("n2")
 
     assert (after.leader_id, after.term, group.leader_id) == ("n2", 2, "n2")
 
 
-async def test_a_member_that_leads_already_is_left_alone(group: Group) -> None:
+async def test_a_transfer_to_the_current_leader_changes_nothing(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         assert (await client.transfer("n0")).term == 1
 
 
-async def test_no_stranger_gets_the_leadership(group: Group) -> None:
+async def test_a_transfer_to_an_unknown_member_is_refused(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(RefusedError, match=r"n9 is no member.*n0, n1, n2") as caught:
+        with pytest.raises(RefusedError, match=r"n9 is not a member.*n0, n1, n2") as caught:
             await client.transfer("n9")
 
     assert caught.value.code is Code.UNKNOWN_MEMBER
@@ -34,7 +34,7 @@ async def test_no_stranger_gets_the_leadership(group: Group) -> None:
 @pytest.mark.parametrize(
     "code", [Code.FALL_BEHIND_TOO_MUCH, Code.TAKE_LEADERSHIP_FAILED, Code.INCONSISTENT_TERM]
 )
-async def test_a_refused_transfer_is_told_with_its_code(
+async def test_a_refused_transfer_raises_an_error_with_its_code(
     group: Group, code: DLedgerResponseCode
 ) -> None:
     group["n0"].transfers.append(code)
@@ -45,27 +45,27 @@ async def test_a_refused_transfer_is_told_with_its_code(
     assert group.leader_id == "n0"
 
 
-async def test_a_transfer_waits_for_one_that_is_under_way(group: Group) -> None:
+async def test_a_transfer_waits_for_another_one_in_progress(group: Group) -> None:
     group["n0"].transfers.extend([Code.LEADER_TRANSFERRING, Code.LEADER_TRANSFERRING])
     async with DLedgerClient(group.servers, "g0") as client:
         assert (await client.transfer("n1")).leader_id == "n1"
 
 
-async def test_a_transfer_whose_answer_is_lost_is_unknown_while_the_member_does_not_lead(
+async def test_a_transfer_without_a_response_is_unknown_while_the_member_is_not_the_leader(
     group: Group,
 ) -> None:
-    group["n0"].transfers.append(Instead.HANG_UP)
+    group["n0"].transfers.append(Fault.DISCONNECT)
     async with DLedgerClient(group.servers, "g0") as client:
         with pytest.raises(OutcomeUnknownError):
             await client.transfer("n1")
 
 
-async def test_a_term_must_be_named_where_the_servers_tell_none(group: Group) -> None:
+async def test_a_transfer_needs_a_term_if_the_servers_do_not_report_it(group: Group) -> None:
     for member in group.members.values():
         member.needs_remote_id = True
     servers = [f"{name}={member.address}" for name, member in group.members.items()]
     async with DLedgerClient(servers, "g0") as client:
-        with pytest.raises(RefusedError, match="name the leader's term"):
+        with pytest.raises(RefusedError, match="specify the leader's term"):
             await client.transfer("n1")
 
         assert (await client.transfer("n1", term=1)).leader_id == "n1"

@@ -1,4 +1,4 @@
-"""The Python client and command line against groups of Java members, of every version."""
+"""The Python client and command line against groups of Java members of every version."""
 
 import json
 import os
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.interop
 
 BODIES = [b"", b"hello", bytes(range(256)), bytes(100_000), *(b"%d" % n for n in range(200))]
 COMMAND_LINE = "import sys; from dledger_client.cli import main; sys.exit(main())"
-# Java's members elect in seconds, and JVMs that have just begun are slow.
+# Java members take seconds to elect a leader, and a JVM is slow after its start.
 TIMING = Timing(deadline_s=90.0, request_timeout_s=10.0)
 
 
 @pytest.fixture(scope="module")
 def group(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaGroup]:
-    """Three Java members; the last test of the module kills one of them."""
+    """Three Java members; the last test of this module kills one of them."""
     with JavaGroup(tmp_path_factory.mktemp("java"), java) as running:
         yield running
 
@@ -53,7 +53,7 @@ async def read_back(client: DLedgerClient, indexes: list[int]) -> dict[int, byte
 
 
 def dledger(group: JavaGroup, *arguments: str, given: bytes = b"") -> bytes:
-    """Run the command line; its output."""
+    """Run the command line and return its output."""
     environment = os.environ | {
         "DLEDGER_CLIENT_SERVERS": ",".join(group.servers), "DLEDGER_CLIENT_GROUP": "g",
     }  # fmt: skip
@@ -65,7 +65,7 @@ def dledger(group: JavaGroup, *arguments: str, given: bytes = b"") -> bytes:
     return done.stdout
 
 
-async def test_what_is_appended_is_read_back_at_its_index(group: JavaGroup) -> None:
+async def test_an_appended_body_is_read_back_at_its_index(group: JavaGroup) -> None:
     async with client_of(group) as client:
         stored = await append_all(client, BODIES)
 
@@ -73,7 +73,7 @@ async def test_what_is_appended_is_read_back_at_its_index(group: JavaGroup) -> N
         assert await read_back(client, list(stored)) == stored
 
 
-async def test_java_reads_what_was_appended_here(
+async def test_java_reads_an_entry_appended_by_python(
     group: JavaGroup, java: str, tmp_path: Path
 ) -> None:
     body = bytes(range(256))
@@ -86,23 +86,23 @@ async def test_java_reads_what_was_appended_here(
     assert (answer.body, answer.pos, answer.term) == (body, appended.pos, appended.term)
 
 
-async def test_appends_that_may_be_sent_again_are_refused_before_any_is_sent(
+async def test_idempotent_appends_are_refused_before_any_is_sent(
     group: JavaGroup,
 ) -> None:
     async with DLedgerClient(
         servers=group.servers, group="g", timing=TIMING, idempotent=True
     ) as client:
-        with pytest.raises(RefusedError, match="as Java's cannot"):
+        with pytest.raises(RefusedError, match="do not support idempotent appends"):
             await client.append(b"never")
 
 
-async def test_an_entry_that_is_not_there_is_told_as_such(group: JavaGroup) -> None:
+async def test_an_index_past_the_end_raises_no_entry_error(group: JavaGroup) -> None:
     async with client_of(group) as client:
         with pytest.raises(NoEntryError):
             await client.get(1_000_000)
 
 
-async def test_an_entry_of_java_has_no_checksums(group: JavaGroup) -> None:
+async def test_an_entry_from_java_has_no_checksums(group: JavaGroup) -> None:
     async with client_of(group) as client:
         appended = await client.append(b"plain")
         entry = await client.get(appended.index)
@@ -113,7 +113,7 @@ async def test_an_entry_of_java_has_no_checksums(group: JavaGroup) -> None:
     )  # fmt: skip
 
 
-def test_the_command_line_appends_reads_and_names_the_leader(group: JavaGroup) -> None:
+def test_the_command_line_appends_reads_and_prints_the_leader(group: JavaGroup) -> None:
     lines = [b"one", b"two", b"three"]
 
     printed = dledger(group, "append", "-", "--output=json", given=b"\n".join(lines))
@@ -125,7 +125,7 @@ def test_the_command_line_appends_reads_and_names_the_leader(group: JavaGroup) -
     assert shown == {"group": "g", "leader": group.leader(), "peers": group.peers}
 
 
-async def test_appends_go_on_when_the_leader_is_killed(group: JavaGroup) -> None:
+async def test_appends_continue_after_the_leader_is_killed(group: JavaGroup) -> None:
     leader = group.leader()
     async with client_of(group) as client:
         stored = await append_all(client, BODIES)

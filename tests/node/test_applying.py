@@ -1,4 +1,4 @@
-"""Committed entries reach the state machine in order, each once, whatever the pace."""
+"""Committed entries reach the state machine in order, each exactly once, at any pace."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +21,7 @@ ENTRIES = 300
 
 
 class Counting(Register):
-    """A register that also notes what it was given, and checks the order."""
+    """A register that also keeps the indexes of the entries it was given."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Counting(Register):
 
 
 class Stage:
-    """A log, its state, and the loop's side of applying."""
+    """A log and the state that is applied from it."""
 
     def __init__(self, folder: Path) -> None:
         self.store = LogStore.open(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
@@ -89,16 +89,16 @@ async def test_any_pace_and_any_batches_give_one_state(
     for index in steps:
         await stage.reach(index)
 
-    assert stage.machine.indexes == list(range(1, ENTRIES)), "each once, and no no-op"
+    assert stage.machine.indexes == list(range(1, ENTRIES)), "each once, and no entry of a leader"
     assert [stage.machine.get(key) for key in range(10)] == [*range(290, 300)]
     assert stage.applying.index == ENTRIES - 1
 
 
 @pytest.mark.parametrize("content", [bytes(512), bytes([7]) * 512])
-async def test_what_was_lost_since_it_was_written_is_not_applied(
+async def test_an_entry_that_was_lost_after_it_was_written_is_not_applied(
     stage: Stage, content: bytes
 ) -> None:
-    """As after a flush that failed; the thread read zeros for ever, and the member never ended."""
+    """A failed flush may lose entries. The thread read zeros forever, and nothing stopped it."""
     stage.store._files.data.files[1].write(512, content)
 
     stage.applying.on_turn(ENTRIES - 1)
@@ -116,7 +116,7 @@ async def test_nothing_is_applied_that_is_not_committed(stage: Stage) -> None:
     assert stage.applying.index == 50
 
 
-async def test_a_copy_is_of_the_index_that_it_says(stage: Stage) -> None:
+async def test_a_copy_holds_the_state_of_its_index(stage: Stage) -> None:
     await stage.in_batches_of(3)
     stage.applying.on_turn(ENTRIES - 1)
     copies = [await stage.applying.copy() for _ in range(20)]
@@ -149,7 +149,7 @@ async def test_a_closed_state_applies_nothing_more(stage: Stage) -> None:
     assert stage.failed.empty()
 
 
-async def test_a_restart_goes_on_behind_the_snapshot(stage: Stage) -> None:
+async def test_a_restarted_state_goes_on_behind_its_snapshot(stage: Stage) -> None:
     await stage.reach(120)
     copy = await stage.applying.copy()
     stage.snapshots.save(copy.index, copy.term, copy.machine.dump())
@@ -163,7 +163,7 @@ async def test_a_restart_goes_on_behind_the_snapshot(stage: Stage) -> None:
     assert [stage.applying.machine.get(key) for key in range(10)] == [*range(290, 300)]
 
 
-async def test_a_log_that_begins_anew_goes_on_from_the_snapshot(stage: Stage) -> None:
+async def test_a_state_whose_log_was_replaced_goes_on_from_the_snapshot(stage: Stage) -> None:
     await stage.reach(20)
     leaders = Register()
     leaders.apply([CommittedEntry(k, SET.pack(k % 10, k)) for k in range(1, ENTRIES)])
@@ -175,7 +175,7 @@ async def test_a_log_that_begins_anew_goes_on_from_the_snapshot(stage: Stage) ->
 
     await stage.reach(ENTRIES - 1)
 
-    assert stage.machine.indexes[-1] == 20, "the new state is another object"
+    assert stage.machine.indexes[-1] == 20, "the restored state is another object"
     assert isinstance(stage.applying.machine, Register)
     assert stage.applying.machine.get(9) == 299
 
@@ -191,7 +191,7 @@ async def test_a_state_that_the_committed_log_contradicts_ends_the_member(stage:
     assert (error.damage, error.index) == (Damage.DIVERGED, 120)
 
 
-async def test_a_machine_that_fails_ends_the_member_and_is_not_asked_again(stage: Stage) -> None:
+async def test_a_machine_that_fails_ends_the_member_and_gets_no_further_entry(stage: Stage) -> None:
     stage.machine.broken = ZeroDivisionError("a bug")
     stage.applying.on_turn(10)
     assert await stage.failed.get() is stage.machine.broken

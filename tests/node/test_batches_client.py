@@ -1,4 +1,4 @@
-"""Bodies that travel together through leaders that fail: what is said of each is true."""
+"""Batches sent while leaders fail: the outcome of each body is correct."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +15,7 @@ BODIES = [b"body %d" % number for number in range(100_000)]
 
 
 @pytest.mark.parametrize("fail", [kill_leader, freeze_leader])
-async def test_through_failing_leaders_no_acknowledged_body_is_lost_moved_or_doubled(
+async def test_no_acknowledged_body_is_lost_moved_or_doubled_while_leaders_fail(
     group: NodeGroup, fail: Callable[[NodeGroup], None]
 ) -> None:
     group.master()
@@ -25,7 +25,7 @@ async def test_through_failing_leaders_no_acknowledged_body_is_lost_moved_or_dou
     assert [outcome.number for outcome in outcomes] == list(range(len(BODIES)))
     acknowledged = [outcome for outcome in outcomes if isinstance(outcome, Acknowledged)]
     unknown = {BODIES[outcome.number] for outcome in outcomes if isinstance(outcome, Unknown)}
-    assert len(acknowledged) + len(unknown) == len(BODIES), "nobody is refused"
+    assert len(acknowledged) + len(unknown) == len(BODIES), "no body is refused"
     held = await bodies_by_index(group)
     assert [held.get(outcome.index) for outcome in acknowledged] == [
         BODIES[outcome.number] for outcome in acknowledged

@@ -1,4 +1,4 @@
-"""Bytes in JSON: each client is answered in the form that it reads."""
+"""Bytes in JSON: each client gets answers in the form that it can read."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ BASE64 = "AH+A/w=="
 
 
 class Talker:
-    """One connection, one request at a time, with the headers of any language."""
+    """A connection that sends one request at a time, with the headers of any language."""
 
     def __init__(self, group: NodeGroup, language: str) -> None:
         self._member = group.master()
@@ -39,13 +39,13 @@ class Talker:
         self._socket.close()
 
     def append(self, body: bytes, *, as_numbers: bool) -> int:
-        """Append; the entry's index."""
+        """Append a body and return the entry's index."""
         request = AppendEntryRequest(group="g", remote_id=self._member, body=body)
         answer = self._ask(RequestCode.APPEND, request.to_json(bytes_as_numbers=as_numbers))
         return AppendEntryResponse.from_json(answer).index
 
     def get(self, index: int) -> bytes:
-        """Get one entry; the answer as it came."""
+        """Get one entry and return the answer's raw body."""
         request = GetEntriesRequest(group="g", remote_id=self._member, begin_index=index)
         return self._ask(RequestCode.GET, request.to_json())
 
@@ -60,7 +60,7 @@ class Talker:
 
 @pytest.fixture(scope="module")
 def group_of_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeGroup]:
-    """One member, with segments that take the longest body there is."""
+    """One member, whose segments hold the longest possible body."""
     folder = tmp_path_factory.mktemp("group")
     with NodeGroup(folder, members=1, segment_size_bytes=8 << 20) as running:
         running.master()

@@ -1,4 +1,4 @@
-"""A hostile crowd at the leader's port: others are served on, and memory stays bounded."""
+"""A flood of connections to the leader's port: clients are still served, and memory is bounded."""
 
 import asyncio
 import os
@@ -20,32 +20,32 @@ from tools.groups.node_group import NodeGroup
 pytestmark = pytest.mark.fuzz
 LIB = Path(__file__).resolve().parent.parent / "lib"
 TRANSIENT_BYTES_MAX = 128 << 20
-"""Beside what the limits allow: reads in progress, and what the allocator keeps."""
+"""Memory beyond the limits: reads in progress, and free memory that the allocator keeps."""
 CROWDED_CORE_S = 0.1
-"""What the crowd itself may cost an append, by taking the processor."""
+"""Delay of an append that the flood may cause by its use of the processor."""
 
 
 @pytest.fixture
 def crowded_group(tmp_path: Path) -> Iterator[NodeGroup]:
-    """A group that lets many connections of one address in."""
+    """A group that admits many connections from one address."""
     with NodeGroup(
         tmp_path,
         heartbeat_interval_ms=250,
-        election_timeout_ms=4000,  # a busy machine alone must not look like a starved member
+        election_timeout_ms=4000,  # a busy machine must not depose the leader
         connections_per_address_max=500,
     ) as running:
         yield running
 
 
 def own_memory_bytes(process_id: int) -> int:
-    """Memory that a process has taken, without its mapped files."""
+    """Return the memory of a process in bytes, without its mapped files."""
     lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
     line = next(line for line in lines if line.startswith("RssAnon:"))
     return int(line.split()[1]) * 1024
 
 
 async def append_for(group: NodeGroup, seconds: float) -> list[float]:
-    """Append one after the other; returns how long each took."""
+    """Append bodies one after the other. Return the duration of each in seconds."""
     took_s = []
     end_s = time.perf_counter() + seconds
     async with DLedgerClient(servers=group.servers, group="g") as client:
@@ -89,7 +89,7 @@ async def test_a_crowd_costs_bounded_memory_and_no_leader(
     status = group.status(master)
     assert (status.term, status.master) == (term, True)
     assert peak_bytes <= Limits().received_bytes_max + TRANSIENT_BYTES_MAX
-    # The p99 is printed and not judged: crowd, client and members share the machine.
+    # The p99 is printed but not checked: flood, client and members share the machine.
     assert at(during_s, 0.5) <= 2 * at(before_s, 0.5) + CROWDED_CORE_S
 
 

@@ -1,4 +1,4 @@
-"""The way of a flush into its thread and back."""
+"""Targets go to the flush thread, and results come back to the loop."""
 
 import asyncio
 import os
@@ -13,18 +13,18 @@ def target(end_index: int) -> FlushTarget:
     return FlushTarget(end_index=end_index, end_term=1, end_pos=0, generation=0, files=())
 
 
-async def test_each_target_is_flushed_in_the_thread_and_told_on_the_loop() -> None:
+async def test_each_target_is_flushed_in_the_thread_and_reported_on_the_loop() -> None:
     flushed: list[tuple[int, int]] = []
-    told: asyncio.Queue[tuple[int, BaseException | None, int]] = asyncio.Queue()
+    reported: asyncio.Queue[tuple[int, BaseException | None, int]] = asyncio.Queue()
     thread = FlushThread(
         lambda target: flushed.append((target.end_index, threading.get_ident())),
-        lambda target, error: told.put_nowait((target.end_index, error, threading.get_ident())),
+        lambda target, error: reported.put_nowait((target.end_index, error, threading.get_ident())),
     )
     here = threading.get_ident()
 
     for index in range(3):
         thread.begin(target(index))
-        assert await asyncio.wait_for(told.get(), 20) == (index, None, here)
+        assert await asyncio.wait_for(reported.get(), 20) == (index, None, here)
     thread.close()
 
     assert [index for index, _ in flushed] == [0, 1, 2]
@@ -32,29 +32,29 @@ async def test_each_target_is_flushed_in_the_thread_and_told_on_the_loop() -> No
     assert len({where for _, where in flushed}) == 1
 
 
-async def test_what_a_flush_raises_is_told_and_the_thread_goes_on() -> None:
-    told: asyncio.Queue[BaseException | None] = asyncio.Queue()
+async def test_an_error_of_a_flush_is_reported_and_the_thread_continues() -> None:
+    reported: asyncio.Queue[BaseException | None] = asyncio.Queue()
     broken = StoreError("the disk is gone")
 
     def flush(target: FlushTarget) -> None:
         if target.end_index == 0:
             raise broken
 
-    thread = FlushThread(flush, lambda _, error: told.put_nowait(error))
+    thread = FlushThread(flush, lambda _, error: reported.put_nowait(error))
     thread.begin(target(0))
-    assert await asyncio.wait_for(told.get(), 20) is broken
+    assert await asyncio.wait_for(reported.get(), 20) is broken
     thread.begin(target(1))
 
-    assert await asyncio.wait_for(told.get(), 20) is None
+    assert await asyncio.wait_for(reported.get(), 20) is None
     thread.close()
 
 
-async def test_nothing_of_it_is_left_when_it_is_closed() -> None:
+async def test_close_leaves_no_thread_and_no_open_file() -> None:
     threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    told = asyncio.Event()
-    thread = FlushThread(lambda _: None, lambda *_: told.set())
+    reported = asyncio.Event()
+    thread = FlushThread(lambda _: None, lambda *_: reported.set())
     thread.begin(target(0))
-    await asyncio.wait_for(told.wait(), 20)
+    await asyncio.wait_for(reported.wait(), 20)
 
     thread.close()
 

@@ -20,8 +20,8 @@ from tools.groups.ports import free_ports
 _ports = free_ports()
 
 
-class Nobody:
-    """Watches a connection and does nothing about it."""
+class IgnoringOwner:
+    """Ignores the events of a connection."""
 
     def connection_lost(self, connection: Connection) -> None:
         pass
@@ -32,8 +32,9 @@ class Nobody:
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[DLedgerClient]:
-    """A client of a member that is alone in its group, in the test's own loop; it has appended
-    two entries behind the leader's own.
+    """A client of a single-member group in the test's own loop.
+
+    It has appended two entries behind the leader's first one.
     """
     settings = NodeSettings(
         group="g", self_id="n0", peers={"n0": f"127.0.0.1:{next(_ports)}"},
@@ -53,11 +54,11 @@ async def client(tmp_path: Path) -> AsyncIterator[DLedgerClient]:
 
 @pytest.fixture
 async def connection(client: DLedgerClient) -> AsyncIterator[Connection]:
-    """A bare connection to that member."""
+    """A connection to that member, without a client."""
     [server] = client.servers
     address = ServerAddress(host=server.host, port=server.port, member_id="n0")
     _, connection = await asyncio.get_running_loop().create_connection(
-        lambda: Connection(address, Nobody(), stall_s=60), address.host, address.port
+        lambda: Connection(address, IgnoringOwner(), stall_s=60), address.host, address.port
     )
     yield connection
     connection.abort("the test is over")
@@ -75,7 +76,7 @@ async def follow(
 
 
 @pytest.mark.parametrize(("max_size", "bodies"), [(0, [b"one"]), (6, [b"one", b"two"])])
-async def test_what_is_committed_is_answered_at_once(
+async def test_a_committed_entry_is_answered_at_once(
     connection: Connection, max_size: int, bodies: list[bytes]
 ) -> None:
     answer = await follow(connection, 1, max_size=max_size, wait_ms=10_000)
@@ -90,7 +91,7 @@ async def test_what_is_not_committed_yet_is_answered_when_it_is(
     waiting = [
         asyncio.create_task(follow(connection, index, wait_ms=20_000)) for index in (3, 3, 4)
     ]
-    await follow(connection, ONLY_THE_ENDS)  # so those have come
+    await follow(connection, ONLY_THE_ENDS)  # so the requests above have arrived
 
     await client.append(b"three")
     first, second = await waiting[0], await waiting[1]
@@ -101,7 +102,7 @@ async def test_what_is_not_committed_yet_is_answered_when_it_is(
     assert [entry.body for entry in (await waiting[2]).entries] == [b"four"]
 
 
-async def test_who_has_waited_long_enough_is_told_that_there_is_nothing(
+async def test_a_read_without_an_entry_is_answered_when_its_wait_is_over(
     connection: Connection,
 ) -> None:
     answer = await follow(connection, 3, wait_ms=30)
@@ -109,7 +110,7 @@ async def test_who_has_waited_long_enough_is_told_that_there_is_nothing(
     assert (answer.code, answer.entries) == (DLedgerResponseCode.SUCCESS, [])
 
 
-async def test_the_ends_are_told_at_once_however_long_the_wait(connection: Connection) -> None:
+async def test_a_request_for_the_ends_alone_never_waits(connection: Connection) -> None:
     answer = await follow(connection, ONLY_THE_ENDS, max_size=1000)
 
     assert (answer.entries, answer.committed_index) == ([], 2)
@@ -122,7 +123,7 @@ async def test_the_ends_are_told_at_once_however_long_the_wait(connection: Conne
         ({"group": "g", "remote_id": "n1"}, DLedgerResponseCode.UNKNOWN_MEMBER),
     ],
 )
-async def test_a_request_for_somebody_else_is_refused(
+async def test_a_request_for_another_member_or_group_is_refused(
     connection: Connection, fields: dict[str, str], code: DLedgerResponseCode
 ) -> None:
     request = FollowRequest(begin_index=0, **fields)  # type: ignore[arg-type]

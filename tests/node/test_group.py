@@ -1,4 +1,4 @@
-"""A group of three real nodes: what it acknowledges stays, whoever fails."""
+"""A group of three real nodes keeps every acknowledged append, whichever member fails."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ def client_of(group: NodeGroup, **options: object) -> DLedgerClient:
 
 
 async def append_all(group: NodeGroup, bodies: list[bytes], **options: object) -> dict[int, bytes]:
-    """Append, every one to be acknowledged; returns the bodies by index."""
+    """Append bodies, all of which must be acknowledged. Return them by index."""
     stored = {}
     async with client_of(group, **options) as client:
         async for outcome in client.append_all(bodies):
@@ -36,7 +36,7 @@ async def read_back(group: NodeGroup, first: int, last: int) -> dict[int, bytes]
 
 
 def wait_for_equal_logs(group: NodeGroup) -> None:
-    """Wait until every running member has committed the same, and holds nothing more."""
+    """Wait until every running member has committed its whole log, and all logs are equal."""
 
     def equal() -> bool:
         views = [group.status(member) for member in group.running()]
@@ -45,7 +45,7 @@ def wait_for_equal_logs(group: NodeGroup) -> None:
     wait_for(equal, "every member has committed the same entries")
 
 
-async def test_what_is_appended_is_read_back_at_its_index(steady_group: NodeGroup) -> None:
+async def test_a_body_is_read_back_at_its_index(steady_group: NodeGroup) -> None:
     steady_group.master()
 
     stored = await append_all(steady_group, BODIES)
@@ -63,7 +63,7 @@ async def test_a_term_begins_with_an_empty_entry(group: NodeGroup) -> None:
     assert (status.ledger_begin_index, status.committed_index) == (0, 0)
 
 
-async def test_one_master_and_the_others_follow_it(steady_group: NodeGroup) -> None:
+async def test_one_member_is_master_and_the_others_follow_it(steady_group: NodeGroup) -> None:
     master = steady_group.master()
     for member in steady_group.running():
         steady_group.wait_for_status(
@@ -141,7 +141,9 @@ async def test_a_member_that_was_away_catches_up(group: NodeGroup) -> None:
     wait_for_equal_logs(group)
 
 
-async def test_all_members_killed_at_once_keep_what_was_acknowledged(group: NodeGroup) -> None:
+async def test_members_that_are_all_killed_at_once_keep_every_acknowledged_append(
+    group: NodeGroup,
+) -> None:
     group.master()
     stored = await append_all(group, BODIES)
 
@@ -156,7 +158,7 @@ async def test_all_members_killed_at_once_keep_what_was_acknowledged(group: Node
 
 
 async def test_appends_go_on_through_a_killed_leader(group: NodeGroup) -> None:
-    """Every outcome is told, and what was acknowledged is where it was said to be."""
+    """Every append has an outcome, and each acknowledged one is at its index."""
     leader = group.master()
     acknowledged: dict[int, bytes] = {}
     unknown = 0

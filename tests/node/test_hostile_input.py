@@ -38,7 +38,7 @@ def hello(**changed: object) -> native.Hello:
 
 
 def closed_by_peer(connection: socket.socket) -> bool:
-    """Whether the other side ended the connection, without another byte."""
+    """Tell whether the other side closed the connection without sending another byte."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
@@ -106,7 +106,7 @@ def test_a_stranger_may_not_open_a_link_and_is_told_why(
 
 
 def test_a_push_with_a_flipped_bit_is_never_stored(steady_group: NodeGroup) -> None:
-    """The bytes are judged before the core hears of them."""
+    """The bytes are checked before the core gets them."""
     master = steady_group.master()
     follower = next(member for member in steady_group.running() if member != master)
     sender = next(member for member in steady_group.peers if member != follower)
@@ -130,8 +130,8 @@ def test_a_push_with_a_flipped_bit_is_never_stored(steady_group: NodeGroup) -> N
     assert (after.ledger_end_index, after.term) == (before.ledger_end_index, before.term)
 
 
-def test_a_membership_that_is_told_must_be_in_the_pushed_bytes(steady_group: NodeGroup) -> None:
-    """A push of what the member holds long since, but for a membership that no entry of it says."""
+def test_a_membership_in_a_message_must_be_in_the_pushed_bytes(steady_group: NodeGroup) -> None:
+    """The member has the pushed entries, and none of them contains the membership."""
     master = steady_group.master()
     follower = next(member for member in steady_group.running() if member != master)
     sender = next(member for member in steady_group.peers if member != follower)

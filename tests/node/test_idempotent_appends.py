@@ -1,4 +1,4 @@
-"""REGISTER_PRODUCER and APPEND_IDEMPOTENT over the wire: the answers to copies and odd requests."""
+"""REGISTER_PRODUCER and APPEND_IDEMPOTENT over the wire: duplicates and malformed requests."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ Code = DLedgerResponseCode
 
 
 class Client:
-    """A client of one member, without manners."""
+    """A client of one member that can also send malformed requests."""
 
     def __init__(self, group: NodeGroup, member: str) -> None:
         self.member = member
@@ -39,7 +39,7 @@ class Client:
         self._socket.close()
 
     def send(self, code: int, **fields: object) -> int:
-        """Send one request; returns its opaque."""
+        """Send one request and return its opaque."""
         self._opaque += 1
         body = {"group": "g", "remoteId": self.member, "code": 200, "term": -1, **fields}
         command = RemotingCommand(
@@ -74,14 +74,14 @@ class Client:
 
 @pytest.fixture(scope="module")
 def lone_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeGroup]:
-    """One member, which leads and goes on to."""
+    """One member, which leads all the time."""
     with NodeGroup(tmp_path_factory.mktemp("lone"), members=1) as running:
         yield running
 
 
 @pytest.fixture
 def calm_group(tmp_path: Path) -> Iterator[NodeGroup]:
-    """Three members, of which a busy machine deposes none."""
+    """Three members with timeouts so long that a busy machine deposes no leader."""
     with NodeGroup(tmp_path, heartbeat_interval_ms=250, election_timeout_ms=4000) as running:
         yield running
 
@@ -118,14 +118,14 @@ def test_a_copy_is_answered_with_the_first_ones_place_and_not_appended(
     client.append(producer, 2)
     before = end_index(lone_group)
 
-    copies = [client.append(producer, 1) for _ in range(3)]
+    duplicates = [client.append(producer, 1) for _ in range(3)]
 
     assert first["code"] == Code.SUCCESS
-    assert copies == [first] * 3
+    assert duplicates == [first] * 3
     assert end_index(lone_group) == before
 
 
-def test_copies_in_one_write_are_one_entry(lone_group: NodeGroup, client: Client) -> None:
+def test_duplicates_in_one_write_become_one_entry(lone_group: NodeGroup, client: Client) -> None:
     producer = client.register()
     before = end_index(lone_group)
     sent = [
@@ -139,7 +139,9 @@ def test_copies_in_one_write_are_one_entry(lone_group: NodeGroup, client: Client
     assert end_index(lone_group) == before + 3
 
 
-def test_what_comes_out_of_order_is_taken_once(lone_group: NodeGroup, client: Client) -> None:
+def test_appends_that_arrive_out_of_order_are_appended_once(
+    lone_group: NodeGroup, client: Client
+) -> None:
     producer = client.register()
     before = end_index(lone_group)
 
@@ -148,7 +150,7 @@ def test_what_comes_out_of_order_is_taken_once(lone_group: NodeGroup, client: Cl
     assert indexes == [before + at for at in (1, 2, 3, 1, 3, 2)]
 
 
-def test_what_lies_outside_of_the_window_is_refused(lone_group: NodeGroup, client: Client) -> None:
+def test_a_sequence_outside_the_window_is_refused(lone_group: NodeGroup, client: Client) -> None:
     producer = client.register()
     before = end_index(lone_group)
 
@@ -171,7 +173,7 @@ def test_a_producer_that_never_registered_is_unknown(client: Client, producer: i
 @pytest.mark.parametrize(
     "value", [-1, 1 << 63, 1 << 200, 1.5, True, None, "1", [1], {"a": 1}, -(1 << 63)], ids=repr
 )
-def test_an_odd_number_is_refused_and_nothing_appended(
+def test_a_malformed_number_is_refused_and_nothing_is_appended(
     lone_group: NodeGroup, client: Client, key: str, value: object
 ) -> None:
     producer = client.register()
@@ -186,7 +188,7 @@ def test_an_odd_number_is_refused_and_nothing_appended(
     assert client.append(producer, 2)["index"] == before + 1
 
 
-def test_sequence_0_is_none(client: Client) -> None:
+def test_sequence_0_is_refused(client: Client) -> None:
     producer = client.register()
 
     answer = client.answer(
@@ -196,10 +198,10 @@ def test_sequence_0_is_none(client: Client) -> None:
     assert answer.code == SystemCode.SYSTEM_ERROR
 
 
-def test_the_form_of_a_request_may_change_at_any_time(
+def test_the_layout_of_requests_may_change_at_any_time(
     lone_group: NodeGroup, client: Client
 ) -> None:
-    """Recognized by what stands around its body, or read anew: the same is read."""
+    """A request is read the same whether its envelope is recognized or parsed again."""
     producer = client.register()
     before = end_index(lone_group)
 
@@ -227,7 +229,7 @@ def test_the_form_of_a_request_may_change_at_any_time(
     ("key", "value", "expected"),
     [("group", "other", Code.UNKNOWN_GROUP), ("remoteId", "n9", Code.UNKNOWN_MEMBER)],
 )
-def test_a_request_for_somebody_else_is_refused(
+def test_a_request_for_another_member_or_group_is_refused(
     client: Client, code: int, key: str, value: str, expected: Code
 ) -> None:
     fields = {"body": "AAAA", "producer": 1, "sequence": 1, key: value}
@@ -235,7 +237,7 @@ def test_a_request_for_somebody_else_is_refused(
     assert client.ask(code, **fields)["code"] == expected
 
 
-def test_a_follower_takes_neither(calm_group: NodeGroup) -> None:
+def test_a_follower_refuses_registrations_and_idempotent_appends(calm_group: NodeGroup) -> None:
     master = calm_group.master()
     follower = next(member for member in calm_group.running() if member != master)
     with Client(calm_group, follower) as client:
@@ -255,7 +257,7 @@ def test_a_body_that_no_entry_can_hold_is_refused_and_its_sequence_is_free(
     assert client.append(producer, 1)["index"] == before + 1
 
 
-def test_metrics_tell_of_copies_and_producers(lone_group: NodeGroup, client: Client) -> None:
+def test_metrics_count_duplicates_and_producers(lone_group: NodeGroup, client: Client) -> None:
     def metric(name: str) -> float:
         lines = lone_group.get(client.member, "/metrics")[1].decode().splitlines()
         return float(next(line for line in lines if line.startswith(name + " ")).split()[1])
@@ -273,7 +275,7 @@ def place_of(answer: dict[str, object]) -> list[object]:
     return [answer[key] for key in ("code", "index", "term", "pos")]
 
 
-def test_a_new_leader_knows_what_the_old_one_took(calm_group: NodeGroup) -> None:
+def test_a_new_leader_knows_the_appends_of_the_old_one(calm_group: NodeGroup) -> None:
     with Client(calm_group, calm_group.master()) as client:
         old = client.member
         producer = client.register()
@@ -281,17 +283,17 @@ def test_a_new_leader_knows_what_the_old_one_took(calm_group: NodeGroup) -> None
     calm_group.kill(old)
 
     with Client(calm_group, calm_group.master()) as client:
-        copies = [place_of(client.append(producer, sequence)) for sequence in (1, 2, 4)]
+        duplicates = [place_of(client.append(producer, sequence)) for sequence in (1, 2, 4)]
         new = place_of(client.append(producer, 3))
 
     assert client.member != old
-    assert copies == places
+    assert duplicates == places
     assert new[0] == Code.SUCCESS
     assert new[1] not in {place[1] for place in places}
 
 
 @pytest.mark.parametrize("keeps_files", [True, False])
-def test_after_a_restart_of_all_members_copies_are_still_known(
+def test_duplicates_are_still_known_after_all_members_restart(
     calm_group: NodeGroup, keeps_files: bool
 ) -> None:
     group = calm_group
@@ -318,7 +320,7 @@ def test_after_a_restart_of_all_members_copies_are_still_known(
     assert new[0] == Code.SUCCESS
 
 
-def test_a_leader_alone_acknowledges_no_copy_of_what_is_not_committed(
+def test_a_leader_without_a_quorum_acknowledges_no_duplicate_of_an_uncommitted_entry(
     calm_group: NodeGroup,
 ) -> None:
     with Client(calm_group, calm_group.master()) as client:
@@ -336,8 +338,8 @@ def test_a_leader_alone_acknowledges_no_copy_of_what_is_not_committed(
     assert codes == [Code.WAIT_QUORUM_ACK_TIMEOUT] * 2
 
 
-def test_a_leader_that_was_cut_off_calls_nobody_unknown(calm_group: NodeGroup) -> None:
-    """It may be deposed, and its log lack a registration that others have committed."""
+def test_a_leader_that_was_cut_off_calls_no_producer_unknown(calm_group: NodeGroup) -> None:
+    """It may be deposed, and its log may lack a registration that the others have committed."""
     with Client(calm_group, calm_group.master()) as client:
         for member in calm_group.running():
             if member != client.member:

@@ -1,4 +1,4 @@
-"""A client that sends again, and members that fail: every body is in the log exactly once."""
+"""An idempotent client that retries while members fail: each body is in the log exactly once."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A snapshot on its way from one member to another, over a network that loses and repeats."""
+"""A snapshot on its way between two members, over a network that loses and repeats messages."""
 
 import asyncio
 import random
@@ -48,14 +48,14 @@ class Member:
         )  # fmt: skip
 
     def data(self) -> bytes:
-        """Of the newest snapshot."""
+        """Return the bytes of the newest snapshot."""
         found: list[bytes] = []
         self.snapshots.read(self.snapshots.newest_first[0], lambda file: found.append(file.read()))
         return found[0]
 
 
 class Network:
-    """Carries messages as bytes; `fate` says how often one arrives, and may change its bytes."""
+    """Carries messages as bytes. `fate` decides how often one arrives, and may change its bytes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,8 +75,8 @@ class Network:
             )
 
     async def push_until(self, done: Callable[[], bool], sender: str = "n0") -> int:
-        """Let the leader push, as in every heartbeat round, until something is so; returns how
-        often it did.
+        """Let the leader push, as in every heartbeat round, until a condition holds. Return the
+        number of pushes.
         """
         pushes = 0
         async with asyncio.timeout(60):
@@ -87,7 +87,7 @@ class Network:
         return pushes
 
     def push(self, sender: str = "n0", first_index: int = FIRST_INDEX) -> bool:
-        """Whether the follower n1 keeps the push from its core."""
+        """Push. Tell whether the follower n1 lacks a snapshot for it."""
         return self.members["n1"].installs.lacks(
             InstallSnapshotRequest(
                 sender=sender, receiver="n1", term=5, first_index=first_index,
@@ -96,7 +96,7 @@ class Network:
         )  # fmt: skip
 
     async def rest(self) -> None:
-        """Until no member has anything to do."""
+        """Wait until no member has anything to do."""
         for _ in range(3):
             while tasks := [t for m in self.members.values() for t in m.installs._tasks]:
                 await asyncio.wait(tasks)
@@ -154,7 +154,7 @@ async def test_it_goes_on_where_it_stopped_when_messages_are_lost_and_repeated(
     assert "is no snapshot" not in caplog.text, "no chunk was written twice"
     assert pushes > 3, "something was lost"
     begun = [chunk for chunk in network.chunks if chunk.offset == 0]
-    assert len(begun) < pushes, "it did not begin anew each time"
+    assert len(begun) < pushes, "it did not start again each time"
 
 
 async def test_another_leader_with_the_same_state_sends_the_rest(network: Network) -> None:
@@ -172,7 +172,7 @@ async def test_another_leader_with_the_same_state_sends_the_rest(network: Networ
     assert from_n2[0] > 0, "what was there stays"
 
 
-async def test_another_leader_with_another_state_begins_anew(network: Network) -> None:
+async def test_a_fetch_from_a_leader_with_another_state_starts_again(network: Network) -> None:
     network.members["n0"].snapshots.save(150, 2, register().dump())
     network.members["n2"].snapshots.save(150, 2, [DATA[:16], DATA[16:][::-1]])
     network.members["n2"].snapshots.save(160, 2, register().dump())
@@ -186,7 +186,7 @@ async def test_another_leader_with_another_state_begins_anew(network: Network) -
     assert network.members["n1"].data() == DATA
 
 
-async def test_a_snapshot_that_is_being_fetched_is_lent(network: Network) -> None:
+async def test_a_snapshot_that_is_being_fetched_is_in_use(network: Network) -> None:
     n0 = network.members["n0"]
     n0.snapshots.save(150, 2, register().dump())
     network.fate = lambda message: [message] if len(network.sent) < 6 else []
@@ -201,7 +201,9 @@ async def test_a_snapshot_that_is_being_fetched_is_lent(network: Network) -> Non
     assert network.members["n1"].snapshots.newest_index == 150
 
 
-async def test_one_that_was_removed_meanwhile_gives_way_to_the_newest(network: Network) -> None:
+async def test_a_snapshot_that_was_removed_meanwhile_gives_way_to_the_newest(
+    network: Network,
+) -> None:
     n0 = network.members["n0"]
     n0.snapshots.save(150, 2, register().dump())
     network.fate = lambda message: [message] if len(network.sent) < 6 else []
@@ -238,7 +240,7 @@ async def test_bytes_that_changed_on_the_way_are_fetched_again(
     assert network.members["n1"].data() == DATA
 
 
-async def test_a_state_that_cannot_be_loaded_is_not_taken(
+async def test_a_snapshot_that_cannot_be_loaded_is_not_adopted(
     network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
     network.members["n0"].snapshots.save(150, 2, [b"another machine's state"])
@@ -250,7 +252,7 @@ async def test_a_state_that_cannot_be_loaded_is_not_taken(
     assert network.push(), "the log stays as it is"
 
 
-async def test_a_leader_without_a_snapshot_that_reaches_is_asked_again(network: Network) -> None:
+async def test_a_leader_without_a_sufficient_snapshot_is_asked_again(network: Network) -> None:
     network.members["n0"].snapshots.save(FIRST_INDEX - 2, 2, register().dump())
     for _ in range(3):
         assert network.push()
@@ -262,12 +264,12 @@ async def test_a_leader_without_a_snapshot_that_reaches_is_asked_again(network: 
 
 
 def rot(snapshots: Snapshots) -> None:
-    """Change a byte of the newest, as a disk may."""
+    """Change a byte of the newest snapshot, as a failing disk may."""
     path = snapshots.folder_of(snapshots.newest_first[0]) / "data"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
 
 
-async def test_one_that_has_rotted_gives_way_to_the_one_before(network: Network) -> None:
+async def test_a_damaged_snapshot_gives_way_to_the_one_before(network: Network) -> None:
     n0 = network.members["n0"]
     for index in (150, 160):
         n0.snapshots.save(index, 2, register().dump())
@@ -280,7 +282,7 @@ async def test_one_that_has_rotted_gives_way_to_the_one_before(network: Network)
     assert n0.snapshots.newest_index == 150, "the other counts no more"
 
 
-async def test_one_that_rots_on_its_way_gives_way_too(
+async def test_a_snapshot_that_is_damaged_while_it_is_sent_gives_way_too(
     network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
     n0 = network.members["n0"]
@@ -298,7 +300,7 @@ async def test_one_that_rots_on_its_way_gives_way_too(
     assert network.members["n1"].snapshots.newest_index == 150
 
 
-async def test_a_snapshot_of_its_own_must_reach_right_before_the_log(network: Network) -> None:
+async def test_a_member_s_own_snapshot_must_reach_up_to_the_log(network: Network) -> None:
     n1 = network.members["n1"]
     n1.snapshots.save(FIRST_INDEX - 2, 2, register().dump())
     assert network.push()
@@ -315,7 +317,7 @@ async def test_a_log_that_holds_the_entry_needs_no_snapshot(network: Network) ->
     assert network.push(first_index=FIRST_INDEX + 2), "it holds another entry there"
 
 
-async def test_nothing_is_waited_for_once_another_leader_has_led_the_log_there(
+async def test_no_snapshot_is_awaited_once_the_log_has_grown_past_it(
     network: Network,
 ) -> None:
     n1 = network.members["n1"]
@@ -327,7 +329,7 @@ async def test_nothing_is_waited_for_once_another_leader_has_led_the_log_there(
     assert n1.installs.awaited == ""
 
 
-async def test_a_snapshot_that_the_log_contradicts_is_not_handed_on(network: Network) -> None:
+async def test_a_snapshot_that_the_log_contradicts_is_not_sent(network: Network) -> None:
     n0 = network.members["n0"]
     n0.store.append_bodies([b""] * 200, 3)
     n0.snapshots.save(150, 2, register().dump())
@@ -368,13 +370,13 @@ def sound_chunk(**changed: Any) -> SnapshotChunk:
         {"data_crc32": 1 << 32}, {"data_bytes": 1 << 40, "data": bytes((1 << 20) + 1)},
     ],
 )  # fmt: skip
-def test_a_chunk_that_cannot_be_is_none(changed: dict[str, Any]) -> None:
+def test_an_impossible_chunk_is_rejected(changed: dict[str, Any]) -> None:
     sound_chunk()
     with pytest.raises(ValueError, match=r"\w"):
         sound_chunk(**changed)
 
 
 @pytest.mark.parametrize(("index", "offset"), [(-2, 0), (-1, -1)])
-def test_a_request_that_cannot_be_is_none(index: int, offset: int) -> None:
+def test_an_impossible_request_is_rejected(index: int, offset: int) -> None:
     with pytest.raises(ValueError, match="there is no byte"):
         SnapshotChunkRequest(sender="n1", receiver="n0", index=index, offset=offset)

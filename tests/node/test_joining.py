@@ -1,4 +1,4 @@
-"""A real member that comes up with an empty disk: nothing acknowledged is lost by it."""
+"""A real member that starts with an empty disk costs no acknowledged append."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ BODIES = [f"message {number}".encode() for number in range(300)]
 
 
 async def append_all(group: NodeGroup, bodies: list[bytes]) -> dict[int, bytes]:
-    """Append, every one to be acknowledged; returns the bodies by index."""
+    """Append bodies, all of which must be acknowledged. Return them by index."""
     stored = {}
     async with DLedgerClient(group.servers, group="g") as client:
         async for outcome in client.append_all(bodies):
@@ -40,7 +40,7 @@ def lose_volume(group: NodeGroup, member: str) -> None:
 
 
 def refused_votes(group: NodeGroup, member: str) -> float:
-    """How often a joining member was asked for what it may not give."""
+    """Return how many requests a member refused because it was joining."""
     found = re.search(rb'messages_refused_total\{cause="JOINING"\} (\S+)', metrics(group, member))
     return float(found[1]) if found else 0.0
 
@@ -59,7 +59,7 @@ def is_level_with(group: NodeGroup, member: str, other: str) -> bool:
 
 
 async def test_a_lost_volume_and_a_lost_leader_together_cost_nothing(group: NodeGroup) -> None:
-    """What the leader and the emptied member alone had acknowledged must survive both."""
+    """Entries that only the leader and the emptied member had confirmed must survive both."""
     leader = group.master()
     emptied, behind = sorted(set(group.peers) - {leader})
     group.kill(behind)
@@ -95,13 +95,13 @@ async def test_an_emptied_member_is_filled_and_votes_again(group: NodeGroup) -> 
     assert b"dledger_node_joining 0.0" in metrics(group, emptied)
     assert "joining: done" in group.log(emptied)
 
-    group.kill(group.master())  # now the emptied member's vote is needed
+    group.kill(group.master())  # now the vote of the emptied member is needed
     group.master()
 
     assert await read_back(group, stored) == stored
 
 
-async def test_it_still_joins_after_a_restart_on_the_way(group: NodeGroup) -> None:
+async def test_a_joining_member_still_joins_after_a_restart(group: NodeGroup) -> None:
     leader = group.master()
     emptied, other = sorted(set(group.peers) - {leader})
     await append_all(group, BODIES)
@@ -124,7 +124,7 @@ async def test_it_still_joins_after_a_restart_on_the_way(group: NodeGroup) -> No
     wait_until_admitted(group, emptied)
 
 
-def test_a_new_group_begins_once_all_of_its_members_are_there(tmp_path: Path) -> None:
+def test_a_new_group_begins_once_all_of_its_members_run(tmp_path: Path) -> None:
     group = NodeGroup(tmp_path)
     try:
         for member in ("n0", "n1"):
@@ -165,7 +165,7 @@ async def test_a_group_that_grows_from_one_member_keeps_its_log(
 
 
 async def test_an_emptied_member_begins_where_the_leader_s_log_does(tmp_path: Path) -> None:
-    """What retention has removed can be pushed to nobody any more."""
+    """Entries that retention has removed cannot be pushed to any member."""
     with NodeGroup(tmp_path, retention_bytes=2 << 20) as group:
         master = group.master()
         await append_all(group, [bytes(10_000)] * 600)
@@ -193,7 +193,7 @@ async def test_an_emptied_member_begins_where_the_leader_s_log_does(tmp_path: Pa
 
 
 def same_bytes(group: NodeGroup, one: str, other: str) -> bool:
-    """Whether two members hold the same bytes in every file that both have."""
+    """Tell whether two members hold the same bytes in every file that both have."""
     contents = []
     for member in (one, other):
         files = group.manifest(member).data
@@ -211,10 +211,10 @@ def same_bytes(group: NodeGroup, one: str, other: str) -> bool:
     return bool(shared) and all(contents[0][name] == contents[1][name] for name in shared)
 
 
-async def test_a_disk_that_comes_back_as_it_was_is_found_out_and_costs_nothing(
+async def test_a_disk_that_was_rolled_back_is_detected_and_costs_nothing(
     group: NodeGroup, tmp_path: Path
 ) -> None:
-    """What the leader and the member with the older disk alone had acknowledged must survive."""
+    """Entries that only the leader and the rolled-back member had confirmed must survive."""
     leader = group.master()
     older, behind = sorted(set(group.peers) - {leader})
     early = await append_all(group, BODIES[:10])

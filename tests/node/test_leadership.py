@@ -1,4 +1,4 @@
-"""The leadership of a running group changes hands: on request, and before a member stops."""
+"""Leadership transfer in a running group: on request, and before a member stops."""
 
 import pytest
 
@@ -31,14 +31,14 @@ def transfer(
 
 
 def follower_of(group: NodeGroup, master: str) -> str:
-    """A follower that holds all that its leader holds."""
+    """Return a follower that holds every entry of its leader."""
     follower = next(member for member in group.running() if member != master)
     end_index = group.status(master).ledger_end_index
     group.wait_for_status(follower, lambda view: view.durable_index >= end_index, "holds all")
     return follower
 
 
-def test_a_leader_hands_over_to_the_member_that_is_asked_for(group: NodeGroup) -> None:
+def test_a_leader_transfers_its_leadership_to_the_requested_member(group: NodeGroup) -> None:
     master = group.master()
     transferee = follower_of(group, master)
 
@@ -50,7 +50,7 @@ def test_a_leader_hands_over_to_the_member_that_is_asked_for(group: NodeGroup) -
     group.wait_for_status(master, lambda view: view.leader_id == transferee, "follows")
 
 
-def test_a_transfer_that_cannot_be_is_refused_and_the_leader_stays(group: NodeGroup) -> None:
+def test_an_impossible_transfer_is_refused_and_the_leader_stays(group: NodeGroup) -> None:
     master = group.master()
     follower = follower_of(group, master)
 
@@ -68,7 +68,7 @@ def test_a_transfer_that_cannot_be_is_refused_and_the_leader_stays(group: NodeGr
     assert group.status(master).master
 
 
-async def test_a_leader_that_is_told_to_stop_hands_over_first(group: NodeGroup) -> None:
+async def test_a_leader_that_is_asked_to_stop_hands_over_first(group: NodeGroup) -> None:
     master = group.master()
     follower_of(group, master)
     term = group.status(master).term

@@ -36,7 +36,7 @@ def client_of(group: NodeGroup, deadline_s: float = 60.0) -> DLedgerClient:
 
 
 class Load:
-    """Appends without a break; remembers where each acknowledged one is."""
+    """Appends without a pause, and remembers the index of each acknowledged body."""
 
     def __init__(self) -> None:
         self.over = False
@@ -46,7 +46,7 @@ class Load:
         self._appended = asyncio.Event()
 
     async def run(self, client: DLedgerClient) -> None:
-        """Append until it is over."""
+        """Append until the block ends."""
         number = 0
         while not self.over:
             bodies = [self._name + b"%d" % k for k in range(number, number + 20)]
@@ -67,7 +67,7 @@ class Load:
             await asyncio.wait_for(self._appended.wait(), 60)
 
     async def check(self, client: DLedgerClient) -> None:
-        """Whatever was acknowledged is in the log where it was said to be, and nothing twice."""
+        """Check that every acknowledged body is in the log at its index, and none twice."""
         begin = (await client.bounds()).begin_index
         found = {entry.index: entry.body async for entry in client.get_range(begin) if entry.body}
         acknowledged = {i: body for i, body in self.stored.items() if i >= begin}
@@ -79,7 +79,7 @@ class Load:
 
 @contextlib.asynccontextmanager
 async def loaded(client: DLedgerClient) -> AsyncIterator[Load]:
-    """Keep appending while the block runs, and check everything at its end."""
+    """Keep appending while the block runs, and check all appends at its end."""
     load = Load()
     running = asyncio.create_task(load.run(client))
     try:
@@ -103,7 +103,7 @@ async def grow(group: NodeGroup, client: DLedgerClient, *members: str) -> None:
 
 
 def wait_until_level(group: NodeGroup, *members: str) -> None:
-    """Wait until members hold all that the master has committed."""
+    """Wait until members hold every entry that the master has committed."""
     for member in members:
         committed_index = group.status(group.master()).committed_index
         group.wait_for_status(
@@ -115,7 +115,7 @@ def wait_until_level(group: NodeGroup, *members: str) -> None:
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[NodeGroup]:
-    """Three voters, and two that may be added and do not exist yet."""
+    """Three voters, and two addable members that do not run yet."""
     with NodeGroup(tmp_path, addable=2) as started:
         started.master()
         yield started
@@ -161,7 +161,7 @@ async def test_five_shrink_to_three_and_the_leader_is_among_the_removed(tmp_path
         assert group.master() in left[1:]
 
 
-async def test_a_removed_member_comes_up_again_and_disturbs_nobody(group: NodeGroup) -> None:
+async def test_a_removed_member_that_starts_again_disturbs_no_election(group: NodeGroup) -> None:
     removed = min(set(group.peers) - {group.master()})
     async with client_of(group) as client:
         await client.change_membership(REMOVE, removed)
@@ -172,18 +172,18 @@ async def test_a_removed_member_comes_up_again_and_disturbs_nobody(group: NodeGr
             group.wait_until_up(removed)
             for _ in range(5):
                 await load.goes_on()
-        wait_for(lambda: "belongs to no group" in group.status(removed).reason, "says why")
+        wait_for(lambda: "not a member of the group" in group.status(removed).reason, "says why")
         assert group.get(removed, "/readyz")[0] == 503
         group.wait_for_status(
             group.master(),
             lambda view: removed not in {peer.peer_id for peer in view.followers},
-            "pushes no more to who was removed",
+            "no longer pushes to the removed member",
         )
         views = [group.status(member) for member in group.running() if member != removed]
         assert {view.term for view in views} == terms
 
 
-async def test_who_was_removed_is_added_again(group: NodeGroup) -> None:
+async def test_a_removed_member_is_added_again(group: NodeGroup) -> None:
     removed = min(set(group.peers) - {group.master()})
     async with client_of(group) as client, loaded(client) as load:
         await client.change_membership(DEMOTE, removed)
@@ -194,7 +194,7 @@ async def test_who_was_removed_is_added_again(group: NodeGroup) -> None:
         assert group.status(removed).membership is MembershipRole.VOTER
 
 
-async def test_a_restart_of_everything_knows_who_belongs_to_the_group(group: NodeGroup) -> None:
+async def test_a_group_that_restarts_completely_knows_its_members(group: NodeGroup) -> None:
     async with client_of(group) as client:
         async with loaded(client):
             await grow(group, client, "n3")
@@ -221,24 +221,26 @@ async def test_a_restart_of_everything_knows_who_belongs_to_the_group(group: Nod
 
 
 @pytest.mark.parametrize("moment", range(4))
-async def test_a_leader_killed_in_the_midst_of_a_change(group: NodeGroup, moment: int) -> None:
-    """Whatever became of the change, the group agrees on it, and asking again settles it."""
+async def test_a_change_whose_leader_is_killed_succeeds_when_it_is_repeated(
+    group: NodeGroup, moment: int
+) -> None:
+    """Whether the change was made or not, the members agree on it, and repeating it succeeds."""
     group.start("n3")
     group.wait_until_up("n3")
     async with client_of(group) as client, loaded(client):
         leader = group.master()
         asked = asyncio.create_task(client.change_membership(ADD, "n3"))
-        await asyncio.sleep(moment * 0.002)  # a moment of chance, on purpose
+        await asyncio.sleep(moment * 0.002)  # a random moment, on purpose
         group.kill(leader)
         assert "n3" in (await asked).learners
         group.start(leader)
         assert "n3" in (await client.change_membership(PROMOTE, "n3")).voters
         wait_until_level(group, leader, "n3")
-        told = {tuple(group.status(member).voters) for member in group.running()}
-        assert told == {FIVE[:4]}
+        seen = {tuple(group.status(member).voters) for member in group.running()}
+        assert seen == {FIVE[:4]}
 
 
-async def test_a_change_that_was_never_committed_goes_with_its_entry(tmp_path: Path) -> None:
+async def test_a_change_that_was_never_committed_is_undone_with_its_entry(tmp_path: Path) -> None:
     with NodeGroup(tmp_path, addable=1, election_timeout_ms=3000) as group:
         leader = group.master()
         others = sorted(set(group.peers) - {leader})
@@ -297,7 +299,7 @@ async def test_a_member_is_added_after_retention_removed_the_front(tmp_path: Pat
                 pass
 
 
-async def test_what_cannot_be_is_refused_with_a_reason(group: NodeGroup) -> None:
+async def test_an_impossible_change_is_refused_with_a_reason(group: NodeGroup) -> None:
     async with client_of(group, deadline_s=5.0) as client:
         for change, member, code in (
             (ADD, "n9", Code.NO_SUCH_MEMBER),
@@ -313,7 +315,7 @@ async def test_what_cannot_be_is_refused_with_a_reason(group: NodeGroup) -> None
         assert refused.value.code is Code.FALL_BEHIND_TOO_MUCH
         down = min(set(group.peers) - {group.master()})
         group.kill(down)
-        wait_for(lambda: group.status(group.master()), "it is missed")
+        wait_for(lambda: group.status(group.master()), "its leader notices")
         up = next(m for m in group.running() if m != group.master())
         refusals = []
 
@@ -330,7 +332,7 @@ async def test_what_cannot_be_is_refused_with_a_reason(group: NodeGroup) -> None
         assert refusals == [Code.QUORUM_AT_RISK]
 
 
-async def test_asking_again_for_what_is_so_is_no_error(group: NodeGroup) -> None:
+async def test_a_change_that_is_made_already_succeeds(group: NodeGroup) -> None:
     async with client_of(group) as client:
         for change, member in ((ADD, "n3"), (ADD, "n3"), (DEMOTE, "n3"), (ADD, "n0")):
             assert (await client.change_membership(change, member)).learners == ("n3",)
@@ -340,7 +342,7 @@ async def test_asking_again_for_what_is_so_is_no_error(group: NodeGroup) -> None
         assert group.status(group.master()).membership_index > 0
 
 
-async def test_the_last_voter_stays(tmp_path: Path) -> None:
+async def test_the_last_voter_cannot_be_removed(tmp_path: Path) -> None:
     with NodeGroup(tmp_path, members=1, addable=1) as group:
         group.master()
         async with client_of(group, deadline_s=20.0) as client:
@@ -350,13 +352,13 @@ async def test_the_last_voter_stays(tmp_path: Path) -> None:
                 assert refused.value.code is Code.LAST_VOTER
             await grow(group, client, "n1")
             assert (await client.change_membership(REMOVE, "n0")).voters == ("n1",)
-            wait_for(lambda: group.master() == "n1", "the one that is left leads")
+            wait_for(lambda: group.master() == "n1", "the remaining member leads")
             async with loaded(client):
                 pass
 
 
 def test_members_that_do_not_exist_are_not_called(group: NodeGroup) -> None:
-    """A member without a memory asks once who else is there; nobody else does, and no log fills."""
+    """Only a joining member asks for addable members, and only once, so that no log fills."""
     for member in group.peers:
         group.kill(member)
     for member in group.peers:
@@ -367,14 +369,16 @@ def test_members_that_do_not_exist_are_not_called(group: NodeGroup) -> None:
         assert group.log(member).count("no link to n3") <= 1
 
 
-def test_a_group_that_may_not_be_new_waits_for_those_that_may_have_been_added(
+def test_a_joining_member_waits_for_the_addable_members(
     tmp_path: Path,
 ) -> None:
     group = NodeGroup(tmp_path, members=1, addable=1, initial_group_state=GroupState.EXISTING)
     try:
         group.start("n0")
         group.wait_until_up("n0")
-        group.wait_for_status("n0", lambda view: view.joining, "waits for n1, which may have all")
+        group.wait_for_status(
+            "n0", lambda view: view.joining, "waits for n1, which may hold the log"
+        )
         assert not group.status("n0").master
         group.start("n1")
         assert group.master() == "n0"

@@ -1,4 +1,4 @@
-"""A link whose connection has just gone."""
+"""A link whose connection has just been lost."""
 
 import asyncio
 from typing import Any, cast
@@ -11,8 +11,8 @@ from dledger_node.remoting.peer_link import _Connection
 MESSAGE = HeartBeatRequest(sender="n0", receiver="n1", term=1, committed_index=-1, round=1)
 
 
-def test_a_message_on_a_connection_that_was_just_cut_is_lost_and_nothing_more() -> None:
-    """Before the link hears of it; under uvloop, as the node runs, which raises then."""
+def test_a_message_on_a_connection_that_was_just_lost_is_dropped_without_an_error() -> None:
+    """The link has not noticed the loss yet. uvloop, which the node uses, raises then."""
 
     async def send_behind_the_cut() -> None:
         loop = asyncio.get_running_loop()

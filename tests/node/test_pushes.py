@@ -1,4 +1,4 @@
-"""What a leader pushes is judged by its bytes, also who belongs to the group."""
+"""A leader's push is checked by its bytes, which also say who belongs to the group."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from dledger_node.shell import pushes
 from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.health import StorageWatch
+from dledger_node.volume.health import VolumeHealth
 
 ONE, TWO = Membership(("n0",)), Membership(("n0", "n1"))
 SAID = (MembershipEntry(1, TWO),)
@@ -31,7 +31,7 @@ class Room:
         return True
 
 
-WATCH = cast("StorageWatch", Room())
+WATCH = cast("VolumeHealth", Room())
 
 
 def open_store(folder: Path) -> LogStore:
@@ -64,7 +64,7 @@ def append(leader: LogStore, *memberships: MembershipEntry) -> AppendRequest:
     )  # fmt: skip
 
 
-def test_what_is_told_and_what_the_bytes_say_are_one(store: LogStore, leader: LogStore) -> None:
+def test_a_push_may_name_the_memberships_of_its_entries(store: LogStore, leader: LogStore) -> None:
     judged = pushes.checked(append(leader, *SAID), store, WATCH)
 
     assert judged is not None
@@ -73,19 +73,19 @@ def test_what_is_told_and_what_the_bytes_say_are_one(store: LogStore, leader: Lo
 
 
 @pytest.mark.parametrize(
-    "told",
+    "named",
     [(), (MembershipEntry(1, ONE),), (MembershipEntry(2, TWO),), (*SAID, MembershipEntry(2, ONE))],
 )
-def test_anything_else_is_refused(
-    store: LogStore, leader: LogStore, told: tuple[MembershipEntry, ...]
+def test_a_push_that_names_other_memberships_is_refused(
+    store: LogStore, leader: LogStore, named: tuple[MembershipEntry, ...]
 ) -> None:
     with pytest.raises(RemoteProtocolError, match="names the memberships"):
-        pushes.checked(append(leader, *told), store, WATCH)
+        pushes.checked(append(leader, *named), store, WATCH)
 
 
-@pytest.mark.parametrize("told", [(), (MembershipEntry(1, ONE),)])
-def test_a_leader_s_first_entries_are_judged_alike(
-    tmp_path: Path, store: LogStore, told: tuple[MembershipEntry, ...]
+@pytest.mark.parametrize("named", [(), (MembershipEntry(1, ONE),)])
+def test_the_first_entries_of_a_replaced_log_are_checked_too(
+    tmp_path: Path, store: LogStore, named: tuple[MembershipEntry, ...]
 ) -> None:
     body = body_of(TWO)
     data = disk.pack_entries(
@@ -94,7 +94,7 @@ def test_a_leader_s_first_entries_are_judged_alike(
     ).data  # fmt: skip
     install = InstallSnapshotRequest(
         sender="n0", receiver="n1", term=1, first_index=1, last_index=1, entries_term=1,
-        committed_index=1, entries=memoryview(bytes(data)), membership=ONE, memberships=told,
+        committed_index=1, entries=memoryview(bytes(data)), membership=ONE, memberships=named,
     )  # fmt: skip
 
     with pytest.raises(RemoteProtocolError, match="names the memberships"):

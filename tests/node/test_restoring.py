@@ -1,4 +1,4 @@
-"""With which state a member begins: of its snapshots and its log."""
+"""Which state a member restores from its snapshots and its log."""
 
 import logging
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ TERM_2_FROM = 100
 
 
 def register_at(index: int) -> Register:
-    """What the log of these tests adds up to: key 0 is the index of the entry applied last."""
+    """The state of the log in these tests: key 0 holds the index of the last applied entry."""
     register = Register()
     register.apply([CommittedEntry(index, SET.pack(0, index))])
     return register
@@ -27,7 +27,7 @@ def register_at(index: int) -> Register:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[LogStore]:
-    """A log of 200 entries, in segments of 73."""
+    """A log of 200 entries in segments of 73."""
     opened = LogStore.open(tmp_path, segment_size_bytes=4096, index_segment_size_bytes=320)
     opened.append_bodies([SET.pack(0, index) for index in range(TERM_2_FROM)], 1)
     opened.append_bodies([SET.pack(0, index) for index in range(TERM_2_FROM, END_INDEX + 1)], 2)
@@ -49,13 +49,13 @@ def save(snapshots: Snapshots, index: int, term: int) -> None:
 
 
 def damage(snapshots: Snapshots, index: int) -> None:
-    """Change a snapshot as a disk would: nobody looks before it is loaded."""
+    """Change a snapshot's bytes as a failing disk would: unnoticed until it is loaded."""
     (meta,) = [meta for meta in snapshots.newest_first if meta.last_included_index == index]
     (snapshots.folder_of(meta) / "data").write_bytes(b"rot")
 
 
 def remove_front(store: LogStore) -> int:
-    """Remove the first two segments; returns the entry with which the log begins then."""
+    """Remove the first two segments. Return the index of the entry that is first then."""
     begin_index = store.front.sealed_segments()[1].last_index + 1
     store.front.save_begin(begin_index)
     store.front.delete(store.front.forget_before(begin_index))
@@ -63,7 +63,7 @@ def remove_front(store: LogStore) -> int:
 
 
 def restored(snapshots: Snapshots, store: LogStore) -> tuple[int, int, int | None]:
-    """Index and term with which it begins, and what the state says of itself."""
+    """Restore; return the applied index and term, and the index that the state contains."""
     applied = restore("register", snapshots, store)
     assert isinstance(applied.machine, Register)
     return applied.index, applied.term, applied.machine.get(0)
@@ -80,7 +80,7 @@ def test_the_newest_snapshot_is_taken(snapshots: Snapshots, store: LogStore) -> 
     assert restored(snapshots, store) == (150, 2, 150)
 
 
-def test_a_damaged_one_gives_way_to_the_one_before(
+def test_a_damaged_snapshot_gives_way_to_the_one_before(
     snapshots: Snapshots, store: LogStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     save(snapshots, 50, 1)
@@ -93,7 +93,7 @@ def test_a_damaged_one_gives_way_to_the_one_before(
     assert snapshots.newest_index == 50
 
 
-def test_damaged_ones_give_way_to_the_log(
+def test_damaged_snapshots_give_way_to_the_log(
     tmp_path: Path, snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
@@ -105,7 +105,7 @@ def test_damaged_ones_give_way_to_the_log(
     assert not list((tmp_path / "snapshot").iterdir())
 
 
-def test_a_state_that_the_machine_cannot_load_is_damaged_too(
+def test_a_snapshot_that_the_machine_cannot_load_is_damaged(
     snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
@@ -115,7 +115,7 @@ def test_a_state_that_the_machine_cannot_load_is_damaged_too(
     assert snapshots.newest_index == 50
 
 
-def test_a_snapshot_that_the_log_contradicts_is_not_believed(
+def test_a_snapshot_that_the_log_contradicts_is_not_used(
     snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
@@ -125,7 +125,7 @@ def test_a_snapshot_that_the_log_contradicts_is_not_believed(
     assert snapshots.newest_index == 50
 
 
-def test_a_snapshot_behind_the_log_waits_while_the_log_is_whole(
+def test_a_snapshot_behind_the_log_is_not_used_while_the_log_is_whole(
     snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
@@ -135,7 +135,7 @@ def test_a_snapshot_behind_the_log_waits_while_the_log_is_whole(
     assert snapshots.newest_index == 300
 
 
-def test_a_snapshot_behind_the_log_counts_where_nothing_else_does(
+def test_a_snapshot_behind_the_log_is_used_if_nothing_else_leads_to_a_state(
     snapshots: Snapshots, store: LogStore
 ) -> None:
     save(snapshots, 50, 1)
@@ -153,7 +153,7 @@ def test_a_snapshot_right_before_the_log_is_enough(snapshots: Snapshots, store: 
 
 
 @pytest.mark.parametrize("is_sound", [True, False])
-def test_entries_that_are_gone_and_that_no_snapshot_has_are_missed(
+def test_entries_that_are_gone_and_in_no_snapshot_make_the_state_unrestorable(
     snapshots: Snapshots, store: LogStore, is_sound: bool
 ) -> None:
     begin_index = remove_front(store)
@@ -171,10 +171,10 @@ def test_entries_that_are_gone_and_that_no_snapshot_has_are_missed(
     assert snapshots.newest_index == last_index, "nothing was changed"
 
 
-def test_where_no_snapshot_ever_was_the_verdict_is_another(
+def test_a_member_that_never_had_a_snapshot_reports_other_damage(
     snapshots: Snapshots, store: LogStore
 ) -> None:
-    """The group may have had no state until now: then nobody could give this member one."""
+    """The group may have had no state until now. Then no member could send this one a snapshot."""
     remove_front(store)
 
     with pytest.raises(StoreDamagedError, match="unset the state machine") as found:
@@ -183,7 +183,7 @@ def test_where_no_snapshot_ever_was_the_verdict_is_another(
     assert found.value.damage is Damage.NO_SNAPSHOT
 
 
-def test_the_log_agrees_with_what_it_does_not_hold(store: LogStore) -> None:
+def test_the_log_agrees_with_entries_that_it_does_not_hold(store: LogStore) -> None:
     assert agrees(99, 1, store)
     assert agrees(100, 2, store)
     assert not agrees(100, 1, store)
@@ -191,7 +191,7 @@ def test_the_log_agrees_with_what_it_does_not_hold(store: LogStore) -> None:
     assert agrees(-1, -1, store)
 
 
-def test_a_snapshot_is_due_once_so_many_entries_were_applied_since_the_last(
+def test_a_snapshot_is_due_once_enough_entries_were_applied_since_the_last(
     snapshots: Snapshots, store: LogStore
 ) -> None:
     assert not save_is_due(8, 10, snapshots, store)
@@ -201,14 +201,14 @@ def test_a_snapshot_is_due_once_so_many_entries_were_applied_since_the_last(
     assert save_is_due(60, 10, snapshots, store)
 
 
-def test_a_snapshot_is_due_at_once_when_none_leads_to_the_log(
+def test_a_snapshot_is_due_at_once_when_the_log_continues_none(
     snapshots: Snapshots, store: LogStore
 ) -> None:
     begin_index = remove_front(store)
     save(snapshots, begin_index - 1, 1)
     assert not save_is_due(begin_index, 1000, snapshots, store)
 
-    snapshots.discard(begin_index - 1)  # it has rotted
+    snapshots.discard(begin_index - 1)  # it was found damaged
 
     assert save_is_due(begin_index, 1000, snapshots, store)
     assert not save_is_due(begin_index - 2, 1000, snapshots, store), "that would not help"

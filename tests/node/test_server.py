@@ -37,7 +37,7 @@ async def test_many_appends_are_proposed_before_the_rest_is_read(
     calls = [AppendCall(Client(), number, body) for number in range(count)]
 
     server.clients.appends.append(calls[:-1])
-    assert core.ledger_end_index == 0, "they wait for others"
+    assert core.ledger_end_index == 0, "they wait until the turn ends"
     server.clients.appends.append(calls[-1:])
     assert core.ledger_end_index == count
     server.clients.appends.append([AppendCall(Client(), 0, b"more")])
@@ -51,25 +51,25 @@ async def test_many_appends_are_proposed_before_the_rest_is_read(
 async def test_an_append_whose_place_another_leader_took_is_not_acknowledged(
     tmp_path: Path,
 ) -> None:
-    """A leader that is deposed while appends wait calls none of them acknowledged."""
+    """A leader that is deposed while appends wait acknowledges none of them."""
     server, core = make_server(tmp_path)
     elect(server, core)
     client = Client()
     server.clients.appends.append([AppendCall(client, 7, b"mine")])
-    await asyncio.sleep(0)  # the turn of the loop in which appends are gathered ends
+    await asyncio.sleep(0)  # the turn of the loop in which the appends arrived ends
     assert core.ledger_end_index == 1
 
     server.clients.peers.receive(push_of_another_leader(tmp_path, [b"another's"]))
     await asyncio.sleep(0)
 
-    assert core.committed_index == 1, "the other leader's entry is committed where mine was"
+    assert core.committed_index == 1, "the other leader's entry is committed in its place"
     assert [answer.code for answer in client.answers] == [
         DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
     ]
     await server.close()
 
 
-async def test_bodies_that_came_together_become_entries_and_get_one_answer(
+async def test_the_bodies_of_a_batch_become_entries_and_get_one_answer(
     tmp_path: Path,
 ) -> None:
     server, core = make_server(tmp_path)
@@ -80,14 +80,14 @@ async def test_bodies_that_came_together_become_entries_and_get_one_answer(
     )
     server.clients.appends.append([AppendCall(single, 9, b"e")])
     await asyncio.sleep(0)
-    assert core.ledger_end_index == 5, "one proposal, behind the entry of the term"
+    assert core.ledger_end_index == 5, "one proposal, behind the first entry of the term"
 
     for index in (3, 5):
         for peer_id in ("n1", "n2"):
             server.clients.peers.receive(confirmed(peer_id, index))
         if index == 3:
-            assert [answer.index for answer in single.answers] == [1], "singles go first"
-            assert not first.answers, "of its three entries two are committed"
+            assert [answer.index for answer in single.answers] == [1], "single appends come first"
+            assert not first.answers, "only two of its three entries are committed"
 
     assert [(answer.code, answer.index) for answer in first.answers] == [
         (DLedgerResponseCode.SUCCESS, 2)
@@ -99,7 +99,7 @@ async def test_bodies_that_came_together_become_entries_and_get_one_answer(
     await server.close()
 
 
-async def test_a_batch_whose_entries_lose_their_place_is_of_unknown_outcome(tmp_path: Path) -> None:
+async def test_a_batch_whose_entries_are_replaced_has_an_unknown_outcome(tmp_path: Path) -> None:
     server, core = make_server(tmp_path)
     elect(server, core)
     client = Client()
@@ -124,7 +124,11 @@ async def test_a_batch_whose_entries_lose_their_place_is_of_unknown_outcome(tmp_
         ([b""] * 8, DLedgerResponseCode.LEADER_PENDING_FULL),
         ([b"", bytes(SEGMENT_BYTES)], DLedgerResponseCode.DISK_ERROR),
     ],
-    ids=["more-than-may-ever-wait", "more-than-may-wait-now", "one-no-entry-can-hold"],
+    ids=[
+        "more-entries-than-may-ever-wait",
+        "more-entries-than-may-wait-now",
+        "a-body-too-large-for-an-entry",
+    ],
 )
 async def test_a_batch_is_refused_as_a_whole(
     tmp_path: Path, bodies: list[bytes], code: DLedgerResponseCode
@@ -144,7 +148,7 @@ async def test_a_batch_is_refused_as_a_whole(
     await server.close()
 
 
-async def test_who_does_not_lead_refuses_a_batch(tmp_path: Path) -> None:
+async def test_a_member_that_does_not_lead_refuses_a_batch(tmp_path: Path) -> None:
     server, _ = make_server(tmp_path)
     client = Client()
     server.clients.appends.append_batches([BatchCall(client, 7, [b"a", b"b"])])
@@ -155,7 +159,7 @@ async def test_who_does_not_lead_refuses_a_batch(tmp_path: Path) -> None:
 
 
 async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
-    """DLedger's leader hands out whatever it has stored."""
+    """DLedger's leader returns every entry that it has stored."""
     server, core = make_server(tmp_path)
     elect(server, core)
     answers: list[requests.GetEntriesResponse] = []
@@ -164,7 +168,9 @@ async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
         for index, size in ((0, 0), (1, 0), (0, 1 << 20))
     )
     server.clients.get(first, answers.append)
-    assert answers.pop().code is DLedgerResponseCode.NOT_LEADER, "it does not know yet"
+    assert answers.pop().code is DLedgerResponseCode.NOT_LEADER, (
+        "the leader does not know yet what is committed"
+    )
     server.clients.peers.receive(confirmed("n1", -1, probe=1))
     for peer_id in ("n1", "n2"):
         server.clients.peers.receive(confirmed(peer_id, 0))
@@ -175,7 +181,7 @@ async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
     server.clients.get(both, answers.append)
     assert [entry.index for entry in answers.pop().entries] == [0]
     server.clients.get(second, answers.append)
-    assert not answers, "whether there is more is not known yet"
+    assert not answers, "the leader has not proved yet that it leads"
     for round_ in range(1, 4):
         server.clients.peers.receive(
             HeartBeatResponse(sender="n1", receiver="n0", term=1, round=round_, joining=False)
@@ -193,7 +199,7 @@ async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
 async def test_a_leader_that_transfers_its_leadership_says_so(
     tmp_path: Path, register: bool
 ) -> None:
-    """It answered NOT_LEADER and named itself as the leader."""
+    """The leader used to answer NOT_LEADER and name itself as the leader."""
     server, core = make_server(tmp_path)
     become_master(server, core)
     assert core.transfer_leadership("n1") is None
@@ -246,7 +252,7 @@ async def test_a_full_volume_and_a_broken_disk_refuse_appends_with_different_cod
     await server.close()
 
 
-async def test_a_member_that_must_stop_believes_and_promises_nothing_more(tmp_path: Path) -> None:
+async def test_a_member_that_must_stop_accepts_and_promises_nothing(tmp_path: Path) -> None:
     saved: list[int] = []
 
     def save(hard_state: HardState) -> None:

@@ -43,7 +43,7 @@ def settings_of(folder: Path) -> NodeSettings:
 
 
 def offer() -> InstallSnapshotRequest:
-    """The first entries of the leader n1, which set 1 to 100 and 2 to 101."""
+    """Return a push of the leader n1, whose entries set 1 to 100 and 2 to 101."""
     packed = disk.pack_entries(
         [SET.pack(1, 100), SET.pack(2, 101)], magic=disk.NORMAL, first_index=FIRST_INDEX, term=2,
         pos=5 * SEGMENT_BYTES, previous_chain_crc=4711,
@@ -55,7 +55,7 @@ def offer() -> InstallSnapshotRequest:
 
 
 def state() -> SnapshotChunk:
-    """What comes before: 1 is 1, and 3 is 3."""
+    """Return the snapshot of the state before them: 1 is 1, and 3 is 3."""
     register = Register()
     register.apply([CommittedEntry(8, SET.pack(1, 1)), CommittedEntry(9, SET.pack(3, 3))])
     data = b"".join(register.dump())
@@ -66,14 +66,14 @@ def state() -> SnapshotChunk:
 
 
 class Member:
-    """n0, with six entries of its own; `sent` is what it tells n1."""
+    """Member n0 with six entries of its own. `sent` holds its messages to n1."""
 
     def __init__(self, folder: Path) -> None:
         self.settings = settings_of(folder)
         self.server = main.build_server(self.settings, main.open_store(self.settings))
         self.core = self.server._core
         for _ in range(self.core.config.recall_ticks):
-            self.core.tick()  # nobody answers what this member may have promised
+            self.core.tick()  # no peer answers the question for earlier promises
         assert self.core.role is Role.FOLLOWER
         self.server._core_loop.turn()
         self.sent: asyncio.Queue[PeerMessage] = asyncio.Queue()
@@ -84,14 +84,14 @@ class Member:
         return await asyncio.wait_for(self.sent.get(), 30)
 
     async def takes(self, chunk: SnapshotChunk) -> None:
-        """Give it a chunk and wait until it is done with it, if it takes it at all."""
+        """Give it a chunk, and wait until it has dealt with it."""
         self.server.clients.peers.receive(chunk)
         assert isinstance(self.server._state, StateKeeper)
         if tasks := self.server._state._installs._tasks:
             await asyncio.wait(tasks)
 
     async def value(self, key: int) -> int | None:
-        """What its register holds once all that is committed is applied."""
+        """Return a value of its register once every committed entry is applied."""
         keeper = self.server._state
         assert isinstance(keeper, StateKeeper)
         await until(lambda: keeper.applied_index >= self.core.committed_index)
@@ -121,7 +121,7 @@ def keeps_its_log(server: DLedgerServer) -> bool:
     return (view.ledger_begin_index, view.ledger_end_index, view.term) == (0, 5, 1)
 
 
-async def test_an_offer_is_kept_from_the_core_until_the_state_is_here(member: Member) -> None:
+async def test_a_push_does_not_reach_the_core_until_the_snapshot_is_fetched(member: Member) -> None:
     member.server.clients.peers.receive(offer())
 
     asked = await member.says()
@@ -130,8 +130,8 @@ async def test_an_offer_is_kept_from_the_core_until_the_state_is_here(member: Me
     assert "waits for a snapshot of the register from n1" in member.server.view.status().reason
 
     await member.takes(state())
-    assert keeps_its_log(member.server), "the state alone changes nothing"
-    assert member.sent.empty(), "and nothing is confirmed"
+    assert keeps_its_log(member.server), "the snapshot alone does not change the log"
+    assert member.sent.empty(), "and the member confirms nothing"
 
     member.server.clients.peers.receive(offer())
     answer = await member.says()
@@ -150,9 +150,9 @@ async def test_an_offer_is_kept_from_the_core_until_the_state_is_here(member: Me
         replace(state(), sender="n2"),
         replace(state(), data_bytes=5, data=b"other", data_crc32=crc32(b"other")),
     ],
-    ids=["damaged", "too old", "of nobody who was asked", "no register"],
+    ids=["damaged", "too old", "from a peer that was not asked", "not a register"],
 )
-async def test_what_is_not_the_state_does_not_let_the_offer_through(
+async def test_an_unsuitable_snapshot_does_not_let_the_push_through(
     member: Member, wrong: SnapshotChunk
 ) -> None:
     member.server.clients.peers.receive(offer())
@@ -165,7 +165,7 @@ async def test_what_is_not_the_state_does_not_let_the_offer_through(
     assert member.sent.empty()
 
 
-async def test_a_crash_before_the_log_begins_anew_costs_nothing(
+async def test_a_crash_before_the_log_is_replaced_costs_nothing(
     member: Member, tmp_path: Path
 ) -> None:
     member.server.clients.peers.receive(offer())
@@ -182,7 +182,7 @@ async def test_a_crash_before_the_log_begins_anew_costs_nothing(
     await again.server.close()
 
 
-async def test_a_crash_after_the_log_began_anew_costs_nothing(
+async def test_a_crash_after_the_log_was_replaced_costs_nothing(
     member: Member, tmp_path: Path
 ) -> None:
     member.server.clients.peers.receive(offer())

@@ -1,6 +1,7 @@
-"""What a leader changes, when it refuses, and what it does with learners and with who is removed.
+"""Membership changes at a leader: when it refuses them, and how it treats learners and removed
+members.
 
-Situations of a whole group are told in transcripts; here one core is asked.
+The transcripts cover whole groups; these tests drive a single core.
 """
 
 import pytest
@@ -35,10 +36,10 @@ from dledger_sim.stage.driver import (
     only,
 )
 
-# -- asking a leader -------------------------------------------------------------------------------
+# -- requests to a leader --------------------------------------------------------------------------
 
 
-def test_a_change_becomes_an_entry_that_holds_at_once() -> None:
+def test_a_change_becomes_an_entry_and_is_in_effect_at_once() -> None:
     driver = leader()
     answer = driver.raft.change_membership(AddLearner("n7"))
     driver.work()
@@ -50,16 +51,16 @@ def test_a_change_becomes_an_entry_that_holds_at_once() -> None:
     assert driver.raft.committed_index == 0
 
 
-def test_only_a_leader_changes_the_membership() -> None:
+def test_only_a_leader_accepts_a_membership_change() -> None:
     assert CoreDriver().change(Remove("n1")) is RefusalReason.NOT_LEADER
 
 
-def test_nothing_is_changed_before_an_entry_of_the_term_is_committed() -> None:
+def test_a_leader_refuses_a_change_before_an_entry_of_its_term_is_committed() -> None:
     driver = leader(settled=False)
     assert driver.change(Remove("n2")) is RefusalReason.TERM_NOT_COMMITTED
 
 
-def test_nothing_is_changed_while_a_change_is_not_committed() -> None:
+def test_a_leader_refuses_a_change_while_another_is_not_committed() -> None:
     driver = leader()
     assert driver.change(AddLearner("n7")) is None
     assert driver.change(AddLearner("n8")) is RefusalReason.MEMBERSHIP_CHANGING
@@ -67,7 +68,7 @@ def test_nothing_is_changed_while_a_change_is_not_committed() -> None:
     assert driver.change(AddLearner("n8")) is None
 
 
-def test_nothing_is_changed_while_the_leadership_is_handed_over() -> None:
+def test_a_leader_refuses_a_change_during_a_leadership_transfer() -> None:
     driver = leader()
     driver.raft.transfer_leadership("n1")
     assert driver.change(AddLearner("n7")) is RefusalReason.LEADER_TRANSFERRING
@@ -84,18 +85,18 @@ def test_nothing_is_changed_while_the_leadership_is_handed_over() -> None:
         (Remove("n7"), RefusalReason.UNKNOWN_MEMBER),
     ],
 )
-def test_a_change_that_says_nothing_sensible_is_refused(
+def test_a_leader_refuses_a_change_that_does_not_fit_the_membership(
     change: Change, reason: RefusalReason
 ) -> None:
     assert leader().change(change) is reason
 
 
 @pytest.mark.parametrize("change", [Remove("n0"), Demote("n0")])
-def test_the_last_voter_stays(change: Change) -> None:
+def test_a_leader_refuses_to_demote_or_remove_the_last_voter(change: Change) -> None:
     assert leader(voter_count=1).change(change) is RefusalReason.LAST_VOTER
 
 
-def test_a_group_that_would_lose_its_majority_is_not_made_smaller() -> None:
+def test_a_leader_refuses_a_change_that_leaves_no_healthy_majority() -> None:
     driver = leader()
     for round_ in range(ELECTION_TICKS - 1):
         driver.tick()
@@ -103,13 +104,13 @@ def test_a_group_that_would_lose_its_majority_is_not_made_smaller() -> None:
     driver.tick(2)
 
     assert driver.change(Remove("n1")) is RefusalReason.QUORUM_AT_RISK
-    assert driver.change(Remove("n2")) is None, "n2 is the one that is silent"
+    assert driver.change(Remove("n2")) is None, "n2 is the silent member"
 
 
 # -- learners --------------------------------------------------------------------------------------
 
 
-def test_a_learner_is_pushed_to_and_counts_nowhere() -> None:
+def test_a_learner_receives_pushes_and_counts_in_no_quorum() -> None:
     driver = with_learner()
     said = driver.propose()
     assert "n7" in [push.receiver for push in of_type(AppendRequest, said)]
@@ -119,7 +120,7 @@ def test_a_learner_is_pushed_to_and_counts_nowhere() -> None:
     assert driver.raft.committed_index == 2
 
 
-def test_a_leader_that_hears_learners_alone_steps_down() -> None:
+def test_a_leader_that_only_learners_answer_steps_down() -> None:
     driver = with_learner()
     for round_ in range(2, 2 + ELECTION_TICKS):
         driver.tick()
@@ -137,7 +138,7 @@ def test_a_learners_answer_confirms_no_read() -> None:
     assert [read.handle for read in driver.reads] == ["read"]
 
 
-def test_the_leadership_is_not_handed_to_a_learner() -> None:
+def test_a_leader_does_not_hand_over_to_a_learner() -> None:
     driver = with_learner(voter_count=1)
     answer = driver.raft.transfer_leadership("n7")
     assert answer is not None
@@ -145,19 +146,19 @@ def test_the_leadership_is_not_handed_to_a_learner() -> None:
     assert driver.raft.fittest_peer_id is None
 
 
-def test_a_level_learner_is_promoted_and_counts_from_then_on() -> None:
+def test_a_caught_up_learner_counts_from_its_promotion_on() -> None:
     driver = with_learner(voter_count=1)
     assert driver.raft.committed_index == 1
     assert driver.change(Promote("n7")) is None
     driver.work()
     driver.flush()
-    assert driver.raft.committed_index == 1, "one of two voters is no majority"
+    assert driver.raft.committed_index == 1, "one of two voters is not a majority"
     confirm(driver, "n7")
     assert driver.raft.committed_index == 2
 
 
 @pytest.mark.parametrize(("lag", "reason"), [(2, None), (3, RefusalReason.FALL_BEHIND_TOO_MUCH)])
-def test_a_learner_that_lags_too_much_is_not_promoted(
+def test_a_leader_does_not_promote_a_learner_that_lags_too_far(
     lag: int, reason: RefusalReason | None
 ) -> None:
     driver = with_learner(lag_max=2)
@@ -165,8 +166,8 @@ def test_a_learner_that_lags_too_much_is_not_promoted(
     assert driver.change(Promote("n7")) is reason
 
 
-def test_a_learner_that_joins_is_not_promoted() -> None:
-    """It cannot vote, so a group of one would wait for it for ever after the next crash."""
+def test_a_leader_does_not_promote_a_joining_learner() -> None:
+    """It cannot vote, so a group of one would wait for it forever after the next crash."""
     driver = with_learner(voter_count=1)
     driver.receive(driver.heard_from("n7", 9, joining=True))
     assert driver.change(Promote("n7")) is RefusalReason.FALL_BEHIND_TOO_MUCH
@@ -174,7 +175,7 @@ def test_a_learner_that_joins_is_not_promoted() -> None:
     assert driver.change(Promote("n7")) is None
 
 
-def test_a_learner_does_not_stand() -> None:
+def test_a_learner_does_not_stand_for_election() -> None:
     driver = CoreDriver(
         terms=[1, 1], self_id="n7", addable_ids=("n7",), committed_index=1,
         memberships=[MembershipEntry(1, Membership(("n0", "n1", "n2"), ("n7",)))],
@@ -191,9 +192,9 @@ def heartbeat_to(receiver: str, term: int) -> HeartBeatRequest:
     return HeartBeatRequest(sender="n1", receiver=receiver, term=term, committed_index=-1, round=1)
 
 
-def test_a_learner_answers_a_candidate_that_counts_it() -> None:
-    """Its promotion may be an entry that the candidate alone has; without this vote that is lost
-    for ever where both are needed.
+def test_a_learner_votes_for_a_candidate_that_counts_it() -> None:
+    """The candidate may be the only member with the entry that promotes it. If the group needs both
+    votes, it could never elect a leader without this one.
     """
     driver = CoreDriver(
         terms=[1], self_id="n7", voter_count=1, addable_ids=("n7",),
@@ -216,7 +217,7 @@ def test_a_leader_that_removes_itself_does_not_count_itself() -> None:
     assert driver.raft.role is Role.LEADER
 
 
-def test_and_hands_over_to_the_fittest_once_that_is_committed() -> None:
+def test_a_leader_that_removed_itself_hands_over_once_the_removal_is_committed() -> None:
     driver = leader()
     assert driver.change(Remove("n0")) is None
     driver.work()
@@ -228,7 +229,7 @@ def test_and_hands_over_to_the_fittest_once_that_is_committed() -> None:
     assert driver.raft.role is Role.FOLLOWER
 
 
-def test_a_leader_that_is_demoted_follows_as_well() -> None:
+def test_a_leader_that_is_demoted_becomes_a_follower() -> None:
     driver = leader()
     assert driver.change(Demote("n0")) is None
     driver.work()
@@ -236,7 +237,7 @@ def test_a_leader_that_is_demoted_follows_as_well() -> None:
     assert driver.raft.role is Role.FOLLOWER
 
 
-def test_a_removed_member_hears_that_it_was_and_then_nothing() -> None:
+def test_a_removed_member_receives_its_removal_and_then_nothing() -> None:
     driver = leader()
     assert driver.change(Remove("n2")) is None
     driver.work()
@@ -246,7 +247,7 @@ def test_a_removed_member_hears_that_it_was_and_then_nothing() -> None:
     assert not [one for one in driver.tick(3 * HEARTBEAT_TICKS) if one.receiver == "n2"]
 
 
-def test_a_removed_member_that_is_silent_is_not_waited_for() -> None:
+def test_a_leader_drops_a_removed_member_that_stays_silent() -> None:
     driver = leader()
     assert driver.change(Remove("n2")) is None
     driver.work()
@@ -258,8 +259,8 @@ def test_a_removed_member_that_is_silent_is_not_waited_for() -> None:
     assert driver.raft.role is Role.LEADER
 
 
-def test_a_removed_member_is_let_go_when_the_entry_of_its_removal_is_gone_too() -> None:
-    """Found by seed 988: then nobody waits for it to have that entry."""
+def test_a_leader_drops_a_removed_member_even_if_the_removal_entry_is_gone() -> None:
+    """Found by seed 988: the leader must not wait until the member holds that entry."""
     driver = leader()
     driver.change(Remove("n2"))
     driver.propose()
@@ -269,7 +270,7 @@ def test_a_removed_member_is_let_go_when_the_entry_of_its_removal_is_gone_too() 
     assert "n2" not in driver.raft.match_indexes()
 
 
-def test_what_a_member_confirmed_before_it_was_removed_says_nothing_of_its_next_stay() -> None:
+def test_confirmations_from_before_a_removal_do_not_count_after_a_return() -> None:
     driver = leader()
     driver.change(Remove("n2"))
     driver.work()

@@ -1,4 +1,4 @@
-"""What a configuration may be."""
+"""Validation of the core's settings."""
 
 import dataclasses
 
@@ -25,6 +25,6 @@ def test_the_peers_are_the_other_voters_in_order() -> None:
         pytest.param({"inflight_ranges_max": 0}, id="no window"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(change: dict[str, object]) -> None:
+def test_contradictory_settings_raise_an_error(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         dataclasses.replace(SOUND, **change)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Who may lead, and when. Rules: Raft paper, section 5.2 and 5.4.1."""
+"""Elections. Rules: Raft paper, sections 5.2 and 5.4.1."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from dledger_sim.stage.driver import (
 )
 
 
-def test_a_member_stands_after_a_timeout_that_it_draws_between_one_and_two() -> None:
+def test_a_member_stands_after_a_random_time_of_one_to_two_timeouts() -> None:
     drawn: list[tuple[int, int]] = []
 
     def randint(low: int, high: int) -> int:
@@ -43,7 +43,7 @@ def test_a_member_stands_after_a_timeout_that_it_draws_between_one_and_two() -> 
     assert roles == [Role.FOLLOWER] * (ELECTION_TICKS + 2) + [Role.CANDIDATE]
 
 
-def test_a_candidate_votes_for_itself_in_the_next_term_and_asks_all_others() -> None:
+def test_a_candidate_votes_for_itself_in_the_next_term_and_asks_all_other_voters() -> None:
     driver = CoreDriver(terms=[1, 1, 4], term=6)
 
     requests = of_type(VoteRequest, driver.stand())
@@ -53,7 +53,7 @@ def test_a_candidate_votes_for_itself_in_the_next_term_and_asks_all_others() -> 
     assert {(one.ledger_end_index, one.ledger_end_term) for one in requests} == {(2, 4)}
 
 
-def test_term_and_vote_come_out_before_or_with_the_first_message_of_the_term() -> None:
+def test_term_and_vote_are_saved_no_later_than_the_first_message_of_the_term() -> None:
     driver = CoreDriver()
     driver.tick(ELECTION_TICKS)
     driver.raft.step(driver.pre_vote_from("n1"))
@@ -64,7 +64,7 @@ def test_term_and_vote_come_out_before_or_with_the_first_message_of_the_term() -
     assert ready.hard_state.term == ready.messages[0].term == 1
 
 
-def test_a_candidate_that_nobody_elects_stands_again_in_a_new_term() -> None:
+def test_a_candidate_without_a_majority_stands_again_in_a_new_term() -> None:
     driver = CoreDriver()
     driver.stand()
     driver.tick(HEARTBEAT_TICKS)
@@ -113,7 +113,7 @@ def test_a_vote_for_an_earlier_candidacy_does_not_count() -> None:
     assert driver.raft.role is Role.CANDIDATE
 
 
-def test_a_new_leader_writes_a_noop_and_tells_everyone_at_once() -> None:
+def test_a_new_leader_writes_a_noop_and_sends_heartbeats_at_once() -> None:
     driver = CoreDriver(terms=[1, 1])
     messages = driver.become_leader(flushed=False)
 
@@ -141,7 +141,7 @@ def test_a_group_of_one_elects_itself_and_commits_on_its_own_flush() -> None:
         pytest.param((9, 2), VoteResult.REJECT_EXPIRED_LEDGER_TERM, id="an older last term"),
     ],
 )
-def test_only_a_candidate_whose_log_is_up_to_date_gets_the_vote(
+def test_a_member_votes_only_for_a_candidate_with_an_up_to_date_log(
     end: tuple[int, int], result: VoteResult
 ) -> None:
     driver = CoreDriver(terms=[1, 1, 3, 3, 3], term=5)
@@ -153,7 +153,7 @@ def test_only_a_candidate_whose_log_is_up_to_date_gets_the_vote(
     assert driver.hard_state.vote_for == ("n1" if result is VoteResult.ACCEPT else None)
 
 
-def test_a_member_votes_once_a_term_but_repeats_its_answer() -> None:
+def test_a_member_votes_once_per_term_and_repeats_its_answer() -> None:
     driver = CoreDriver()
     first, again, other = (
         only(VoteResponse, driver.receive(vote_request(3, sender=sender))).result
@@ -164,7 +164,7 @@ def test_a_member_votes_once_a_term_but_repeats_its_answer() -> None:
     assert other is VoteResult.REJECT_ALREADY_VOTED
 
 
-def test_a_vote_in_a_term_that_is_saved_already_is_saved_with_its_answer() -> None:
+def test_a_vote_is_saved_even_if_its_term_is_already_saved() -> None:
     driver = CoreDriver(term=3)
     driver.raft.step(vote_request(3))
     ready = driver.raft.ready()
@@ -174,7 +174,7 @@ def test_a_vote_in_a_term_that_is_saved_already_is_saved_with_its_answer() -> No
     assert only(VoteResponse, ready.messages).result is VoteResult.ACCEPT
 
 
-def test_a_vote_is_remembered_across_a_restart() -> None:
+def test_a_member_remembers_its_vote_across_a_restart() -> None:
     driver = CoreDriver(term=3, vote_for="n1")
 
     response = only(VoteResponse, driver.receive(vote_request(3, sender="n2")))
@@ -182,7 +182,7 @@ def test_a_vote_is_remembered_across_a_restart() -> None:
     assert response.result is VoteResult.REJECT_ALREADY_VOTED
 
 
-def test_nobody_is_elected_beside_the_leader_of_a_term() -> None:
+def test_a_follower_does_not_vote_for_a_candidate_of_its_leaders_term() -> None:
     driver = CoreDriver()
     driver.receive(heartbeat(3))
 
@@ -200,7 +200,7 @@ def test_a_candidate_of_an_older_term_learns_the_newer_one() -> None:
     assert response.result is VoteResult.REJECT_EXPIRED_VOTE_TERM
 
 
-def test_giving_a_vote_restarts_the_timer_and_refusing_one_does_not() -> None:
+def test_granting_a_vote_restarts_the_timer_and_refusing_one_does_not() -> None:
     gave, refused = CoreDriver(terms=[1]), CoreDriver(terms=[1])
     for driver, end in ((gave, (0, 1)), (refused, (-1, -1))):
         driver.tick(ELECTION_TICKS - 1)
@@ -221,7 +221,7 @@ def test_a_heartbeat_keeps_a_follower_from_standing() -> None:
     assert (driver.raft.role, driver.raft.leader_id) == (Role.FOLLOWER, "n1")
 
 
-def test_a_deposed_leader_is_told_and_not_obeyed() -> None:
+def test_a_deposed_leader_receives_the_newer_term_and_is_not_obeyed() -> None:
     driver = CoreDriver(term=5)
 
     answer = only(HeartBeatResponse, driver.receive(heartbeat(4)))
@@ -246,7 +246,7 @@ def test_a_leader_steps_down_for_a_newer_term() -> None:
     assert (driver.raft.role, driver.raft.leader_id, driver.raft.term) == (Role.FOLLOWER, "n1", 2)
 
 
-def test_a_second_leader_of_a_term_is_refused_and_counted() -> None:
+def test_a_member_refuses_and_counts_a_second_leader_of_a_term() -> None:
     leader, follower = CoreDriver(), CoreDriver()
     leader.become_leader()
     follower.receive(heartbeat(1, sender="n1"))
@@ -257,7 +257,7 @@ def test_a_second_leader_of_a_term_is_refused_and_counted() -> None:
     assert follower.raft.leader_id == "n1"
     for driver in (leader, follower):
         assert driver.raft.refusals[RefusalCause.OTHER_LEADER] == 1
-        assert "n2 claims term 1" in driver.raft.contradiction
+        assert "n2 claims to lead term 1" in driver.raft.contradiction
 
 
 def test_a_leader_sends_a_numbered_round_every_heartbeat_interval() -> None:
@@ -289,7 +289,7 @@ def test_a_leader_without_a_quorum_steps_down_in_its_term() -> None:
     assert (driver.raft.role, driver.raft.leader_id, driver.raft.term) == (Role.FOLLOWER, None, 1)
 
 
-def test_a_leader_that_a_quorum_answers_stays() -> None:
+def test_a_leader_that_a_quorum_answers_keeps_leading() -> None:
     driver = CoreDriver(voter_count=5)
     driver.become_leader()
     for round_ in range(1, 5 * ELECTION_TICKS):
@@ -301,7 +301,7 @@ def test_a_leader_that_a_quorum_answers_stays() -> None:
     assert driver.raft.quorum_active
 
 
-def test_an_answer_that_a_newer_one_overtook_is_no_sign_of_life() -> None:
+def test_a_late_heartbeat_answer_does_not_count_as_contact() -> None:
     driver = CoreDriver()
     driver.become_leader()
     driver.receive(driver.heard_from("n1", 2))
@@ -312,7 +312,7 @@ def test_an_answer_that_a_newer_one_overtook_is_no_sign_of_life() -> None:
     assert driver.raft.role is Role.FOLLOWER
 
 
-def test_messages_for_others_and_from_strangers_are_ignored() -> None:
+def test_a_member_ignores_messages_for_others_and_from_strangers() -> None:
     driver = CoreDriver(voter_count=2)
     driver.raft.step(heartbeat(9, sender="n7"))
     driver.raft.step(

@@ -1,4 +1,4 @@
-"""Who stands, who votes and who joins, where members know different memberships."""
+"""Candidacies, votes and joining while members know different memberships."""
 
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.membership import (
@@ -43,24 +43,24 @@ def removed_n0(*, committed_index: int) -> CoreDriver:
     )  # fmt: skip
 
 
-def test_who_knows_that_it_was_removed_does_not_stand() -> None:
+def test_a_member_that_knows_of_its_removal_does_not_stand() -> None:
     driver = removed_n0(committed_index=1)
     said = driver.tick(10 * ELECTION_TICKS)
     assert not of_type(PreVoteRequest, said)
     assert driver.raft.role is Role.FOLLOWER
 
 
-def test_who_is_being_removed_stands_and_does_not_count_itself() -> None:
+def test_a_member_that_is_being_removed_stands_without_its_own_vote() -> None:
     driver = removed_n0(committed_index=0)
     asked = of_type(PreVoteRequest, driver.tick(ELECTION_TICKS))
     assert [request.receiver for request in asked] == ["n1", "n2"]
     driver.receive(driver.pre_vote_from("n1"))
-    assert driver.raft.term == 1, "one of two voters promises nothing"
+    assert driver.raft.term == 1, "one pre-vote of two voters is not enough"
     driver.receive(driver.pre_vote_from("n2"))
     assert driver.raft.term == 2
 
 
-def test_a_vote_of_who_is_no_voter_elects_nobody() -> None:
+def test_a_candidate_does_not_count_the_vote_of_a_non_voter() -> None:
     driver = CoreDriver(addable_ids=("n7",))
     driver.tick(ELECTION_TICKS)
     driver.receive(driver.pre_vote_from("n7"))
@@ -72,14 +72,14 @@ def test_a_vote_of_who_is_no_voter_elects_nobody() -> None:
     assert driver.raft.role is Role.LEADER
 
 
-def test_a_candidate_that_this_member_does_not_count_gets_its_vote() -> None:
-    """The candidate may have become a voter by an entry that is missing here."""
+def test_a_member_votes_for_a_candidate_outside_its_membership() -> None:
+    """This member may lack the entry that made the candidate a voter."""
     driver = CoreDriver(terms=[1], addable_ids=("n7",))
     said = driver.receive(vote_request(2, sender="n7", end=(1, 1)))
     assert only(VoteResponse, said).result is VoteResult.ACCEPT
 
 
-def test_a_candidate_that_this_member_does_not_count_deposes_no_leader() -> None:
+def test_a_candidate_outside_the_membership_does_not_depose_a_live_leader() -> None:
     driver = CoreDriver(terms=[1], addable_ids=("n7",))
     driver.receive(heartbeat(1))
     assert not driver.receive(vote_request(9, sender="n7", end=(1, 1)))
@@ -91,13 +91,13 @@ def test_a_candidate_that_this_member_does_not_count_deposes_no_leader() -> None
     assert driver.raft.term == 1
 
 
-def test_a_leader_that_this_member_does_not_count_is_followed() -> None:
+def test_a_member_follows_a_leader_outside_its_membership() -> None:
     driver = CoreDriver(terms=[1], addable_ids=("n7",))
     driver.receive(heartbeat(2, sender="n7"))
     assert driver.raft.leader_id == "n7"
 
 
-def test_the_answer_of_who_does_not_belong_deposes_nobody() -> None:
+def test_a_response_from_outside_the_group_does_not_depose_a_leader() -> None:
     driver = leader()
     driver.receive(PushResponse(
         sender="n7", receiver="n0", term=9, requested_term=1, result=PushResult.EXPIRED_TERM,
@@ -121,14 +121,14 @@ def told(
 
 
 def joins(driver: CoreDriver) -> bool:
-    """Whether it joins still, after it was offered the entry up to which its leader has said."""
+    """Tell whether a member is still joining after its leader pushes up to the reported end."""
     driver.receive(append(3, (-1, -1), 0, sender="n1"))
     driver.flush()
     return bool(driver.raft.joining)
 
 
-def test_a_member_that_joins_asks_those_whom_its_leader_counts() -> None:
-    """n2, with whom the group began, is gone for good; n8 is what replaced it."""
+def test_a_joining_member_needs_answers_from_its_leaders_members() -> None:
+    """n2, one of the first voters, is gone for good; n8 has replaced it."""
     driver = CoreDriver(joining=True, addable_ids=("n8",))
     asked = [request.receiver for request in of_type(JoinRequest, driver.tick())]
     assert asked == ["n1", "n2", "n8"]
@@ -138,17 +138,17 @@ def test_a_member_that_joins_asks_those_whom_its_leader_counts() -> None:
     assert not joins(driver)
 
 
-def test_while_a_change_is_not_committed_those_before_it_must_answer_too() -> None:
+def test_during_a_change_a_joining_member_needs_answers_from_both_memberships() -> None:
     driver = CoreDriver(joining=True)
     driver.receive(
         told("n1", 3, Membership(("n0", "n1", "n2")), Membership(("n0", "n1")), leading=True)
     )
     assert joins(driver)
     driver.receive(told("n2", 4))
-    assert joins(driver), "n2 stood in term 4, perhaps with the earlier self's vote"
+    assert joins(driver), "n2 stood in term 4, perhaps with the earlier incarnation's vote"
 
 
-def test_learners_must_answer_as_another_leader_may_have_promoted_one() -> None:
+def test_a_joining_member_needs_answers_from_learners_too() -> None:
     driver = CoreDriver(joining=True, addable_ids=("n7",))
     driver.receive(told("n1", 3, Membership(("n0", "n1"), ("n7",)), leading=True))
     assert joins(driver)
@@ -156,7 +156,7 @@ def test_learners_must_answer_as_another_leader_may_have_promoted_one() -> None:
     assert not joins(driver)
 
 
-def test_a_group_that_has_changed_is_not_new_whoever_is_blank() -> None:
+def test_a_group_not_declared_new_waits_until_all_addable_members_are_blank() -> None:
     driver = CoreDriver(joining=True, addable_ids=("n7",))
     blank = [
         JoinResponse(
@@ -167,7 +167,7 @@ def test_a_group_that_has_changed_is_not_new_whoever_is_blank() -> None:
     ]  # fmt: skip
     driver.receive(blank[0])
     driver.receive(blank[1])
-    assert driver.raft.joining, "n7 may have all"
+    assert driver.raft.joining, "n7 may hold the log"
     driver.receive(blank[2])
     assert not driver.raft.joining
 
@@ -179,7 +179,7 @@ def blank(peer_id: str, *, end_index: int = -1) -> JoinResponse:
     )  # fmt: skip
 
 
-def test_a_group_that_is_new_by_its_settings_waits_for_its_first_voters_alone() -> None:
+def test_a_declared_new_group_waits_only_for_its_first_voters() -> None:
     driver = CoreDriver(joining=True, addable_ids=("n7",), new_group=True)
     driver.receive(blank("n1"))
     assert driver.raft.joining
@@ -187,14 +187,14 @@ def test_a_group_that_is_new_by_its_settings_waits_for_its_first_voters_alone() 
     assert not driver.raft.joining
 
 
-def test_whoever_answers_that_it_has_a_log_makes_it_an_old_one() -> None:
+def test_a_group_is_not_new_if_any_answer_reports_a_log() -> None:
     driver = CoreDriver(joining=True, addable_ids=("n7",), new_group=True)
     for said in (blank("n7", end_index=3), blank("n1"), blank("n2")):
         driver.receive(said)
     assert driver.raft.joining
 
 
-def test_who_may_be_added_does_not_begin_a_group() -> None:
+def test_an_addable_member_does_not_start_a_group() -> None:
     driver = CoreDriver(joining=True, self_id="n7", addable_ids=("n7",))
     for peer_id in ("n0", "n1", "n2"):
         driver.receive(JoinResponse(
@@ -204,7 +204,7 @@ def test_who_may_be_added_does_not_begin_a_group() -> None:
     assert driver.raft.joining
 
 
-def test_a_member_says_by_which_memberships_it_may_have_to_count() -> None:
+def test_a_join_response_names_all_memberships_that_may_be_in_effect() -> None:
     driver = leader()
     question = JoinRequest(sender="n1", receiver="n0", term=0, incarnation=9)
     assert only(JoinResponse, driver.receive(question)).memberships == ()

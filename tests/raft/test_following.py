@@ -1,4 +1,4 @@
-"""The follower's side of replication: what it takes, what it confirms, what it never does."""
+"""The follower's side of replication: the entries that it takes, confirms and never replaces."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from dledger_node.raft.refusals import RefusalCause
 from dledger_sim.stage.driver import CoreDriver, append, compare, heartbeat, only
 
 
-def test_a_push_is_written_and_confirmed_once_it_is_durable() -> None:
+def test_a_follower_writes_a_push_and_confirms_it_once_it_is_durable() -> None:
     driver = CoreDriver(terms=[1, 1])
     assert not driver.receive(append(3, (1, 1), 5, 2))
     assert driver.writes == [WritePushed(first_index=2, last_index=5, term=2, entries="bytes")]
@@ -17,7 +17,7 @@ def test_a_push_is_written_and_confirmed_once_it_is_durable() -> None:
     assert (answer.result, answer.match_index) == (PushResult.SUCCESS, 5)
 
 
-def test_one_flush_gives_one_answer_for_all_it_covers() -> None:
+def test_a_follower_confirms_all_pushes_of_a_flush_in_one_response() -> None:
     driver = CoreDriver()
     driver.receive(append(1, (-1, -1), 3))
     driver.receive(append(1, (3, 1), 4))
@@ -26,7 +26,7 @@ def test_one_flush_gives_one_answer_for_all_it_covers() -> None:
     assert only(PushResponse, driver.flush()).match_index == 9
 
 
-def test_a_flush_of_a_part_confirms_that_part() -> None:
+def test_a_flush_of_part_of_a_push_confirms_that_part() -> None:
     driver = CoreDriver()
     driver.receive(append(1, (-1, -1), 9))
     driver.raft.persisted(4, 1)
@@ -34,7 +34,7 @@ def test_a_flush_of_a_part_confirms_that_part() -> None:
     assert only(PushResponse, driver.work()).match_index == 4
 
 
-def test_a_push_that_is_here_already_is_confirmed_at_once_and_not_written() -> None:
+def test_a_follower_confirms_a_repeated_push_without_writing_it() -> None:
     driver = CoreDriver(terms=[1, 1, 1])
     answer = only(PushResponse, driver.receive(append(1, (0, 1), 2)))
 
@@ -42,14 +42,14 @@ def test_a_push_that_is_here_already_is_confirmed_at_once_and_not_written() -> N
     assert not driver.writes
 
 
-def test_only_the_missing_part_of_a_push_is_written() -> None:
+def test_a_follower_writes_only_the_missing_part_of_a_push() -> None:
     driver = CoreDriver(terms=[1, 1, 1])
     driver.receive(append(1, (0, 1), 5))
 
     assert driver.writes == [WritePushed(first_index=3, last_index=5, term=1, entries="bytes")]
 
 
-def test_a_push_behind_a_gap_is_refused_with_the_own_end() -> None:
+def test_a_follower_refuses_a_push_after_a_gap_and_reports_its_end() -> None:
     driver = CoreDriver(terms=[1, 1])
     answer = only(PushResponse, driver.receive(append(3, (7, 2), 9)))
 
@@ -58,7 +58,7 @@ def test_a_push_behind_a_gap_is_refused_with_the_own_end() -> None:
     assert not driver.writes
 
 
-def test_a_push_behind_another_entry_is_refused_with_hints() -> None:
+def test_a_follower_refuses_a_push_after_a_different_entry_with_hints() -> None:
     driver = CoreDriver(terms=[1, 2, 2, 2, 4])
     answer = only(PushResponse, driver.receive(append(6, (3, 5), 9)))
 
@@ -67,7 +67,7 @@ def test_a_push_behind_another_entry_is_refused_with_hints() -> None:
     assert answer.probe is None
 
 
-def test_entries_that_contradict_the_leader_are_replaced() -> None:
+def test_a_follower_replaces_entries_that_conflict_with_its_leaders() -> None:
     driver = CoreDriver(terms=[1, 2, 2, 2])
     driver.receive(append(3, (0, 1), 2))
 
@@ -78,8 +78,8 @@ def test_entries_that_contradict_the_leader_are_replaced() -> None:
     assert driver.raft.durable_index == 0
 
 
-def test_a_push_keeps_what_lies_behind_it() -> None:
-    """A push that a later one overtook must not remove what the later one brought."""
+def test_a_late_push_does_not_remove_the_entries_after_it() -> None:
+    """A push that arrives after a later one must not remove the later one's entries."""
     driver = CoreDriver()
     driver.receive(append(1, (-1, -1), 9))
     driver.receive(append(1, (-1, -1), 4))
@@ -90,7 +90,7 @@ def test_a_push_keeps_what_lies_behind_it() -> None:
     assert not driver.raft.refusals
 
 
-def test_a_push_keeps_a_tail_that_it_does_not_contradict() -> None:
+def test_a_push_keeps_a_tail_that_does_not_conflict_with_it() -> None:
     driver = CoreDriver(terms=[1] * 6)
     driver.receive(append(2, (0, 1), 2, 1))
 
@@ -98,7 +98,7 @@ def test_a_push_keeps_a_tail_that_it_does_not_contradict() -> None:
     assert not driver.writes
 
 
-def test_the_own_unverified_tail_is_neither_confirmed_nor_committed() -> None:
+def test_a_follower_neither_confirms_nor_commits_its_unverified_tail() -> None:
     driver = CoreDriver(terms=[1, 1, 2, 2, 2])
     answer = only(PushResponse, driver.receive(append(3, (0, 1), 1, 1, committed_index=9)))
 
@@ -106,7 +106,7 @@ def test_the_own_unverified_tail_is_neither_confirmed_nor_committed() -> None:
     assert driver.raft.committed_index == 1
 
 
-def test_a_new_leader_verifies_the_log_anew() -> None:
+def test_a_follower_verifies_its_log_again_for_a_new_leader() -> None:
     driver = CoreDriver()
     driver.receive(append(1, (-1, -1), 5))
     driver.flush()
@@ -115,7 +115,7 @@ def test_a_new_leader_verifies_the_log_anew() -> None:
     assert driver.raft.committed_index == -1
 
 
-def test_a_heartbeat_commits_what_is_verified() -> None:
+def test_a_heartbeat_commits_verified_entries() -> None:
     driver = CoreDriver()
     driver.receive(append(1, (-1, -1), 5))
     driver.flush()
@@ -124,7 +124,7 @@ def test_a_heartbeat_commits_what_is_verified() -> None:
     assert driver.raft.committed_index == 3
 
 
-def test_a_member_that_restarted_in_the_leaders_term_asks_to_be_compared() -> None:
+def test_a_follower_that_restarts_in_its_leaders_term_asks_for_a_compare() -> None:
     driver = CoreDriver(terms=[1] * 6, term=1)
     answer = only(PushResponse, driver.receive(heartbeat(1, committed_index=5)))
 
@@ -132,14 +132,14 @@ def test_a_member_that_restarted_in_the_leaders_term_asks_to_be_compared() -> No
     assert driver.raft.committed_index == -1
 
 
-def test_a_question_about_a_held_entry_is_confirmed_with_its_number() -> None:
+def test_a_follower_confirms_a_probe_for_an_entry_that_it_holds() -> None:
     driver = CoreDriver(terms=[1, 1, 2, 2])
     answer = only(PushResponse, driver.receive(compare(3, 2, 2)))
 
     assert (answer.result, answer.match_index, answer.probe) == (PushResult.SUCCESS, 2, 7)
 
 
-def test_a_question_confirms_only_what_is_durable() -> None:
+def test_a_probe_confirms_only_durable_entries() -> None:
     driver = CoreDriver()
     driver.receive(append(1, (-1, -1), 5))
     driver.raft.persisted(2, 1)
@@ -156,7 +156,7 @@ def test_every_member_holds_the_empty_prefix() -> None:
     assert (answer.result, answer.match_index) == (PushResult.SUCCESS, -1)
 
 
-def test_a_question_about_another_entry_is_answered_with_hints() -> None:
+def test_a_follower_denies_a_probe_for_a_different_entry_with_hints() -> None:
     driver = CoreDriver(terms=[1, 2, 2, 2])
     answer = only(PushResponse, driver.receive(compare(5, 3, 4)))
 
@@ -165,7 +165,7 @@ def test_a_question_about_another_entry_is_answered_with_hints() -> None:
 
 
 @pytest.mark.parametrize("request_", [append(2, (-1, -1), 9), compare(2, 1, 1)])
-def test_a_deposed_leader_changes_nothing(request_: object) -> None:
+def test_a_follower_refuses_requests_of_a_deposed_leader(request_: object) -> None:
     driver = CoreDriver(terms=[1, 1], term=3)
     answer = only(PushResponse, driver.receive(request_))  # type: ignore[arg-type]
 
@@ -174,17 +174,17 @@ def test_a_deposed_leader_changes_nothing(request_: object) -> None:
     assert driver.raft.leader_id is None
 
 
-def test_committed_entries_are_never_replaced() -> None:
+def test_a_follower_never_replaces_committed_entries() -> None:
     driver = CoreDriver(terms=[1, 1, 2, 2, 2], committed_index=3)
     answer = only(PushResponse, driver.receive(append(5, (1, 1), 4)))
 
     assert answer.result is PushResult.INCONSISTENT_STATE
     assert not driver.writes
     assert driver.raft.refusals[RefusalCause.BELOW_COMMITTED] == 1
-    assert "would replace entry 2" in driver.raft.contradiction
+    assert "asked to replace entry 2" in driver.raft.contradiction
 
 
-def test_a_leader_cannot_take_back_what_it_pushed() -> None:
+def test_a_follower_never_replaces_entries_that_its_leader_pushed() -> None:
     driver = CoreDriver()
     driver.receive(append(5, (-1, -1), 4, 2))
     driver.receive(append(5, (1, 2), 3, 5))
@@ -193,7 +193,7 @@ def test_a_leader_cannot_take_back_what_it_pushed() -> None:
     assert driver.raft.refusals[RefusalCause.BELOW_COMMITTED] == 1
 
 
-def test_a_member_that_was_asked_the_impossible_serves_again_in_the_next_term() -> None:
+def test_a_member_with_a_contradiction_serves_again_in_the_next_term() -> None:
     driver = CoreDriver(terms=[1, 1, 2, 2, 2], committed_index=3)
     driver.receive(append(5, (1, 1), 4))
     assert driver.raft.contradiction
@@ -202,7 +202,7 @@ def test_a_member_that_was_asked_the_impossible_serves_again_in_the_next_term() 
     assert not driver.raft.contradiction
 
 
-def test_a_push_cut_in_pieces_on_the_wire_is_the_same_push() -> None:
+def test_a_push_split_on_the_wire_equals_the_whole_push() -> None:
     driver = CoreDriver(terms=[1])
     driver.receive(append(2, (0, 1), 3))
     driver.receive(append(2, (3, 2), 8))

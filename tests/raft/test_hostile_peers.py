@@ -1,4 +1,4 @@
-"""Nothing that a peer says may break the core, or take away what is committed."""
+"""No message from a peer may break the core or remove committed entries."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +73,7 @@ INPUTS = st.one_of(
 
 @settings(max_examples=500)
 @given(st.lists(INPUTS, max_size=25))
-def test_no_conversation_breaks_a_member_or_removes_what_is_committed(
+def test_no_message_sequence_breaks_a_member_or_removes_committed_entries(
     inputs: list[Message | str],
 ) -> None:
     driver = CoreDriver(terms=[1, 1, 2, 2, 3], committed_index=COMMITTED_INDEX)

@@ -1,4 +1,4 @@
-"""Peers that cannot be led up to the leader's first entry: they begin anew with it."""
+"""Installs: a peer that lacks the leader's first entry replaces its log by the leader's."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ from dledger_sim.stage.driver import (
 
 
 def leader_from_entry_eight() -> CoreDriver:
-    """Entries 8 to 10 are there, and committed; n1 holds them, and n2 has answered nothing."""
+    """Return a leader with entries 8 to 10, committed; n1 holds them, n2 has not answered."""
     driver = CoreDriver(terms=[1] * 10)
     driver.become_leader()
     driver.agree("n1")
@@ -42,7 +42,7 @@ def to_n2(messages: Sequence[Message]) -> list[Message]:
 
 
 def deny_until_sent(driver: CoreDriver) -> list[Message]:
-    """Let n2, which is blank, deny every question; returns what follows the last one."""
+    """Let n2, which is blank, deny every probe; return the messages after the last denial."""
     said = driver.questions_to("n2")
     while questions := of_type(CompareRequest, to_n2(said)):
         said = driver.receive(driver.denial_from("n2", -1, probe=questions[0].probe))
@@ -52,14 +52,14 @@ def deny_until_sent(driver: CoreDriver) -> list[Message]:
 # -- the leader ------------------------------------------------------------------------------------
 
 
-def test_a_peer_that_denies_the_first_entry_is_sent_it() -> None:
+def test_a_leader_sends_its_first_entries_to_a_peer_that_lacks_the_first() -> None:
     sent = only(InstallSnapshotRequest, deny_until_sent(leader_from_entry_eight()))
 
     assert (sent.receiver, sent.first_index, sent.last_index) == ("n2", 8, 9)
     assert (sent.entries_term, sent.committed_index) == (1, 10)
 
 
-def test_it_is_sent_again_in_every_heartbeat_round_and_no_more_often() -> None:
+def test_a_leader_repeats_the_install_once_per_heartbeat_round() -> None:
     driver = leader_from_entry_eight()
     deny_until_sent(driver)
     said = [driver.tick() for _ in range(2 * HEARTBEAT_TICKS)]
@@ -67,7 +67,7 @@ def test_it_is_sent_again_in_every_heartbeat_round_and_no_more_often() -> None:
     assert sum(len(of_type(InstallSnapshotRequest, one)) for one in said) == 2
 
 
-def test_once_the_peer_has_it_the_rest_is_pushed() -> None:
+def test_a_leader_pushes_the_rest_after_the_install_is_confirmed() -> None:
     driver = leader_from_entry_eight()
     deny_until_sent(driver)
     pushed = only(AppendRequest, driver.receive(driver.success_from("n2", 9)))
@@ -75,15 +75,15 @@ def test_once_the_peer_has_it_the_rest_is_pushed() -> None:
     assert (pushed.receiver, pushed.first_index, pushed.last_index) == ("n2", 10, 10)
 
 
-def test_a_log_whose_first_entry_is_not_committed_is_sent_to_nobody() -> None:
-    """As far as it knows, which just has started: the checkpoint was of a moment before."""
+def test_a_leader_sends_no_install_while_its_first_entry_is_not_committed() -> None:
+    """The leader has just started, with a checkpoint that was older than its log."""
     driver = CoreDriver(terms=[1] * 10, begin_index=9, committed_index=8)
     driver.become_leader()
 
     assert not of_type(InstallSnapshotRequest, deny_until_sent(driver))
 
 
-def test_what_such_a_peer_had_confirmed_counts_no_more() -> None:
+def test_a_leader_forgets_what_a_peer_confirmed_before_an_install() -> None:
     driver = leader_from_entry_eight()
     driver.receive(driver.success_from("n2", 10))
     driver.raft.link_lost("n2")
@@ -95,7 +95,7 @@ def test_what_such_a_peer_had_confirmed_counts_no_more() -> None:
 # -- the follower ----------------------------------------------------------------------------------
 
 
-def test_its_log_begins_anew_and_is_confirmed_once_it_is_durable() -> None:
+def test_a_follower_replaces_its_log_and_confirms_once_it_is_durable() -> None:
     driver = CoreDriver(terms=[1, 1], committed_index=0)
     said = driver.receive(install(3, 8, 9, 2))
     assert not of_type(PushResponse, said)
@@ -109,7 +109,7 @@ def test_its_log_begins_anew_and_is_confirmed_once_it_is_durable() -> None:
     assert (raft.ledger_begin_index, raft.ledger_end_index, raft.committed_index) == (8, 9, 9)
 
 
-def test_entries_follow_behind_it() -> None:
+def test_a_follower_takes_pushes_after_an_install() -> None:
     driver = CoreDriver()
     driver.receive(install(3, 8, 9, 2))
     driver.receive(append(3, (9, 2), 12, 3, committed_index=11))
@@ -118,8 +118,8 @@ def test_entries_follow_behind_it() -> None:
     assert driver.raft.committed_index == 11
 
 
-def test_it_can_begin_anew_as_often_as_it_must() -> None:
-    """DLedger 0.4 fails at the second time in one process, and each later one."""
+def test_a_follower_can_replace_its_log_repeatedly() -> None:
+    """DLedger 0.4 fails at every install after the first one in a process."""
     driver = CoreDriver()
     for first_index in (8, 40, 90):
         driver.receive(install(3, first_index, first_index + 1))
@@ -130,7 +130,7 @@ def test_it_can_begin_anew_as_often_as_it_must() -> None:
         assert (raft.ledger_begin_index, raft.committed_index) == (first_index, first_index + 1)
 
 
-def test_asked_twice_it_begins_anew_once() -> None:
+def test_a_repeated_install_replaces_the_log_once() -> None:
     driver = CoreDriver()
     driver.receive(install(3, 8, 9))
     driver.receive(append(3, (9, 3), 12, 3))
@@ -141,25 +141,25 @@ def test_asked_twice_it_begins_anew_once() -> None:
     assert len([one for one in driver.writes if isinstance(one, WriteSnapshot)]) == 1
 
 
-def test_a_tail_that_contradicts_what_is_committed_goes_too() -> None:
+def test_an_install_removes_a_tail_that_conflicts_with_committed_entries() -> None:
     driver = CoreDriver(terms=[1] * 5 + [2] * 10, committed_index=4)
     driver.receive(install(4, 8, 9, 3))
 
     assert (driver.raft.ledger_begin_index, driver.raft.ledger_end_index) == (8, 9)
-    assert driver.raft.durable_index == -1, "a crash may leave nothing of either log"
+    assert driver.raft.durable_index == -1, "a crash may lose both logs"
 
 
-def test_committed_entries_are_never_replaced() -> None:
+def test_an_install_never_replaces_committed_entries() -> None:
     driver = CoreDriver(terms=[1] * 12, committed_index=8)
     said = driver.receive(install(3, 8, 9, 2))
 
     assert not said
     assert not driver.writes
     assert driver.raft.refusals[RefusalCause.BELOW_COMMITTED] == 1
-    assert "would replace entry 8" in driver.raft.contradiction
+    assert "asked to replace entry 8" in driver.raft.contradiction
 
 
-def test_a_leader_that_contradicts_what_it_had_pushed_is_not_believed() -> None:
+def test_an_install_never_replaces_entries_that_its_leader_pushed() -> None:
     """Found by the fuzzer."""
     driver = CoreDriver()
     driver.receive(append(6, (-1, -1), 5, 4))
@@ -167,10 +167,10 @@ def test_a_leader_that_contradicts_what_it_had_pushed_is_not_believed() -> None:
 
     assert not of_type(PushResponse, said)
     assert driver.raft.ledger_end_index == 5
-    assert "would replace entry 2" in driver.raft.contradiction
+    assert "asked to replace entry 2" in driver.raft.contradiction
 
 
-def test_what_was_removed_here_meanwhile_is_no_contradiction() -> None:
+def test_an_install_of_an_entry_removed_here_is_not_a_contradiction() -> None:
     driver = CoreDriver(terms=[1] * 12, committed_index=11)
     driver.raft.remove_before(10)
     said = driver.receive(install(3, 8, 9, 1))
@@ -180,7 +180,7 @@ def test_what_was_removed_here_meanwhile_is_no_contradiction() -> None:
 
 
 @pytest.mark.parametrize("index", [-1, 5, 7])
-def test_a_question_about_what_was_removed_is_answered_by_what_is_here(index: int) -> None:
+def test_a_follower_answers_a_probe_for_a_removed_entry_by_its_first_entry(index: int) -> None:
     """It was committed. A leader that was told less than this member has would go back to its own
     first entry, and ask about that for ever.
     """
@@ -191,20 +191,20 @@ def test_a_question_about_what_was_removed_is_answered_by_what_is_here(index: in
     assert (answer.result, answer.match_index) == (PushResult.SUCCESS, 9)
 
 
-def test_a_deposed_leader_replaces_nothing() -> None:
+def test_a_follower_refuses_an_install_of_a_deposed_leader() -> None:
     driver = CoreDriver(term=5)
 
     assert only(PushResponse, driver.receive(install(3, 8, 9))).result is PushResult.EXPIRED_TERM
     assert not driver.writes
 
 
-def test_a_member_that_joins_can_begin_so() -> None:
+def test_a_joining_member_takes_an_install() -> None:
     driver = CoreDriver(joining=True)
     assert not driver.receive(install(3, 8, 9))
     assert not driver.writes
 
 
-def test_its_questions_are_answered_as_before() -> None:
+def test_a_follower_answers_probes_after_an_install() -> None:
     driver = CoreDriver()
     driver.receive(install(3, 8, 9))
     driver.flush()
@@ -218,7 +218,7 @@ def test_its_questions_are_answered_as_before() -> None:
 @pytest.mark.parametrize(
     ("first_index", "last_index", "committed_index"), [(0, 3, 3), (4, 3, 9), (4, 6, 3)]
 )
-def test_a_log_that_cannot_be_cannot_be_told(
+def test_an_install_request_with_an_impossible_log_raises_an_error(
     first_index: int, last_index: int, committed_index: int
 ) -> None:
     with pytest.raises(ValueError, match="a log cannot begin with"):
@@ -228,9 +228,9 @@ def test_a_log_that_cannot_be_cannot_be_told(
         )  # fmt: skip
 
 
-def test_a_log_can_be_restarted_at_any_index() -> None:
+def test_log_terms_can_be_reset_to_any_index() -> None:
     log = LogTerms(0, [(0, 1), (4, 2)], 9)
-    log.restart(20)
+    log.reset(20)
     assert (log.begin_index, log.end_index, log.end_term) == (20, 19, -1)
     log.append(22, 5)
 

@@ -1,5 +1,6 @@
-"""A member that comes up without a memory: when it may vote, and what it does until then. The
-argument why is in `dledger_node.raft.joining`.
+"""Joining members: when they may vote, and how they behave until then.
+
+`dledger_node.raft.joining` gives the reasons.
 """
 
 import pytest
@@ -73,7 +74,7 @@ def votes(driver: CoreDriver, request: VoteRequest) -> bool:
 # -- asking ----------------------------------------------------------------------------------------
 
 
-def test_it_asks_all_others_again_and_again() -> None:
+def test_a_joining_member_asks_all_others_repeatedly() -> None:
     driver = joining_core()
 
     for _ in range(3):
@@ -84,14 +85,14 @@ def test_it_asks_all_others_again_and_again() -> None:
         ]
 
 
-def test_it_asks_a_peer_at_once_whose_link_is_back() -> None:
+def test_a_joining_member_asks_a_reconnected_peer_at_once() -> None:
     driver = joining_core()
     driver.raft.link_restored("n2")
 
     assert only(JoinRequest, driver.work()).receiver == "n2"
 
 
-def test_whoever_is_asked_answers_in_any_term_and_changes_nothing() -> None:
+def test_a_member_answers_a_join_request_of_any_term_without_changing() -> None:
     driver = CoreDriver(terms=[1, 2], term=3)
     told = only(JoinResponse, driver.receive(question("n1", term=9)))
 
@@ -100,7 +101,7 @@ def test_whoever_is_asked_answers_in_any_term_and_changes_nothing() -> None:
     assert driver.raft.term == 3
 
 
-def test_a_leader_says_that_it_leads_and_where_its_log_ends_durable_or_not() -> None:
+def test_a_leader_answers_with_the_end_of_its_log_even_if_not_durable() -> None:
     driver = CoreDriver(terms=[1])
     driver.become_leader(flushed=False)
     told = only(JoinResponse, driver.receive(question("n1")))
@@ -108,14 +109,14 @@ def test_a_leader_says_that_it_leads_and_where_its_log_ends_durable_or_not() -> 
     assert (told.leading, told.term, told.ledger_end_index) == (True, 2, 1)
 
 
-def test_a_joining_member_says_so() -> None:
+def test_a_joining_member_reports_that_it_is_joining() -> None:
     assert only(JoinResponse, joining_core().receive(question("n1"))).joining
 
 
-# -- until then ------------------------------------------------------------------------------------
+# -- before it may vote ----------------------------------------------------------------------------
 
 
-def test_it_neither_votes_nor_promises_a_vote_nor_stands() -> None:
+def test_a_joining_member_neither_votes_nor_pre_votes_nor_stands() -> None:
     driver = joining_core(answer("n1", 3), answer("n2", 3))
 
     assert not driver.receive(pre_vote_request(7, end=(9, 7)))
@@ -127,8 +128,8 @@ def test_it_neither_votes_nor_promises_a_vote_nor_stands() -> None:
 
 
 @pytest.mark.parametrize("voter_count", [3, 5])
-def test_before_all_have_answered_it_heeds_no_leader(voter_count: int) -> None:
-    """A majority is not enough: the one that is missing may have the vote that was forgotten."""
+def test_a_joining_member_takes_no_entries_before_all_have_answered(voter_count: int) -> None:
+    """A majority is not enough: the silent member may be the one that got the forgotten vote."""
     others = [answer(f"n{number}", 3) for number in range(2, voter_count - 1)]
     driver = joining_core(answer("n1", 3, 5, leading=True), *others, voter_count=voter_count)
     said: list[Message] = []
@@ -141,14 +142,14 @@ def test_before_all_have_answered_it_heeds_no_leader(voter_count: int) -> None:
     assert driver.raft.ledger_end_index == -1
 
 
-def test_leaders_below_the_floor_are_told_that_they_are_deposed() -> None:
+def test_a_joining_member_refuses_leaders_of_older_terms() -> None:
     driver = joining_core(answer("n1", 3, 5, leading=True), answer("n2", 4))
 
     assert only(HeartBeatResponse, driver.receive(heartbeat(3))).term == 4
     assert driver.raft.leader_id is None
 
 
-def test_once_all_have_answered_it_takes_entries_and_confirms_them() -> None:
+def test_a_joining_member_takes_and_confirms_entries_once_all_have_answered() -> None:
     driver = joining_core(answer("n1", 3, 9, leading=True), answer("n2", 3))
     driver.receive(append(3, (-1, -1), 4))
 
@@ -156,7 +157,7 @@ def test_once_all_have_answered_it_takes_entries_and_confirms_them() -> None:
     assert driver.raft.joining == "waits for the entries of n1 up to 9"
 
 
-def test_it_says_whom_it_waits_for() -> None:
+def test_a_joining_member_reports_which_members_it_waits_for() -> None:
     driver = joining_core()
     assert driver.raft.joining.startswith("waits for n1, n2")
     driver.receive(answer("n1", 3))
@@ -165,7 +166,7 @@ def test_it_says_whom_it_waits_for() -> None:
     assert driver.raft.joining == "waits for a leader"
 
 
-def test_a_leader_that_falls_silent_is_forgotten() -> None:
+def test_a_joining_member_forgets_a_silent_leader() -> None:
     driver = joining_core(answer("n1", 3, 9, leading=True), answer("n2", 3))
     driver.receive(heartbeat(3))
     assert driver.raft.leader_id == "n1"
@@ -178,7 +179,7 @@ def test_a_leader_that_falls_silent_is_forgotten() -> None:
 # -- becoming a voter ------------------------------------------------------------------------------
 
 
-def test_a_new_group_begins_when_all_are_blank() -> None:
+def test_a_new_group_starts_when_all_members_are_blank() -> None:
     driver = joining_core(answer("n1", 0, joining=True))
     assert driver.raft.joining
     driver.receive(answer("n2", 0, joining=True))
@@ -187,16 +188,16 @@ def test_a_new_group_begins_when_all_are_blank() -> None:
     assert driver.hard_state == HardState(term=0, vote_for=None)
 
 
-def test_a_member_that_is_a_voter_already_and_blank_is_of_the_new_group() -> None:
+def test_a_blank_voter_counts_as_a_member_of_the_new_group() -> None:
     assert not joining_core(answer("n1", 0), answer("n2", 0, joining=True)).raft.joining
 
 
 @pytest.mark.parametrize("other", [answer("n2", 1), answer("n2", 0, 0)], ids=["a term", "an entry"])
-def test_one_that_has_had_anything_makes_the_group_an_old_one(other: JoinResponse) -> None:
+def test_a_group_is_not_new_if_any_member_has_a_term_or_an_entry(other: JoinResponse) -> None:
     assert joining_core(answer("n1", 0, joining=True), other).raft.joining
 
 
-def test_it_votes_once_it_has_durably_what_the_leader_had_when_it_answered() -> None:
+def test_a_joining_member_votes_once_it_durably_holds_what_the_leader_held_when_asked() -> None:
     driver = joining_core(answer("n1", 3, 4, leading=True), answer("n2", 2))
     driver.receive(append(3, (-1, -1), 3))
     driver.flush()
@@ -210,7 +211,7 @@ def test_it_votes_once_it_has_durably_what_the_leader_had_when_it_answered() -> 
     assert votes(driver, vote_request(4, sender="n2", end=(4, 3), take_leadership=True))
 
 
-def test_that_it_votes_is_saved_before_its_vote_leaves() -> None:
+def test_the_end_of_joining_is_saved_before_the_first_vote_is_sent() -> None:
     driver = joining_core(answer("n1", 3, 0, leading=True), answer("n2", 2))
     driver.receive(append(3, (-1, -1), 0))
     driver.raft.persisted(0, 3)
@@ -222,18 +223,20 @@ def test_that_it_votes_is_saved_before_its_vote_leaves() -> None:
     assert not of_type(VoteResponse, ready.messages)
 
 
-def test_an_answer_to_an_earlier_start_says_nothing() -> None:
+def test_a_joining_member_ignores_answers_to_an_earlier_incarnation() -> None:
     old = INCARNATION - 1
     driver = joining_core(answer("n1", 0, incarnation=old), answer("n2", 0, incarnation=old))
 
     assert driver.raft.joining.startswith("waits for n1, n2")
 
 
-def test_the_end_that_counts_is_told_by_the_leader_of_this_term() -> None:
+def test_a_joining_member_needs_the_log_end_of_the_current_terms_leader() -> None:
     driver = joining_core(answer("n1", 3, 0, leading=True), answer("n2", 4))
     driver.receive(append(5, (-1, -1), 0, 3))
     driver.flush()
-    assert driver.raft.joining == "waits for a leader", "n1 has not said that it leads this term"
+    assert driver.raft.joining == "waits for a leader", (
+        "n1 has not reported that it leads this term"
+    )
     driver.receive(answer("n1", 5, 0, leading=True))
     driver.receive(append(5, (-1, -1), 0, 3))
     driver.flush()
@@ -241,7 +244,7 @@ def test_the_end_that_counts_is_told_by_the_leader_of_this_term() -> None:
     assert not driver.raft.joining
 
 
-def test_one_that_does_not_lead_does_not_know_the_end() -> None:
+def test_a_joining_member_does_not_use_the_log_end_of_a_follower() -> None:
     driver = joining_core(answer("n1", 3, 0), answer("n2", 3))
     driver.receive(append(3, (-1, -1), 5))
     driver.flush()
@@ -249,7 +252,7 @@ def test_one_that_does_not_lead_does_not_know_the_end() -> None:
     assert driver.raft.joining
 
 
-def test_the_end_does_not_run_away_while_the_leader_takes_appends() -> None:
+def test_a_later_answer_of_the_leader_does_not_move_the_awaited_end() -> None:
     driver = joining_core(answer("n1", 3, 2, leading=True), answer("n2", 3))
     driver.receive(answer("n1", 3, 900, leading=True))
     driver.receive(append(3, (-1, -1), 2))
@@ -258,8 +261,8 @@ def test_the_end_does_not_run_away_while_the_leader_takes_appends() -> None:
     assert not driver.raft.joining
 
 
-def test_what_was_there_before_counts_only_as_far_as_the_leader_vouches_for_it() -> None:
-    """A member that is started again while it joins has a log, perhaps another leader's."""
+def test_a_joining_member_counts_its_own_entries_only_once_verified() -> None:
+    """A member that restarts while it joins has a log, perhaps from another leader."""
     driver = CoreDriver(joining=True, terms=[1, 1, 2, 2])
     driver.receive(answer("n1", 3, 3, leading=True))
     driver.receive(answer("n2", 3))
@@ -270,23 +273,23 @@ def test_what_was_there_before_counts_only_as_far_as_the_leader_vouches_for_it()
     assert not driver.raft.joining
 
 
-# -- many volumes at once --------------------------------------------------------------------------
+# -- several lost volumes --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", range(6))
-def test_who_is_in_every_majority(count: int) -> None:
-    """Five voters: a majority that has none of them needs three others."""
+def test_meets_every_majority_agrees_with_its_definition(count: int) -> None:
+    """Of five voters, a majority without any of the given ones needs three others."""
     assert quorum.meets_every_majority(count, 5) == (5 - count < 3)
 
 
-def test_with_too_few_who_know_their_promises_it_refuses() -> None:
+def test_a_joining_member_waits_while_too_few_members_know_their_promises() -> None:
     driver = joining_core(answer("n1", 3, 5, leading=True), answer("n2", 0, joining=True))
 
     assert not driver.receive(heartbeat(3))
     assert driver.raft.joining.startswith("waits for members that kept their logs; n2")
 
 
-def test_two_of_five_that_lost_theirs_come_back() -> None:
+def test_two_of_five_members_can_join_at_once() -> None:
     driver = joining_core(
         answer("n1", 3, 0, leading=True), answer("n2", 3), answer("n3", 2),
         answer("n4", 0, joining=True), voter_count=5,
@@ -306,7 +309,7 @@ def group_of_one() -> CoreDriver:
     return driver
 
 
-def test_a_group_of_one_has_nobody_to_ask_and_notes_that_it_is_alone() -> None:
+def test_a_group_of_one_does_not_join_and_records_that_it_is_alone() -> None:
     driver = group_of_one()
     assert driver.hard_state == HardState(term=0, vote_for=None, alone=True)
     driver.tick(2 * ELECTION_TICKS)
@@ -315,7 +318,7 @@ def test_a_group_of_one_has_nobody_to_ask_and_notes_that_it_is_alone() -> None:
     assert driver.hard_state.alone
 
 
-def test_blank_members_vote_for_the_one_that_was_alone() -> None:
+def test_a_blank_member_votes_for_the_member_that_was_alone() -> None:
     driver = joining_core(answer("n1", 3, 9, alone=True), answer("n2", 0, joining=True))
     promise = only(PreVoteResponse, driver.receive(pre_vote_request(3, end=(9, 3))))
 
@@ -324,20 +327,20 @@ def test_blank_members_vote_for_the_one_that_was_alone() -> None:
     assert driver.hard_state == HardState(term=4, vote_for="n1", joining=True)
 
 
-def test_they_vote_for_it_above_the_floor_alone() -> None:
+def test_a_blank_member_votes_for_it_only_above_the_highest_known_term() -> None:
     driver = joining_core(answer("n1", 3, 9, alone=True), answer("n2", 4, joining=True))
 
     assert not driver.receive(vote_request(4, end=(9, 3)))
 
 
-def test_they_vote_for_nobody_else() -> None:
+def test_a_blank_member_votes_for_no_other_candidate() -> None:
     driver = joining_core(answer("n1", 3, 9, alone=True), answer("n2", 0, joining=True))
 
     assert not driver.receive(vote_request(4, sender="n2"))
 
 
-def test_once_others_vote_too_they_wait_for_a_leader() -> None:
-    """n2 and the earlier self could have elected one that n1 does not know of."""
+def test_a_blank_member_waits_for_a_leader_once_others_can_vote() -> None:
+    """n2 and this member's earlier incarnation may have elected a leader unknown to n1."""
     driver = joining_core(answer("n1", 3, 9, alone=True), answer("n2", 4))
 
     assert not driver.receive(vote_request(5, end=(9, 3)))
@@ -360,7 +363,7 @@ def alone_among_three() -> CoreDriver:
     return driver
 
 
-def test_it_was_not_alone_any_more_once_it_votes_for_another_or_follows() -> None:
+def test_a_member_is_no_longer_alone_once_it_votes_for_another_or_follows() -> None:
     driver = alone_among_three()
     assert votes(driver, vote_request(2, end=(0, 1)))
     assert not driver.hard_state.alone
@@ -370,7 +373,7 @@ def test_it_was_not_alone_any_more_once_it_votes_for_another_or_follows() -> Non
     assert not driver.hard_state.alone
 
 
-def test_it_stays_the_one_that_was_alone_while_it_leads_itself() -> None:
+def test_a_member_stays_alone_while_it_leads_itself() -> None:
     driver = alone_among_three()
     driver.become_leader()
 
@@ -378,10 +381,10 @@ def test_it_stays_the_one_that_was_alone_while_it_leads_itself() -> None:
     assert only(JoinResponse, driver.receive(question("n1"))).alone
 
 
-# -- what a leader does meanwhile ------------------------------------------------------------------
+# -- the leader's side -----------------------------------------------------------------------------
 
 
-def test_a_leader_hands_over_to_no_member_that_joins() -> None:
+def test_a_leader_does_not_hand_over_to_a_joining_member() -> None:
     driver = CoreDriver(terms=[1])
     driver.become_leader()
     driver.agree("n1")

@@ -1,4 +1,4 @@
-"""What a broken connection tells: a dead leader is replaced early, a reconnect deposes nobody."""
+"""Broken connections: a dead leader is replaced early, and a reconnect deposes no leader."""
 
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import AppendRequest, CompareRequest, HeartBeatRequest, VoteRequest
@@ -28,7 +28,7 @@ def test_a_follower_of_a_dead_leader_stands_within_two_heartbeats() -> None:
     assert ticks_until_candidate(latest) == 2 * HEARTBEAT_TICKS
 
 
-def test_a_living_leader_has_a_whole_interval_to_be_heard_again() -> None:
+def test_a_live_leader_has_a_whole_heartbeat_interval_after_a_broken_link() -> None:
     earliest = CoreDriver(randint=lambda low, high: low)
     earliest.receive(heartbeat(1))
     earliest.raft.link_lost("n1")
@@ -36,7 +36,7 @@ def test_a_living_leader_has_a_whole_interval_to_be_heard_again() -> None:
     assert ticks_until_candidate(earliest) == HEARTBEAT_TICKS + 1
 
 
-def test_a_heartbeat_after_the_reconnect_restores_the_whole_timeout() -> None:
+def test_a_heartbeat_after_a_reconnect_restores_the_full_timeout() -> None:
     driver = CoreDriver()
     driver.receive(heartbeat(1))
     driver.raft.link_lost("n1")
@@ -46,7 +46,7 @@ def test_a_heartbeat_after_the_reconnect_restores_the_whole_timeout() -> None:
     assert ticks_until_candidate(driver) == ELECTION_TICKS
 
 
-def test_refused_connections_do_not_draw_again() -> None:
+def test_repeated_refused_connections_do_not_draw_a_new_timeout() -> None:
     draws: list[tuple[int, int]] = []
 
     def randint(low: int, high: int) -> int:
@@ -63,7 +63,7 @@ def test_refused_connections_do_not_draw_again() -> None:
     assert draws == [(1, HEARTBEAT_TICKS)]
 
 
-def test_the_loss_of_another_follower_changes_nothing() -> None:
+def test_a_broken_link_between_followers_has_no_effect() -> None:
     driver = CoreDriver()
     driver.receive(heartbeat(1))
     driver.raft.link_lost("n2")
@@ -71,7 +71,7 @@ def test_the_loss_of_another_follower_changes_nothing() -> None:
     assert ticks_until_candidate(driver) == ELECTION_TICKS
 
 
-def test_a_leader_speaks_at_once_to_a_peer_that_is_back() -> None:
+def test_a_leader_sends_a_heartbeat_and_a_probe_to_a_reconnected_peer_at_once() -> None:
     driver = CoreDriver(terms=[1, 1])
     driver.become_leader()
     driver.agree("n1")
@@ -85,7 +85,7 @@ def test_a_leader_speaks_at_once_to_a_peer_that_is_back() -> None:
     assert only(CompareRequest, messages).index == 2
 
 
-def test_what_was_on_its_way_over_a_broken_link_is_pushed_again() -> None:
+def test_a_leader_pushes_again_what_was_in_flight_on_a_broken_link() -> None:
     driver = CoreDriver(terms=[1, 1])
     driver.become_leader()
     driver.agree("n1")
@@ -97,7 +97,7 @@ def test_what_was_on_its_way_over_a_broken_link_is_pushed_again() -> None:
     assert again == before
 
 
-def test_a_candidate_asks_again_a_peer_that_is_back() -> None:
+def test_a_candidate_asks_a_reconnected_peer_again() -> None:
     driver = CoreDriver()
     driver.stand()
     driver.raft.link_restored("n2")
@@ -105,7 +105,7 @@ def test_a_candidate_asks_again_a_peer_that_is_back() -> None:
     assert [one.receiver for one in of_type(VoteRequest, driver.work())] == ["n2"]
 
 
-def test_a_link_to_nobody_is_ignored() -> None:
+def test_a_link_to_an_unknown_peer_is_ignored() -> None:
     driver = CoreDriver()
     driver.become_leader()
     driver.raft.link_lost("n9")

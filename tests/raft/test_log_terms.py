@@ -23,12 +23,12 @@ def check_against(log: LogTerms, terms: list[int]) -> None:
 
 
 @given(TERMS)
-def test_every_question_is_answered_as_by_a_list_of_terms(terms: list[int]) -> None:
+def test_every_lookup_agrees_with_a_list_of_terms(terms: list[int]) -> None:
     check_against(log_of(terms), terms)
 
 
 @given(CHANGES)
-def test_appending_and_truncating_keep_it_equal_to_a_list(
+def test_appends_and_truncations_keep_the_log_equal_to_a_list(
     changes: list[tuple[int, int, int]],
 ) -> None:
     log, terms = LogTerms(), list[int]()
@@ -43,7 +43,7 @@ def test_appending_and_truncating_keep_it_equal_to_a_list(
 
 
 @given(TERMS, st.integers(-3, 25), st.integers(-3, 8))
-def test_any_numbers_may_be_asked_about(terms: list[int], index: int, term: int) -> None:
+def test_holds_accepts_any_numbers(terms: list[int], index: int, term: int) -> None:
     held = index == term == -1 or (0 <= index < len(terms) and terms[index] == term)
 
     assert log_of(terms).holds(index, term) == held
@@ -71,7 +71,7 @@ def test_a_log_without_its_beginning_does_not_hold_the_empty_prefix() -> None:
         pytest.param(7, [], -1, id="an end before the beginning"),
     ],
 )
-def test_runs_that_are_no_log_are_refused(
+def test_runs_that_do_not_form_a_log_raise_an_error(
     begin_index: int, runs: list[tuple[int, int]], end_index: int
 ) -> None:
     with pytest.raises(InvariantError):
@@ -79,24 +79,24 @@ def test_runs_that_are_no_log_are_refused(
 
 
 @pytest.mark.parametrize("first_index", [-1, 4])
-def test_what_is_not_there_cannot_be_truncated(first_index: int) -> None:
+def test_truncating_at_an_entry_outside_the_log_raises_an_error(first_index: int) -> None:
     with pytest.raises(InvariantError):
         log_of([1, 1, 2, 2]).truncate(first_index)
 
 
-def test_terms_never_fall_along_a_log() -> None:
+def test_appending_a_lower_term_raises_an_error() -> None:
     with pytest.raises(InvariantError):
         log_of([1, 2]).append(2, 1)
 
 
 @pytest.mark.parametrize("index", [-2, 3])
-def test_an_entry_outside_has_no_term(index: int) -> None:
+def test_the_term_of_an_entry_outside_the_log_raises_an_error(index: int) -> None:
     with pytest.raises(InvariantError):
         log_of([1, 1, 2]).term_at(index)
 
 
 @given(TERMS.filter(bool), st.data())
-def test_a_log_without_its_front_answers_for_the_rest(
+def test_a_log_without_its_front_still_answers_for_the_rest(
     terms: list[int], data: st.DataObject
 ) -> None:
     log = log_of(terms)
@@ -116,6 +116,6 @@ def test_a_log_without_its_front_answers_for_the_rest(
 
 
 @pytest.mark.parametrize("first_index", [-1, 3])
-def test_only_an_entry_that_is_here_can_become_the_first(first_index: int) -> None:
+def test_only_an_entry_of_the_log_can_become_its_first(first_index: int) -> None:
     with pytest.raises(InvariantError):
         log_of([1, 1, 2]).remove_before(first_index)

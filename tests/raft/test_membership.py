@@ -1,4 +1,4 @@
-"""Who belongs to the group: the value, its place in the log, its way from a leader to others."""
+"""Memberships: the value, its entries in the log, and how a leader pushes them."""
 
 import random
 
@@ -48,7 +48,7 @@ WITHOUT_N0 = Membership(("n1", "n2"))
         pytest.param(tuple(f"n{at:02}" for at in range(MEMBERS_MAX + 1)), (), id="too many"),
     ],
 )
-def test_a_membership_that_contradicts_itself_cannot_be(
+def test_a_contradictory_membership_raises_an_error(
     voters: tuple[str, ...], learners: tuple[str, ...]
 ) -> None:
     with pytest.raises(ValueError, match=r"\w"):
@@ -63,7 +63,7 @@ def test_a_membership_that_contradicts_itself_cannot_be(
         (Demote("n1"), Membership(("n0", "n2"), ("n1",))),
     ],
 )
-def test_a_change_is_of_one_member(change: Change, after: Membership) -> None:
+def test_a_change_concerns_one_member(change: Change, after: Membership) -> None:
     assert changed(THREE, change) == after
 
 
@@ -71,14 +71,14 @@ def test_a_promoted_learner_is_a_voter() -> None:
     assert changed(WITH_LEARNER, Promote("n3")) == FOUR
 
 
-# -- its place in the log --------------------------------------------------------------------------
+# -- entries in the log ----------------------------------------------------------------------------
 
 
 def two_changes() -> LogMemberships:
     return LogMemberships(THREE, [MembershipEntry(4, WITH_LEARNER), MembershipEntry(7, FOUR)])
 
 
-def test_a_truncation_brings_back_what_held_before() -> None:
+def test_a_truncation_restores_the_membership_before() -> None:
     log = two_changes()
     log.truncate(8)
     assert (log.current, log.last_index) == (FOUR, 7)
@@ -88,7 +88,7 @@ def test_a_truncation_brings_back_what_held_before() -> None:
     assert (log.current, log.last_index) == (THREE, -1)
 
 
-def test_while_a_change_is_not_committed_the_membership_before_may_come_back() -> None:
+def test_the_membership_before_an_uncommitted_change_is_still_possible() -> None:
     log = two_changes()
 
     assert log.possible(6) == (WITH_LEARNER, FOUR)
@@ -96,16 +96,16 @@ def test_while_a_change_is_not_committed_the_membership_before_may_come_back() -
     assert LogMemberships(THREE).possible(-1) == (THREE,)
 
 
-def test_what_was_removed_from_the_front_holds_still() -> None:
+def test_a_membership_stays_in_effect_after_its_entry_is_removed() -> None:
     log = two_changes()
     log.remove_before(6)
-    assert (log.cut, log.current) == (WITH_LEARNER, FOUR)
+    assert (log.base, log.current) == (WITH_LEARNER, FOUR)
     log.remove_before(9)
-    assert (log.cut, log.current, log.last_index) == (FOUR, FOUR, -1)
+    assert (log.base, log.current, log.last_index) == (FOUR, FOUR, -1)
     assert log.possible(20) == (FOUR,)
 
 
-def test_a_leader_finds_the_entries_of_any_range() -> None:
+def test_between_returns_the_membership_entries_of_any_range() -> None:
     log = two_changes()
 
     assert log.between(0, 3) == ()
@@ -114,14 +114,14 @@ def test_a_leader_finds_the_entries_of_any_range() -> None:
     assert (log.before(4), log.before(5), log.before(99)) == (None, WITH_LEARNER, FOUR)
 
 
-def test_memberships_of_a_log_follow_one_another() -> None:
+def test_a_membership_entry_needs_a_higher_index_than_the_last() -> None:
     with pytest.raises(InvariantError):
         two_changes().append(MembershipEntry(7, THREE))
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_befalls_a_log_its_memberships_are_those_of_its_entries(seed: int) -> None:
-    """Against a model that keeps every entry."""
+def test_memberships_agree_with_a_model_that_keeps_every_entry(seed: int) -> None:
+    """Both stay equal through random appends, truncations and removals."""
     rng = random.Random(seed)
     known = [THREE, WITH_LEARNER, FOUR, WITHOUT_N0]
     log, model, begin_index = LogMemberships(THREE), dict[int, Membership](), 0
@@ -144,7 +144,7 @@ def test_whatever_befalls_a_log_its_memberships_are_those_of_its_entries(seed: i
         before = [model[at] for at in sorted(model) if at < begin_index]
         assert log.current == ([one for _, one in held] or before or [THREE])[-1]
         assert log.last_index == (held[-1][0] if held else -1)
-        assert log.cut == (before[-1] if before else None)
+        assert log.base == (before[-1] if before else None)
         first, last = sorted((rng.randint(0, end_index + 3), rng.randint(0, end_index + 3)))
         assert list(log.between(first, last)) == [one for one in held if first <= one[0] <= last]
 
@@ -153,7 +153,7 @@ def test_whatever_befalls_a_log_its_memberships_are_those_of_its_entries(seed: i
 
 
 def pushed(index: int, membership: Membership, *, term: int = 1) -> AppendRequest:
-    """A push of one membership entry of term 1, on a log of that term."""
+    """Return a push of one membership entry of term 1, after a log of that term."""
     request = append(term, (index - 1, 1), index, 1)
     return AppendRequest(
         sender="n1", receiver="n0", term=term, previous_index=index - 1, previous_term=1,
@@ -162,7 +162,7 @@ def pushed(index: int, membership: Membership, *, term: int = 1) -> AppendReques
     )  # fmt: skip
 
 
-def test_a_pushed_membership_holds_at_once_and_is_told_to_the_shell() -> None:
+def test_a_pushed_membership_is_in_effect_at_once_and_passed_to_the_shell() -> None:
     driver = CoreDriver(terms=[1])
     driver.receive(pushed(1, WITH_LEARNER))
     write = driver.writes[-1]
@@ -170,17 +170,17 @@ def test_a_pushed_membership_holds_at_once_and_is_told_to_the_shell() -> None:
     assert isinstance(write, WritePushed)
     assert write.memberships == (MembershipEntry(1, WITH_LEARNER),)
     driver.receive(pushed(1, WITH_LEARNER))
-    assert driver.raft.membership == WITH_LEARNER, "pushed twice, it is taken once"
+    assert driver.raft.membership == WITH_LEARNER, "a repeated push is taken once"
 
 
-def test_a_truncated_change_goes_back() -> None:
+def test_a_truncated_change_restores_the_membership_before() -> None:
     driver = CoreDriver(terms=[1])
     driver.receive(pushed(1, WITH_LEARNER))
     driver.receive(append(2, (0, 1), 1))
     assert driver.raft.membership == THREE
 
 
-def test_a_new_log_brings_its_membership() -> None:
+def test_an_install_brings_its_membership() -> None:
     driver = CoreDriver(terms=[1], addable_ids=("n7",))
     first = Membership(("n0", "n1"), ("n2",))
     entries = (MembershipEntry(6, Membership(("n0", "n1"), ("n7",))),)
@@ -210,7 +210,7 @@ def test_a_leader_pushes_old_memberships_with_their_entries() -> None:
 
 
 @pytest.mark.parametrize("index", [0, 3])
-def test_a_push_names_no_membership_of_another_entry(index: int) -> None:
+def test_a_push_with_a_membership_outside_its_range_raises_an_error(index: int) -> None:
     with pytest.raises(ValueError, match="are not of"):
         AppendRequest(
             sender="n1", receiver="n0", term=1, previous_index=0, previous_term=1, first_index=1,

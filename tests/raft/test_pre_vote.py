@@ -1,5 +1,6 @@
-"""Who may disturb a group: nobody whom a majority would not elect. Rules: Raft dissertation, 9.6
-and 4.2.3.
+"""Pre-votes: only a member that a majority would elect may raise the term.
+
+Rules: Raft dissertation, 9.6 and 4.2.3.
 """
 
 import pytest
@@ -29,7 +30,7 @@ def answer_to(driver: CoreDriver, request: PreVoteRequest) -> VoteResult:
     return only(PreVoteResponse, driver.receive(request)).result
 
 
-def test_a_member_that_nobody_answers_never_raises_its_term() -> None:
+def test_a_member_without_answers_never_raises_its_term() -> None:
     driver = CoreDriver(term=4)
     messages = driver.tick(20 * ELECTION_TICKS)
 
@@ -38,7 +39,7 @@ def test_a_member_that_nobody_answers_never_raises_its_term() -> None:
     assert not of_type(VoteRequest, messages)
 
 
-def test_a_promise_from_a_majority_is_needed_before_the_term_rises() -> None:
+def test_a_member_raises_its_term_only_after_a_majority_of_pre_votes() -> None:
     driver = CoreDriver(voter_count=5, term=4)
     driver.tick(ELECTION_TICKS)
     driver.receive(driver.pre_vote_from("n1"))
@@ -51,7 +52,7 @@ def test_a_promise_from_a_majority_is_needed_before_the_term_rises() -> None:
     assert [request.receiver for request in requests] == ["n1", "n2", "n3", "n4"]
 
 
-def test_a_promise_for_an_earlier_term_does_not_count() -> None:
+def test_a_pre_vote_for_an_earlier_term_does_not_count() -> None:
     driver = CoreDriver(term=4)
     driver.tick(ELECTION_TICKS)
     late = driver.pre_vote_from("n1")
@@ -62,7 +63,7 @@ def test_a_promise_for_an_earlier_term_does_not_count() -> None:
     assert driver.raft.term == 5
 
 
-def test_a_promise_binds_nobody_and_changes_no_term() -> None:
+def test_a_pre_vote_does_not_bind_its_sender_or_change_its_term() -> None:
     driver = CoreDriver(terms=[1], term=4)
     for sender in ("n1", "n2"):
         assert answer_to(driver, pre_vote_request(9, sender=sender, end=(0, 1))) is (
@@ -80,15 +81,13 @@ def test_a_promise_binds_nobody_and_changes_no_term() -> None:
         pytest.param((9, 2), VoteResult.REJECT_EXPIRED_LEDGER_TERM, id="an older last term"),
     ],
 )
-def test_only_a_member_whose_log_is_up_to_date_is_promised_a_vote(
-    end: tuple[int, int], result: VoteResult
-) -> None:
+def test_a_pre_vote_needs_an_up_to_date_log(end: tuple[int, int], result: VoteResult) -> None:
     driver = CoreDriver(terms=[1, 3, 3], term=5)
 
     assert answer_to(driver, pre_vote_request(5, end=end)) is result
 
 
-def test_a_follower_that_hears_its_leader_promises_nothing() -> None:
+def test_a_follower_with_a_live_leader_grants_no_pre_vote() -> None:
     driver = CoreDriver()
     driver.receive(heartbeat(1, sender="n2"))
     driver.tick(ELECTION_TICKS - 1)
@@ -96,7 +95,7 @@ def test_a_follower_that_hears_its_leader_promises_nothing() -> None:
     assert answer_to(driver, pre_vote_request(7)) is VoteResult.REJECT_ALREADY_HAS_LEADER
 
 
-def test_a_follower_whose_leader_fell_silent_promises_its_vote() -> None:
+def test_a_follower_with_a_silent_leader_grants_a_pre_vote() -> None:
     driver = CoreDriver(randint=lambda low, high: high)
     driver.receive(heartbeat(1, sender="n2"))
     driver.tick(ELECTION_TICKS)
@@ -104,7 +103,7 @@ def test_a_follower_whose_leader_fell_silent_promises_its_vote() -> None:
     assert answer_to(driver, pre_vote_request(1)) is VoteResult.ACCEPT
 
 
-def test_a_follower_that_lost_its_own_link_to_the_leader_too_promises_its_vote() -> None:
+def test_a_follower_that_lost_its_link_to_the_leader_grants_a_pre_vote() -> None:
     driver = CoreDriver()
     driver.receive(heartbeat(1, sender="n2"))
     driver.raft.link_lost("n2")
@@ -112,7 +111,7 @@ def test_a_follower_that_lost_its_own_link_to_the_leader_too_promises_its_vote()
     assert answer_to(driver, pre_vote_request(1)) is VoteResult.ACCEPT
 
 
-def test_a_member_that_lost_only_its_own_link_deposes_nobody() -> None:
+def test_a_member_that_lost_only_its_own_link_does_not_depose_the_leader() -> None:
     leader, other = CoreDriver(), CoreDriver()
     leader.become_leader()
     other.receive(heartbeat(1, sender="n2"))
@@ -122,7 +121,7 @@ def test_a_member_that_lost_only_its_own_link_deposes_nobody() -> None:
     assert leader.raft.role is Role.LEADER
 
 
-def test_a_leader_that_no_quorum_answers_stands_in_nobodys_way() -> None:
+def test_a_leader_without_a_quorum_grants_a_pre_vote() -> None:
     driver = CoreDriver(voter_count=5)
     driver.become_leader()
     driver.tick(ELECTION_TICKS)
@@ -130,7 +129,7 @@ def test_a_leader_that_no_quorum_answers_stands_in_nobodys_way() -> None:
     assert answer_to(driver, pre_vote_request(1, end=(0, 1))) is VoteResult.ACCEPT
 
 
-def test_a_candidate_of_a_later_term_cannot_depose_a_leader_that_lives() -> None:
+def test_a_candidate_of_a_later_term_cannot_depose_a_live_leader() -> None:
     leader, follower = CoreDriver(), CoreDriver()
     leader.become_leader()
     follower.receive(heartbeat(1, sender="n2"))
@@ -140,7 +139,7 @@ def test_a_candidate_of_a_later_term_cannot_depose_a_leader_that_lives() -> None
         assert driver.raft.term == 1
 
 
-def test_a_member_stuck_in_a_later_term_gets_the_group_to_move_there() -> None:
+def test_a_group_moves_to_the_later_term_of_a_stuck_member() -> None:
     driver = CoreDriver()
     driver.become_leader()
     driver.receive(HeartBeatResponse(sender="n1", receiver="n0", term=8, round=1))
@@ -148,7 +147,7 @@ def test_a_member_stuck_in_a_later_term_gets_the_group_to_move_there() -> None:
     assert (driver.raft.role, driver.raft.term) == (Role.FOLLOWER, 8)
 
 
-def test_a_member_behind_in_terms_learns_the_newer_one_from_the_refusal() -> None:
+def test_a_pre_candidate_learns_a_newer_term_from_a_refusal() -> None:
     ahead, behind = CoreDriver(term=9), CoreDriver(term=4)
     assert answer_to(ahead, pre_vote_request(4)) is VoteResult.REJECT_EXPIRED_VOTE_TERM
     behind.tick(ELECTION_TICKS)
@@ -157,7 +156,7 @@ def test_a_member_behind_in_terms_learns_the_newer_one_from_the_refusal() -> Non
     assert (behind.raft.role, behind.raft.term) == (Role.FOLLOWER, 9)
 
 
-def test_of_two_that_ask_at_once_with_equal_logs_one_gives_way() -> None:
+def test_one_of_two_pre_candidates_with_equal_logs_gives_way() -> None:
     driver = CoreDriver(terms=[2])
     driver.tick(ELECTION_TICKS)
     wanted = CoreDriver(terms=[2], preferred_leader_ids=("n1",))
@@ -167,21 +166,21 @@ def test_of_two_that_ask_at_once_with_equal_logs_one_gives_way() -> None:
     assert answer_to(wanted, pre_vote_request(2, end=(0, 2))) is VoteResult.ACCEPT
 
 
-def test_of_two_that_ask_at_once_the_longer_log_goes_first() -> None:
+def test_of_two_pre_candidates_the_one_with_the_longer_log_wins() -> None:
     driver = CoreDriver(terms=[2])
     driver.tick(ELECTION_TICKS)
 
     assert answer_to(driver, pre_vote_request(2, end=(1, 2))) is VoteResult.ACCEPT
 
 
-def test_a_candidate_promises_nothing_while_its_own_election_runs() -> None:
+def test_a_candidate_grants_no_pre_vote_during_its_election() -> None:
     driver = CoreDriver()
     driver.stand()
 
     assert answer_to(driver, pre_vote_request(1, end=(5, 1))) is VoteResult.REJECT_ALREADY_VOTED
 
 
-def test_an_undecided_election_is_tried_again_within_three_heartbeats() -> None:
+def test_a_member_repeats_an_undecided_election_within_three_heartbeats() -> None:
     driver = CoreDriver(randint=lambda low, high: high)
     driver.stand()
     again = [
@@ -193,7 +192,7 @@ def test_an_undecided_election_is_tried_again_within_three_heartbeats() -> None:
     assert [request.term for request in again] == [1]
 
 
-def test_the_votes_of_a_real_election_still_bind() -> None:
+def test_a_vote_still_binds_after_a_pre_vote() -> None:
     driver = CoreDriver()
     first = only(VoteResponse, driver.receive(vote_request(3, sender="n1")))
     driver.receive(pre_vote_request(3, sender="n2"))

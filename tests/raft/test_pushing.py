@@ -1,4 +1,4 @@
-"""The leader's side of replication. Rules: Raft paper, section 5.3 and 5.4.2."""
+"""The leader's side of replication. Rules: Raft paper, sections 5.3 and 5.4.2."""
 
 import pytest
 from hypothesis import given, settings
@@ -32,14 +32,14 @@ from dledger_sim.stage.driver import (
 
 
 def leader_of(terms: list[int], **limits: int) -> CoreDriver:
-    """A leader whose no-op, in the next term, follows entries of these terms."""
+    """Return a leader whose no-op, in the next term, follows entries of these terms."""
     driver = CoreDriver(terms=terms, **limits)  # type: ignore[arg-type]
     driver.become_leader()
     return driver
 
 
 def in_append(terms: list[int], **limits: int) -> CoreDriver:
-    """A leader whose peer n1 holds all of its log."""
+    """Return a leader whose peer n1 holds all of its log."""
     driver = leader_of(terms, **limits)
     driver.agree("n1")
     driver.receive(driver.success_from("n1", len(terms)))
@@ -54,7 +54,7 @@ def ranges(messages: list[Message], receiver: str = "n1") -> list[tuple[int, int
     ]
 
 
-def test_a_new_leader_asks_every_peer_about_its_own_end() -> None:
+def test_a_new_leader_probes_every_peer_at_the_end_of_its_own_log() -> None:
     driver = CoreDriver(terms=[1, 1, 2])
     questions = of_type(CompareRequest, driver.become_leader())
 
@@ -64,14 +64,14 @@ def test_a_new_leader_asks_every_peer_about_its_own_end() -> None:
     ]
 
 
-def test_nothing_is_pushed_before_the_logs_are_known_to_agree() -> None:
+def test_a_leader_pushes_nothing_before_the_logs_are_known_to_agree() -> None:
     driver = leader_of([1, 1, 2])
 
     assert not of_type(AppendRequest, driver.propose(3))
 
 
-def test_every_term_begins_from_its_own_end_whatever_an_earlier_one_knew() -> None:
-    """Bug 8-1 of DLedger 0.4: it kept the position of its start, and cut off committed entries."""
+def test_a_leader_probes_from_its_own_end_in_every_term() -> None:
+    """Bug 8-1 of DLedger 0.4: it kept its first position, and removed committed entries."""
     driver = in_append([1])
     driver.receive(append(9, (1, 2), 40, 9, sender="n2"))
     questions = of_type(CompareRequest, driver.become_leader())
@@ -79,7 +79,7 @@ def test_every_term_begins_from_its_own_end_whatever_an_earlier_one_knew() -> No
     assert {(one.index, one.index_term) for one in questions} == {(40, 9)}
 
 
-def test_a_peer_that_agrees_gets_what_follows() -> None:
+def test_a_leader_pushes_the_entries_after_the_one_agreed_on() -> None:
     driver = leader_of([1, 1, 2])
 
     assert ranges(driver.agree("n1")) == [(3, 3, 3)]
@@ -93,14 +93,14 @@ def test_a_range_never_crosses_a_term() -> None:
     assert ranges(driver.agree("n1")) == [(1, 1, 1), (2, 4, 2), (5, 5, 4), (6, 6, 5)]
 
 
-def test_ranges_and_window_are_bounded() -> None:
+def test_the_size_and_number_of_pushes_in_flight_are_bounded() -> None:
     driver = in_append([1], push_entries_max=10, inflight_ranges_max=3)
 
     assert ranges(driver.propose(95)) == [(2, 11, 2), (12, 21, 2), (22, 31, 2)]
     assert ranges(driver.receive(driver.success_from("n1", 21))) == [(32, 41, 2), (42, 51, 2)]
 
 
-def test_proposals_of_one_turn_travel_in_one_range() -> None:
+def test_a_leader_pushes_all_proposals_of_one_turn_in_one_range() -> None:
     driver = in_append([1])
     for _ in range(5):
         driver.raft.propose(2, "bodies")
@@ -108,7 +108,7 @@ def test_proposals_of_one_turn_travel_in_one_range() -> None:
     assert ranges(driver.work()) == [(2, 11, 2)]
 
 
-def test_an_answer_to_part_of_a_range_counts_and_keeps_the_rest_in_flight() -> None:
+def test_a_partial_confirmation_counts_and_keeps_the_rest_in_flight() -> None:
     driver = in_append([1], inflight_ranges_max=1)
     driver.propose(10)
     assert not ranges(driver.receive(driver.success_from("n1", 5)))
@@ -128,7 +128,7 @@ def test_a_majority_commits_an_entry_of_this_term() -> None:
     assert driver.raft.master
 
 
-def test_entries_of_older_terms_are_not_committed_by_counting() -> None:
+def test_a_leader_does_not_commit_entries_of_older_terms_by_counting() -> None:
     """Raft paper, figure 8."""
     driver = leader_of([1, 1])
     driver.agree("n1", match_index=1)
@@ -137,7 +137,7 @@ def test_entries_of_older_terms_are_not_committed_by_counting() -> None:
     assert driver.raft.committed_index == -1
 
 
-def test_the_leaders_own_copy_counts_once_it_is_durable() -> None:
+def test_a_leader_counts_its_own_copy_once_it_is_durable() -> None:
     driver = CoreDriver(terms=[1])
     driver.become_leader(flushed=False)
     driver.agree("n1")
@@ -148,7 +148,7 @@ def test_the_leaders_own_copy_counts_once_it_is_durable() -> None:
     assert driver.raft.committed_index == 1
 
 
-def test_a_majority_of_others_commits_what_the_leader_has_not_flushed() -> None:
+def test_a_majority_of_others_commits_entries_that_the_leader_has_not_flushed() -> None:
     driver = CoreDriver(terms=[1])
     driver.become_leader(flushed=False)
     for peer_id in ("n1", "n2"):
@@ -158,21 +158,21 @@ def test_a_majority_of_others_commits_what_the_leader_has_not_flushed() -> None:
     assert (driver.raft.committed_index, driver.raft.durable_index) == (1, 0)
 
 
-def test_heartbeats_promise_no_more_than_the_peer_confirmed() -> None:
+def test_a_heartbeat_commits_no_more_than_the_peer_confirmed() -> None:
     driver = in_append([1, 1])
     heartbeats = of_type(HeartBeatRequest, driver.tick(HEARTBEAT_TICKS))
 
     assert {one.receiver: one.committed_index for one in heartbeats} == {"n1": 2, "n2": -1}
 
 
-def test_an_answer_to_an_earlier_term_does_not_count() -> None:
+def test_a_response_to_an_earlier_term_does_not_count() -> None:
     driver = leader_of([1])
     driver.receive(driver.success_from("n1", 1, term=1))
 
     assert driver.raft.match_indexes()["n1"] == -1
 
 
-def test_an_answer_to_an_earlier_question_does_not_count() -> None:
+def test_a_response_to_an_earlier_probe_does_not_count() -> None:
     driver = leader_of([1, 1, 2])
     first = only(CompareRequest, driver.questions_to("n1"))
     driver.receive(driver.denial_from("n1", 0, probe=first.probe))
@@ -182,7 +182,7 @@ def test_an_answer_to_an_earlier_question_does_not_count() -> None:
     assert driver.raft.match_indexes()["n1"] == -1
 
 
-def test_a_question_asked_again_keeps_its_number() -> None:
+def test_a_repeated_probe_keeps_its_number() -> None:
     driver = leader_of([1])
     first = only(CompareRequest, driver.questions_to("n1"))
     again = [
@@ -194,7 +194,7 @@ def test_a_question_asked_again_keeps_its_number() -> None:
     assert again == [first]
 
 
-def test_a_confirmation_beyond_the_leaders_own_log_is_not_believed() -> None:
+def test_a_leader_ignores_a_confirmation_beyond_its_own_log() -> None:
     driver = leader_of([1])
     driver.receive(driver.success_from("n1", 50))
 
@@ -202,7 +202,7 @@ def test_a_confirmation_beyond_the_leaders_own_log_is_not_believed() -> None:
     assert driver.raft.committed_index == -1
 
 
-def test_a_short_peer_is_asked_about_its_own_end() -> None:
+def test_a_leader_probes_a_short_peer_at_the_end_of_its_log() -> None:
     driver = leader_of([1] * 50)
     question = only(CompareRequest, driver.questions_to("n1"))
     messages = driver.receive(driver.denial_from("n1", 20, probe=question.probe))
@@ -210,8 +210,8 @@ def test_a_short_peer_is_asked_about_its_own_end() -> None:
     assert only(CompareRequest, messages).index == 20
 
 
-def test_a_term_that_both_have_is_entered_at_the_leaders_last_entry_of_it() -> None:
-    """Bug 8-1a of DLedger 0.4 goes to the peer's first one, and cuts off what both share."""
+def test_a_leader_goes_back_to_its_last_entry_of_a_term_that_both_have() -> None:
+    """Bug 8-1a of DLedger 0.4: it goes to the peer's first entry, and removes shared entries."""
     driver = leader_of([1] * 5 + [2] * 8 + [3] * 3)
     question = only(CompareRequest, driver.questions_to("n1"))
     denial = driver.denial_from("n1", 15, conflict_term=2, conflict_index=5, probe=question.probe)
@@ -220,7 +220,7 @@ def test_a_term_that_both_have_is_entered_at_the_leaders_last_entry_of_it() -> N
     assert only(CompareRequest, messages).index == 12
 
 
-def test_a_term_that_only_the_peer_has_is_skipped_at_once() -> None:
+def test_a_leader_skips_a_term_that_only_the_peer_has() -> None:
     driver = leader_of([1] * 5 + [3] * 10)
     question = only(CompareRequest, driver.questions_to("n1"))
     denial = driver.denial_from("n1", 30, conflict_term=2, conflict_index=4, probe=question.probe)
@@ -229,17 +229,17 @@ def test_a_term_that_only_the_peer_has_is_skipped_at_once() -> None:
     assert only(CompareRequest, messages).index == 3
 
 
-def test_a_refused_push_leads_back_to_a_question() -> None:
+def test_a_refused_push_leads_to_a_probe() -> None:
     driver = in_append([1])
     driver.propose(9)
     messages = driver.receive(driver.denial_from("n1", 4))
     assert only(CompareRequest, messages).index == 4
-    assert not driver.receive(driver.denial_from("n1", 4)), "one question is enough"
+    assert not driver.receive(driver.denial_from("n1", 4)), "one probe is enough"
 
     assert ranges(driver.agree("n1")) == [(5, 10, 2)]
 
 
-def test_a_peer_that_refuses_what_it_agreed_to_is_not_asked_in_a_busy_loop() -> None:
+def test_a_leader_does_not_probe_a_contradictory_peer_in_a_busy_loop() -> None:
     driver = leader_of([1])
     driver.agree("n1")
     driver.receive(driver.denial_from("n1", 0))
@@ -250,7 +250,7 @@ def test_a_peer_that_refuses_what_it_agreed_to_is_not_asked_in_a_busy_loop() -> 
     assert of_type(CompareRequest, driver.tick(HEARTBEAT_TICKS))
 
 
-def test_a_peer_that_lost_what_it_confirmed_is_counted_no_more_and_filled_again() -> None:
+def test_a_leader_stops_counting_a_peer_that_lost_entries_and_pushes_them_again() -> None:
     driver = in_append([1, 1, 1])
     driver.raft.link_lost("n1")
     question = only(CompareRequest, driver.questions_to("n1"))
@@ -261,7 +261,7 @@ def test_a_peer_that_lost_what_it_confirmed_is_counted_no_more_and_filled_again(
     assert ranges(driver.agree("n1")) == [(1, 2, 1), (3, 3, 2)]
 
 
-def test_pushes_without_an_answer_lead_to_a_question_about_the_last_of_them() -> None:
+def test_unanswered_pushes_lead_to_a_probe_for_the_last_entry_sent() -> None:
     driver = in_append([1])
     driver.propose(5)
     asked: list[CompareRequest] = []
@@ -282,13 +282,15 @@ def test_pushes_without_an_answer_lead_to_a_question_about_the_last_of_them() ->
     st.lists(st.integers(1, 6), max_size=14).map(sorted),
     st.integers(0, 14),
 )
-def test_any_two_logs_are_brought_together_in_one_question_per_term(
+def test_any_two_logs_converge_with_one_probe_per_term(
     mine: list[int], tail: list[int], shared: int
 ) -> None:
-    """The peer shares a prefix and has a tail of its own, as in figure 7 of the paper."""
+    """The peer shares a prefix and has a different tail, as in figure 7 of the paper."""
     shared = min(shared, len(mine))
-    theirs = mine[:shared] + [term for term in tail if term >= (mine[:shared] or [0])[-1]]
     driver = leader_of(mine)
+    lowest_term = (mine[:shared] or [0])[-1]
+    # The peer cannot hold entries of the leader's own term that the leader does not have.
+    theirs = mine[:shared] + [one for one in tail if one >= lowest_term and one != driver.raft.term]
     peer = log_of(theirs)
     question = only(CompareRequest, driver.questions_to("n1"))
     count = 1
@@ -301,7 +303,7 @@ def test_any_two_logs_are_brought_together_in_one_question_per_term(
 
 
 def denied(driver: CoreDriver, theirs: list[int], question: CompareRequest) -> PushResponse:
-    """What a peer with entries of these terms answers."""
+    """Return the response of a peer with entries of these terms."""
     conflict_term = theirs[question.index] if question.index < len(theirs) else -1
     conflict_index = theirs.index(conflict_term) if conflict_term >= 0 else -1
     return driver.denial_from(
@@ -311,12 +313,12 @@ def denied(driver: CoreDriver, theirs: list[int], question: CompareRequest) -> P
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_an_empty_proposal_is_the_shells_mistake(count: int) -> None:
+def test_an_empty_proposal_raises_an_error(count: int) -> None:
     with pytest.raises(AssertionError):
         leader_of([1]).propose(count)
 
 
-def test_a_peer_that_holds_more_than_it_has_flushed_gets_the_rest_without_waiting() -> None:
+def test_a_leader_pushes_after_unflushed_entries_of_a_peer_without_waiting() -> None:
     driver = leader_of([1] * 10)
     driver.propose(5)
     messages = driver.agree("n1", match_index=4)
@@ -325,7 +327,7 @@ def test_a_peer_that_holds_more_than_it_has_flushed_gets_the_rest_without_waitin
     assert driver.raft.match_indexes()["n1"] == 4
 
 
-def test_a_leader_refuses_another_candidate_of_its_term() -> None:
+def test_a_leader_refuses_a_candidate_of_its_term() -> None:
     driver = leader_of([1])
     response = only(VoteResponse, driver.receive(vote_request(2, end=(9, 1))))
 
@@ -334,8 +336,8 @@ def test_a_leader_refuses_another_candidate_of_its_term() -> None:
 
 
 @pytest.mark.parametrize("term", [1, 2])
-def test_a_leader_appends_to_its_own_log_and_does_nothing_else_to_it(term: int) -> None:
-    """Leader Append-Only (Raft paper, figure 3), whoever claims an earlier term or its own."""
+def test_a_leader_only_appends_to_its_own_log(term: int) -> None:
+    """Leader Append-Only (Raft paper, figure 3), despite requests of an earlier term or its own."""
     driver = leader_of([1, 1, 1])
     driver.agree("n1", match_index=0)
     driver.receive(driver.denial_from("n2", 1, conflict_term=1, conflict_index=0))

@@ -1,4 +1,4 @@
-"""Majority arithmetic against its definition."""
+"""Majority arithmetic, checked against its definition."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ VALUES = st.lists(st.integers(-1, 9), min_size=1, max_size=7)
 
 
 @given(VALUES)
-def test_the_value_is_the_highest_that_more_than_half_have_reached(values: list[int]) -> None:
+def test_reached_by_majority_agrees_with_its_definition(values: list[int]) -> None:
     def reached(value: int) -> bool:
         return 2 * sum(one >= value for one in values) > len(values)
 
@@ -19,7 +19,7 @@ def test_the_value_is_the_highest_that_more_than_half_have_reached(values: list[
     assert not reached(value + 1)
 
 
-def test_half_is_no_majority() -> None:
+def test_half_is_not_a_majority() -> None:
     assert not quorum.is_majority(2, 4)
     assert quorum.is_majority(3, 4)
 

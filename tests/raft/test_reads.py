@@ -1,4 +1,4 @@
-"""Linearizable reads, by read-index and by lease. Rules: Raft dissertation, 6.4."""
+"""Linearizable reads, by ReadIndex and by lease. Rules: Raft dissertation, 6.4."""
 
 import pytest
 
@@ -25,7 +25,7 @@ LEASE_TICKS = ELECTION_TICKS // 2
 
 
 def master(**settings: object) -> CoreDriver:
-    """A leader of three whose no-op, entry 0, is committed."""
+    """Return a leader of three members whose no-op, entry 0, is committed."""
     driver = CoreDriver(**settings)  # type: ignore[arg-type]
     driver.become_leader()
     driver.agree("n1")
@@ -38,19 +38,19 @@ def rounds(driver: CoreDriver) -> set[int]:
     return {request.round for request in of_type(HeartBeatRequest, driver.work())}
 
 
-def test_a_read_is_released_by_a_round_that_began_after_it() -> None:
+def test_a_read_is_released_by_a_round_that_starts_after_it() -> None:
     driver = master()
     driver.receive(driver.heard_from("n1", 1))
     driver.raft.read_index("read")
     assert rounds(driver) == {2}
     driver.receive(driver.heard_from("n2", 1))
-    assert not driver.reads, "round 1 began before the read"
+    assert not driver.reads, "round 1 started before the read"
     driver.receive(driver.heard_from("n2", 2))
 
     assert driver.reads == [ReadState(handle="read", index=0)]
 
 
-def test_a_read_sees_what_was_committed_when_it_was_asked_for() -> None:
+def test_a_read_includes_everything_committed_when_it_arrived() -> None:
     driver = master()
     driver.propose(3)
     driver.flush()
@@ -62,7 +62,7 @@ def test_a_read_sees_what_was_committed_when_it_was_asked_for() -> None:
     assert driver.reads == [ReadState(handle="read", index=2)]
 
 
-def test_reads_that_come_while_a_round_is_out_share_the_next_one() -> None:
+def test_reads_that_arrive_during_a_round_share_the_next_one() -> None:
     driver = master()
     driver.raft.read_index(1)
     assert rounds(driver) == {2}
@@ -76,7 +76,7 @@ def test_reads_that_come_while_a_round_is_out_share_the_next_one() -> None:
     assert [read.handle for read in driver.reads] == [1, 2, 3]
 
 
-def test_a_new_leaders_read_waits_for_its_first_entry() -> None:
+def test_a_read_at_a_new_leader_waits_for_its_first_entry() -> None:
     driver = CoreDriver(terms=[1, 1])
     driver.become_leader()
     driver.raft.read_index("read")
@@ -84,10 +84,10 @@ def test_a_new_leaders_read_waits_for_its_first_entry() -> None:
     driver.receive(driver.heard_from("n1", 2))
 
     assert driver.reads == [ReadState(handle="read", index=2)]
-    assert driver.raft.committed_index < 2, "the shell lets it wait"
+    assert driver.raft.committed_index < 2, "the shell delays the read until then"
 
 
-def test_a_deposed_leaders_reads_are_released_unconfirmed() -> None:
+def test_a_deposed_leader_releases_its_reads_unconfirmed() -> None:
     driver = master()
     driver.raft.read_index("read")
     driver.receive(heartbeat(2))
@@ -95,7 +95,7 @@ def test_a_deposed_leaders_reads_are_released_unconfirmed() -> None:
     assert driver.reads == [ReadState(handle="read", index=None)]
 
 
-def test_a_cut_off_leader_confirms_nothing() -> None:
+def test_a_partitioned_leader_confirms_no_read() -> None:
     driver = master()
     driver.raft.read_index("read")
     driver.tick(2 * ELECTION_TICKS)
@@ -111,7 +111,7 @@ def test_only_a_leader_takes_reads() -> None:
     assert refusal.reason is RefusalReason.NOT_LEADER
 
 
-def test_a_group_of_one_reads_at_once() -> None:
+def test_a_group_of_one_releases_reads_at_once() -> None:
     driver = CoreDriver(voter_count=1)
     driver.become_leader()
     driver.raft.read_index("read")
@@ -130,7 +130,7 @@ def test_a_lease_answers_reads_without_a_round() -> None:
     assert driver.reads == [ReadState(handle="read", index=0)]
 
 
-def test_a_lease_counts_from_when_its_round_was_sent() -> None:
+def test_a_lease_starts_when_its_round_is_sent() -> None:
     driver = master(lease_ticks=LEASE_TICKS)
     driver.tick(LEASE_TICKS)
     driver.receive(driver.heard_from("n1", 1))
@@ -140,7 +140,7 @@ def test_a_lease_counts_from_when_its_round_was_sent() -> None:
     assert not driver.reads
 
 
-def test_a_transfer_ends_the_lease_for_the_transferee_may_stand_at_any_time() -> None:
+def test_a_leadership_transfer_ends_the_lease() -> None:
     driver = master(lease_ticks=LEASE_TICKS)
     driver.receive(driver.heard_from("n1", 1))
     driver.raft.transfer_leadership("n1")
@@ -150,7 +150,7 @@ def test_a_transfer_ends_the_lease_for_the_transferee_may_stand_at_any_time() ->
     assert not driver.reads
 
 
-def test_while_leases_are_given_a_broken_link_lets_nobody_vote_early() -> None:
+def test_with_leases_a_broken_link_does_not_allow_an_early_vote() -> None:
     driver = CoreDriver(lease_ticks=LEASE_TICKS, randint=lambda low, high: high)
     driver.tick(ELECTION_TICKS)
     driver.receive(heartbeat(1, sender="n2"))
@@ -162,7 +162,7 @@ def test_while_leases_are_given_a_broken_link_lets_nobody_vote_early() -> None:
     assert answer.result.name.startswith("REJECT")  # type: ignore[union-attr]
 
 
-def test_while_leases_are_given_a_broken_link_lets_nobody_stand_early() -> None:
+def test_with_leases_a_broken_link_does_not_allow_an_early_candidacy() -> None:
     driver = CoreDriver(lease_ticks=LEASE_TICKS)
     driver.receive(heartbeat(1, sender="n2"))
     driver.raft.link_lost("n2")
@@ -171,8 +171,8 @@ def test_while_leases_are_given_a_broken_link_lets_nobody_stand_early() -> None:
     assert of_type(PreVoteRequest, driver.tick())
 
 
-def test_while_leases_are_given_news_of_a_newer_term_lets_nobody_vote_early() -> None:
-    """A late answer to a candidacy of its own makes a member forget its leader, not its word."""
+def test_with_leases_a_newer_term_does_not_allow_an_early_vote() -> None:
+    """A late response to its own candidacy makes a member forget its leader, but not the lease."""
     driver = CoreDriver(lease_ticks=LEASE_TICKS)
     driver.tick(ELECTION_TICKS - 1)
     driver.receive(heartbeat(1, sender="n2"))
@@ -185,7 +185,7 @@ def test_while_leases_are_given_news_of_a_newer_term_lets_nobody_vote_early() ->
     assert of_type(VoteResponse, driver.receive(vote_request(2, sender="n1")))
 
 
-def test_while_leases_are_given_a_restarted_member_votes_only_after_a_timeout() -> None:
+def test_with_leases_a_restarted_member_votes_only_after_a_timeout() -> None:
     driver = CoreDriver(lease_ticks=LEASE_TICKS, term=1)
     assert not driver.receive(vote_request(2, sender="n1"))
     driver.tick(ELECTION_TICKS - 1)
@@ -195,17 +195,17 @@ def test_while_leases_are_given_a_restarted_member_votes_only_after_a_timeout() 
     assert of_type(VoteResponse, driver.receive(vote_request(2, sender="n1")))
 
 
-def test_rounds_that_nobody_answers_do_not_pile_up() -> None:
+def test_a_leader_does_not_accumulate_unanswered_rounds() -> None:
     driver = master()
     for round_ in range(2, 500):
         driver.tick(5)
         driver.receive(driver.heard_from("n1", round_))
 
-    part = driver.raft._member.part
+    part = driver.raft._member.role_state
     assert len(part.rounds_sent) <= 2  # type: ignore[union-attr]
     assert not of_type(VoteRequest, driver.work())
 
 
-def test_a_lease_as_long_as_the_election_timeout_is_refused() -> None:
+def test_a_lease_as_long_as_the_election_timeout_raises_an_error() -> None:
     with pytest.raises(ValueError, match="lease_ticks"):
         RaftConfig(self_id="n0", voters=("n0",), heartbeat_ticks=1, election_ticks=4, lease_ticks=4)

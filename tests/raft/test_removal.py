@@ -1,4 +1,4 @@
-"""Entries that the shell removes from the front of its log, by retention."""
+"""Retention: the shell removes entries from the front of its log."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from dledger_sim.stage.driver import HEARTBEAT_TICKS, CoreDriver, of_type
 
 
 def leader_with_ten_committed() -> CoreDriver:
-    """n1 holds all of the log; n2 has answered nothing."""
+    """Return a leader whose log n1 holds completely; n2 has not answered."""
     driver = CoreDriver(terms=[1] * 10)
     driver.become_leader()
     driver.agree("n1")
@@ -17,17 +17,17 @@ def leader_with_ten_committed() -> CoreDriver:
     return driver
 
 
-def test_what_is_not_committed_cannot_be_removed() -> None:
+def test_removing_uncommitted_entries_raises_an_error() -> None:
     driver = leader_with_ten_committed()
     driver.propose(3)
 
-    with pytest.raises(InvariantError, match="those up to 10 are committed"):
+    with pytest.raises(InvariantError, match="only those up to 10 are committed"):
         driver.raft.remove_before(11)
 
     driver.raft.remove_before(10)
 
 
-def test_a_leader_goes_on_with_a_peer_that_has_all() -> None:
+def test_a_leader_keeps_pushing_to_a_caught_up_peer_after_a_removal() -> None:
     driver = leader_with_ten_committed()
     driver.raft.remove_before(8)
 
@@ -38,8 +38,8 @@ def test_a_leader_goes_on_with_a_peer_that_has_all() -> None:
     assert (driver.raft.ledger_begin_index, driver.raft.committed_index) == (8, 12)
 
 
-def test_a_peer_that_lacks_what_was_removed_is_asked_about_the_first_entry_now_and_then() -> None:
-    """Before it has denied that one too, it must not keep the leader busy."""
+def test_a_leader_probes_a_peer_that_lacks_removed_entries_at_heartbeats_only() -> None:
+    """Until the peer denies that entry too, probing it must not keep the leader busy."""
     driver = leader_with_ten_committed()
     for index in (10, 5):
         question = next(
@@ -62,7 +62,7 @@ def test_a_peer_that_lacks_what_was_removed_is_asked_about_the_first_entry_now_a
     assert len(asked) <= 4
 
 
-def test_a_lost_link_to_such_a_peer_is_no_trouble() -> None:
+def test_after_a_lost_link_a_leader_probes_a_lagging_peer_at_its_first_entry() -> None:
     driver = leader_with_ten_committed()
     driver.receive(driver.success_from("n2", 3))
     driver.raft.remove_before(8)
@@ -73,7 +73,7 @@ def test_a_lost_link_to_such_a_peer_is_no_trouble() -> None:
     assert {one.index for one in of_type(CompareRequest, driver.work())} == {8}
 
 
-def test_what_all_hold_is_no_matter_of_the_core() -> None:
+def test_the_core_ignores_a_held_by_all_notice() -> None:
     driver = leader_with_ten_committed()
 
     assert not driver.receive(HeldByAllNotice(sender="n1", receiver="n0", term=99, index=5))

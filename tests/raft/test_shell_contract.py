@@ -1,4 +1,4 @@
-"""What the core and its shell owe each other: Ready, advance, persisted, and what a start needs."""
+"""The contract between core and shell: Ready, advance, persisted, and the checks at a start."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def next_ready(raft: Raft) -> Ready:
     return ready
 
 
-def test_without_work_there_is_no_ready() -> None:
+def test_the_core_returns_no_ready_without_work() -> None:
     driver = CoreDriver()
     assert driver.raft.ready() is None
     driver.become_leader()
@@ -33,7 +33,7 @@ def test_without_work_there_is_no_ready() -> None:
     assert driver.raft.ready() is None
 
 
-def test_one_ready_is_out_at_a_time_and_inputs_wait_for_the_next() -> None:
+def test_the_core_returns_one_ready_at_a_time_and_inputs_go_to_the_next() -> None:
     driver = CoreDriver()
     driver.raft.step(vote_request(1))
     first = next_ready(driver.raft)
@@ -47,7 +47,7 @@ def test_one_ready_is_out_at_a_time_and_inputs_wait_for_the_next() -> None:
     assert (first.hard_state.vote_for, second.hard_state.vote_for) == ("n1", "n2")
 
 
-def test_the_hard_state_comes_until_it_is_saved_and_then_no_more() -> None:
+def test_a_ready_contains_the_hard_state_until_it_is_saved() -> None:
     driver = CoreDriver()
     driver.raft.step(vote_request(1))
     driver.work()
@@ -56,7 +56,7 @@ def test_the_hard_state_comes_until_it_is_saved_and_then_no_more() -> None:
     assert next_ready(driver.raft).hard_state is None
 
 
-def test_that_a_member_joins_stays_saved_while_its_term_rises() -> None:
+def test_joining_stays_saved_while_the_term_rises() -> None:
     driver = CoreDriver(joining=True)
     for sender in ("n1", "n2"):
         driver.raft.step(
@@ -69,7 +69,7 @@ def test_that_a_member_joins_stays_saved_while_its_term_rises() -> None:
     assert next_ready(driver.raft).hard_state == HardState(term=3, vote_for=None, joining=True)
 
 
-def test_advance_belongs_to_the_ready_that_is_out() -> None:
+def test_advance_accepts_only_the_current_ready() -> None:
     driver = CoreDriver()
     driver.raft.step(heartbeat(1))
     ready = next_ready(driver.raft)
@@ -79,7 +79,7 @@ def test_advance_belongs_to_the_ready_that_is_out() -> None:
         driver.raft.advance(ready)
 
 
-def test_a_proposal_says_which_entries_it_became_and_hands_its_bodies_on() -> None:
+def test_a_proposal_names_its_entries_and_passes_its_bodies_on() -> None:
     driver = CoreDriver(terms=[1, 1])
     driver.become_leader()
     bodies = object()
@@ -90,7 +90,7 @@ def test_a_proposal_says_which_entries_it_became_and_hands_its_bodies_on() -> No
     assert driver.writes[-1] == WriteProposal(first_index=3, last_index=5, term=2, entries=bodies)
 
 
-def test_whoever_does_not_lead_refuses_and_names_the_leader() -> None:
+def test_a_member_that_does_not_lead_refuses_and_names_the_leader() -> None:
     driver = CoreDriver()
     driver.receive(heartbeat(1))
     refusal = driver.raft.propose(1, "bodies")
@@ -99,7 +99,7 @@ def test_whoever_does_not_lead_refuses_and_names_the_leader() -> None:
     assert driver.raft.ready() is None
 
 
-def test_a_flush_that_a_truncation_overtook_counts_for_nothing() -> None:
+def test_a_flush_report_of_truncated_entries_is_ignored() -> None:
     driver = CoreDriver()
     driver.receive(append(1, (-1, -1), 9))
     driver.receive(append(2, (4, 1), 7, sender="n2"))
@@ -112,7 +112,7 @@ def test_a_flush_that_a_truncation_overtook_counts_for_nothing() -> None:
     assert driver.raft.durable_index == 7
 
 
-def test_an_older_flush_does_not_move_the_durable_index_back() -> None:
+def test_an_older_flush_report_does_not_lower_the_durable_index() -> None:
     driver = CoreDriver()
     driver.receive(append(1, (-1, -1), 9))
     driver.flush()
@@ -122,7 +122,7 @@ def test_an_older_flush_does_not_move_the_durable_index_back() -> None:
     assert not of_type(PushResponse, driver.work())
 
 
-def test_a_ready_tells_the_committed_index_once_it_moves() -> None:
+def test_a_ready_reports_the_committed_index_once_it_rises() -> None:
     driver = CoreDriver(voter_count=1)
     driver.become_leader(flushed=False)
     driver.raft.persisted(0, 1)
@@ -131,17 +131,17 @@ def test_a_ready_tells_the_committed_index_once_it_moves() -> None:
     assert (ready.committed_index, ready.messages, ready.writes) == (0, (), ())
 
 
-def test_a_log_newer_than_the_stored_term_is_refused() -> None:
+def test_a_log_newer_than_the_saved_term_raises_an_error() -> None:
     with pytest.raises(InvariantError, match="term and vote were lost"):
         CoreDriver(terms=[1, 4], term=3)
 
 
-def test_a_log_that_ends_before_the_committed_index_is_refused() -> None:
+def test_a_log_that_ends_before_the_committed_index_raises_an_error() -> None:
     with pytest.raises(InvariantError, match="committed entries were lost"):
         CoreDriver(terms=[1, 1], committed_index=5)
 
 
-def test_a_follower_is_in_touch_while_it_hears_its_leader() -> None:
+def test_a_follower_is_quorum_active_while_its_leader_is_alive() -> None:
     driver = CoreDriver(randint=lambda low, high: high)
     assert not driver.raft.quorum_active
     driver.receive(heartbeat(1))
@@ -151,7 +151,7 @@ def test_a_follower_is_in_touch_while_it_hears_its_leader() -> None:
     assert not driver.raft.quorum_active
 
 
-def test_only_a_leader_knows_its_peers_logs() -> None:
+def test_only_a_leader_reports_match_indexes() -> None:
     driver = CoreDriver()
     assert driver.raft.match_indexes() == {}
     driver.become_leader()
@@ -159,7 +159,7 @@ def test_only_a_leader_knows_its_peers_logs() -> None:
     assert driver.raft.match_indexes() == {"n1": -1, "n2": -1}
 
 
-def test_an_idle_tick_asks_for_nothing() -> None:
+def test_an_idle_tick_produces_no_ready() -> None:
     driver = CoreDriver()
     driver.become_leader()
     driver.tick(HEARTBEAT_TICKS)

@@ -1,8 +1,9 @@
-"""Situations that a group must get right, told line by line, as a reader can check them.
+"""Transcripts of situations that a group must handle, one line per step, for readers to check.
 
-A file with commands (lines that begin with `>`, see `dledger_sim.stage.script`) is a script and the
-transcript of its run. The few others are told by a function here, in a group with chance and time.
-A new script is a file with its first line and its commands.
+A file with commands (lines that start with `>`, see `dledger_sim.stage.script`) is both the script
+and the transcript of its run. The others are produced by a function of this module, which runs a
+simulated group with random choices and time. To add a script, write a file with a first line and
+commands.
 """
 
 import os
@@ -28,7 +29,7 @@ def first_election(cluster: SimCluster) -> None:
 
 
 def leader_killed(cluster: SimCluster) -> None:
-    """A refused connection tells the followers; one of them leads, and the old leader follows."""
+    """Connections to the leader are refused; a follower is elected, and the old leader follows."""
     cluster.run_until(cluster.agreed, SOON_US)
     cluster.crash(leader_of(cluster), down_us=8 * TICK_US)
     cluster.run_until(lambda: cluster.leader() is not None, SOON_US)
@@ -36,7 +37,7 @@ def leader_killed(cluster: SimCluster) -> None:
 
 
 def tail_replaced(cluster: SimCluster) -> None:
-    """A leader that nobody hears keeps appending; what it could not commit is replaced."""
+    """A partitioned leader keeps appending; entries that it could not commit are replaced."""
     cluster.run_until(cluster.agreed, SOON_US)
     cut_off = leader_of(cluster)
     cluster.split({cut_off})
@@ -59,7 +60,7 @@ SCRIPTS = sorted(set(FOLDER.glob("*.txt")) - {FOLDER / f"{one.__name__}.txt" for
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_a_story_goes_as_told(story: Callable[[SimCluster], None]) -> None:
+def test_a_simulated_story_matches_its_transcript(story: Callable[[SimCluster], None]) -> None:
     transcript = Transcript(skip_idle=True)
     story(SimCluster(CALM, random.Random(4), transcript))
     told = "\n".join([story.__doc__ or "", "", *transcript.lines, ""])
@@ -67,19 +68,19 @@ def test_a_story_goes_as_told(story: Callable[[SimCluster], None]) -> None:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_a_script_goes_as_told(path: Path) -> None:
+def test_a_script_matches_its_transcript(path: Path) -> None:
     told = performed(path.read_text())
 
     assert told == kept(path, told)
 
 
-def test_there_is_a_script_for_each_situation_that_has_a_name() -> None:
+def test_every_script_has_a_first_line_of_its_own() -> None:
     first_lines = {path.read_text().splitlines()[0] for path in SCRIPTS}
 
     assert len(first_lines) == len(SCRIPTS) >= 40
 
 
-def test_a_script_says_which_command_it_does_not_know() -> None:
+def test_an_unknown_command_raises_an_error_that_names_it() -> None:
     script = Script()
     script.perform("group n0= n1= n2=")
 
@@ -87,7 +88,7 @@ def test_a_script_says_which_command_it_does_not_know() -> None:
         script.perform("elects n0")
 
 
-def test_a_script_fails_where_nothing_travels_as_it_says() -> None:
+def test_a_script_fails_if_no_message_matches_its_command() -> None:
     script = Script()
     script.perform("group n0= n1= n2=")
 
@@ -96,7 +97,7 @@ def test_a_script_fails_where_nothing_travels_as_it_says() -> None:
 
 
 def kept(path: Path, told: str) -> str:
-    """What the file holds; first it is written anew, when that is asked for."""
+    """Return the file's text; with REWRITE_TRANSCRIPTS set, first write `told` to the file."""
     if os.environ.get("REWRITE_TRANSCRIPTS"):
         path.write_text(told)
     return path.read_text()

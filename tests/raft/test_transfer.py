@@ -1,4 +1,4 @@
-"""Handing the leadership over. Rules: Raft dissertation, 3.10; DLedger's preferred leaders."""
+"""Leadership transfer. Rules: Raft dissertation, 3.10; DLedger's preferred leaders."""
 
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import TakeLeadershipRequest, VoteRequest, VoteResponse, VoteResult
@@ -15,7 +15,7 @@ from dledger_sim.stage.driver import (
 
 
 def leader_with_followers(**settings: object) -> CoreDriver:
-    """A master of three members whose followers hold all of its log."""
+    """Return the master of a group of three whose followers hold all of its log."""
     driver = CoreDriver(**settings)  # type: ignore[arg-type]
     driver.become_leader()
     for peer_id in ("n1", "n2"):
@@ -26,7 +26,7 @@ def leader_with_followers(**settings: object) -> CoreDriver:
 
 
 def live(driver: CoreDriver, ticks: int) -> list[TakeLeadershipRequest]:
-    """Let time pass while followers answer; returns whom the leader asks to take over."""
+    """Advance time while followers answer; return the leader's requests to take over."""
     asked = []
     for _ in range(ticks):
         messages = driver.tick()
@@ -40,7 +40,7 @@ def reason_of(refusal: Refusal | None) -> RefusalReason | None:
     return refusal.reason if refusal else None
 
 
-def test_a_transferee_that_holds_all_is_asked_at_once() -> None:
+def test_a_leader_asks_a_caught_up_transferee_at_once() -> None:
     driver = leader_with_followers()
     assert driver.raft.transfer_leadership("n2") is None
     request = only(TakeLeadershipRequest, driver.work())
@@ -49,7 +49,7 @@ def test_a_transferee_that_holds_all_is_asked_at_once() -> None:
     assert driver.raft.transferee_id == "n2"
 
 
-def test_a_transferee_that_lags_is_asked_once_it_holds_all() -> None:
+def test_a_leader_asks_a_lagging_transferee_once_it_has_caught_up() -> None:
     driver = leader_with_followers()
     driver.propose(3)
     driver.flush()
@@ -61,8 +61,10 @@ def test_a_transferee_that_lags_is_asked_once_it_holds_all() -> None:
     assert only(TakeLeadershipRequest, messages).receiver == "n2"
 
 
-def test_a_transferee_is_asked_once_nobody_waits_for_an_acknowledgement() -> None:
-    """Its disk may be the faster one; a leader that is deposed then can only say "unknown"."""
+def test_a_leader_asks_the_transferee_once_all_entries_are_committed() -> None:
+    """The transferee's disk may be faster. A leader that is deposed before a majority holds the
+    entries must answer "unknown".
+    """
     driver = leader_with_followers()
     driver.propose(3)
     driver.raft.transfer_leadership("n2")
@@ -73,7 +75,7 @@ def test_a_transferee_is_asked_once_nobody_waits_for_an_acknowledgement() -> Non
     assert only(TakeLeadershipRequest, messages).receiver == "n2"
 
 
-def test_another_followers_copy_is_as_good_as_the_leaders_own() -> None:
+def test_a_transfer_does_not_wait_for_the_leaders_own_flush() -> None:
     driver = leader_with_followers()
     driver.propose(3)
     driver.raft.transfer_leadership("n2")
@@ -83,7 +85,7 @@ def test_another_followers_copy_is_as_good_as_the_leaders_own() -> None:
     assert only(TakeLeadershipRequest, messages).receiver == "n2"
 
 
-def test_a_leader_takes_no_appends_while_it_hands_over() -> None:
+def test_a_leader_refuses_appends_during_a_transfer() -> None:
     driver = leader_with_followers()
     driver.raft.transfer_leadership("n1")
     refusal = driver.raft.propose(1, "bodies")
@@ -92,7 +94,7 @@ def test_a_leader_takes_no_appends_while_it_hands_over() -> None:
     assert refusal.reason is RefusalReason.LEADER_TRANSFERRING
 
 
-def test_a_leader_takes_appends_again_when_the_transferee_does_not_stand_in_time() -> None:
+def test_a_leader_takes_appends_again_if_the_transferee_does_not_stand_in_time() -> None:
     driver = leader_with_followers()
     driver.raft.transfer_leadership("n1")
     live(driver, ELECTION_TICKS)
@@ -101,7 +103,7 @@ def test_a_leader_takes_appends_again_when_the_transferee_does_not_stand_in_time
     assert not isinstance(driver.raft.propose(1, "bodies"), Refusal)
 
 
-def test_the_request_is_repeated_with_the_heartbeats_for_it_may_be_lost() -> None:
+def test_a_leader_repeats_the_request_to_stand_with_its_heartbeats() -> None:
     driver = leader_with_followers()
     driver.raft.transfer_leadership("n1")
     driver.work()
@@ -109,7 +111,7 @@ def test_the_request_is_repeated_with_the_heartbeats_for_it_may_be_lost() -> Non
     assert of_type(TakeLeadershipRequest, driver.tick(HEARTBEAT_TICKS))
 
 
-def test_what_cannot_be_done_is_refused_with_its_reason() -> None:
+def test_a_leader_refuses_an_impossible_transfer_with_its_reason() -> None:
     follower, leader = CoreDriver(), leader_with_followers()
     assert reason_of(follower.raft.transfer_leadership("n1")) is RefusalReason.NOT_LEADER
     assert reason_of(leader.raft.transfer_leadership("n7")) is RefusalReason.UNKNOWN_MEMBER
@@ -119,7 +121,7 @@ def test_what_cannot_be_done_is_refused_with_its_reason() -> None:
     assert reason_of(leader.raft.transfer_leadership("n2")) is RefusalReason.LEADER_TRANSFERRING
 
 
-def test_a_member_that_lags_far_behind_is_not_handed_the_leadership() -> None:
+def test_a_leader_does_not_hand_over_to_a_member_that_lags_far_behind() -> None:
     driver = leader_with_followers()
     driver.propose(1001)
 
@@ -129,7 +131,7 @@ def test_a_member_that_lags_far_behind_is_not_handed_the_leadership() -> None:
     assert driver.raft.transferee_id is None
 
 
-def test_a_transferee_stands_at_once_and_says_that_it_was_asked_to() -> None:
+def test_a_transferee_stands_at_once_and_says_that_its_leader_asked() -> None:
     driver = CoreDriver()
     driver.receive(heartbeat(1))
     messages = driver.receive(TakeLeadershipRequest(sender="n1", receiver="n0", term=1))
@@ -139,7 +141,7 @@ def test_a_transferee_stands_at_once_and_says_that_it_was_asked_to() -> None:
     assert len(of_type(VoteRequest, messages)) == 2
 
 
-def test_only_the_leader_of_the_term_may_ask_for_it() -> None:
+def test_a_member_obeys_a_transfer_only_from_the_leader_of_its_term() -> None:
     driver = CoreDriver(term=3)
     driver.receive(heartbeat(3, sender="n2"))
     for sender, term in (("n1", 3), ("n2", 2)):
@@ -148,7 +150,7 @@ def test_only_the_leader_of_the_term_may_ask_for_it() -> None:
     assert (driver.raft.role, driver.raft.term) == (Role.FOLLOWER, 3)
 
 
-def test_a_transferee_is_elected_although_the_leader_is_heard() -> None:
+def test_a_transferee_is_elected_although_the_leader_is_alive() -> None:
     driver = CoreDriver()
     driver.receive(heartbeat(1, sender="n2"))
     request = vote_request(2, sender="n1", take_leadership=True)
@@ -156,9 +158,9 @@ def test_a_transferee_is_elected_although_the_leader_is_heard() -> None:
     assert only(VoteResponse, driver.receive(request)).result is VoteResult.ACCEPT
 
 
-def test_the_fittest_is_the_one_that_lives_and_holds_most() -> None:
+def test_the_fittest_peer_is_the_live_one_with_the_longest_log() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n2",))
-    assert driver.raft.fittest_peer_id == "n2", "the more wanted of equals"
+    assert driver.raft.fittest_peer_id == "n2", "the preferred one of two equal peers"
     driver.propose(3)
     driver.receive(driver.success_from("n1", 3))
     assert driver.raft.fittest_peer_id == "n1"
@@ -167,18 +169,18 @@ def test_the_fittest_is_the_one_that_lives_and_holds_most() -> None:
     assert driver.raft.fittest_peer_id is None
 
 
-def test_a_leader_hands_over_to_a_preferred_member_that_was_fit_for_long() -> None:
+def test_a_leader_hands_over_to_a_preferred_member_after_it_was_fit_for_long() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n2",))
-    favour_ticks = driver.raft.config.favour_ticks
+    preference_ticks = driver.raft.config.preference_ticks
 
-    assert not live(driver, favour_ticks - HEARTBEAT_TICKS)
+    assert not live(driver, preference_ticks - HEARTBEAT_TICKS)
     assert {request.receiver for request in live(driver, 2 * HEARTBEAT_TICKS)} == {"n2"}
 
 
-def test_a_preferred_member_that_comes_and_goes_is_not_handed_the_leadership() -> None:
+def test_a_leader_does_not_hand_over_to_an_unstable_preferred_member() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n2",))
     for _ in range(5):
-        assert not live(driver, driver.raft.config.favour_ticks - 4 * HEARTBEAT_TICKS)
+        assert not live(driver, driver.raft.config.preference_ticks - 4 * HEARTBEAT_TICKS)
         for _ in range(ELECTION_TICKS + HEARTBEAT_TICKS):
             messages = driver.tick() + driver.receive(driver.success_from("n1", 0))
             assert not of_type(TakeLeadershipRequest, messages)
@@ -186,13 +188,13 @@ def test_a_preferred_member_that_comes_and_goes_is_not_handed_the_leadership() -
     assert driver.raft.role is Role.LEADER
 
 
-def test_a_preferred_member_whose_disk_stores_nothing_is_never_asked_to_lead() -> None:
-    """DLedger's asks it again and again, since it answers heartbeats (its issue 287)."""
+def test_a_leader_does_not_hand_over_to_a_preferred_member_with_a_stuck_disk() -> None:
+    """DLedger asks such a member repeatedly, since it answers heartbeats (its issue 287)."""
     driver = leader_with_followers(preferred_leader_ids=("n2",))
     stored_index = driver.raft.ledger_end_index
     driver.propose()
     driver.flush()
-    for _ in range(3 * driver.raft.config.favour_ticks):
+    for _ in range(3 * driver.raft.config.preference_ticks):
         messages = driver.tick()
         messages += driver.receive(driver.success_from("n1", stored_index + 1))
         messages += driver.receive(driver.success_from("n2", stored_index))
@@ -202,16 +204,16 @@ def test_a_preferred_member_whose_disk_stores_nothing_is_never_asked_to_lead() -
     assert driver.raft.committed_index == stored_index + 1
 
 
-def test_the_preferred_leader_itself_hands_over_to_nobody() -> None:
+def test_a_preferred_leader_keeps_the_leadership() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n0", "n2"))
 
-    assert not live(driver, 3 * driver.raft.config.favour_ticks)
+    assert not live(driver, 3 * driver.raft.config.preference_ticks)
 
 
-def test_a_transfer_that_failed_is_tried_again_only_after_the_same_wait() -> None:
+def test_a_leader_repeats_a_failed_transfer_only_after_the_same_wait() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n2",))
-    favour_ticks = driver.raft.config.favour_ticks
-    live(driver, favour_ticks + ELECTION_TICKS + 2 * HEARTBEAT_TICKS)
+    preference_ticks = driver.raft.config.preference_ticks
+    live(driver, preference_ticks + ELECTION_TICKS + 2 * HEARTBEAT_TICKS)
     assert driver.raft.transferee_id is None
 
-    assert not live(driver, favour_ticks - 2 * ELECTION_TICKS)
+    assert not live(driver, preference_ticks - 2 * ELECTION_TICKS)

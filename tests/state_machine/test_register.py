@@ -1,4 +1,4 @@
-"""The register: the same entries give the same state, however they come."""
+"""The register: the same entries result in the same state, whatever the batches."""
 
 import io
 import itertools
@@ -28,7 +28,7 @@ def dumped(register: Register) -> bytes:
 
 
 @given(bodies=BODIES, cuts=st.lists(st.integers(0, 60)))
-def test_entries_in_any_batches_give_one_state(bodies: list[bytes], cuts: list[int]) -> None:
+def test_the_state_does_not_depend_on_the_batches(bodies: list[bytes], cuts: list[int]) -> None:
     whole, parts = Register(), Register()
     whole.apply(entries(bodies))
     for first, last in itertools.pairwise(sorted({0, len(bodies), *cuts})):
@@ -38,7 +38,7 @@ def test_entries_in_any_batches_give_one_state(bodies: list[bytes], cuts: list[i
 
 
 @given(bodies=BODIES)
-def test_the_value_is_what_was_set_last(bodies: list[bytes]) -> None:
+def test_a_key_has_the_value_that_was_set_last(bodies: list[bytes]) -> None:
     register = Register()
     register.apply(entries(bodies))
     model = dict(SET.unpack(body) for body in bodies if len(body) == SET.size)
@@ -48,9 +48,7 @@ def test_the_value_is_what_was_set_last(bodies: list[bytes]) -> None:
 
 
 @given(bodies=BODIES, more=BODIES)
-def test_a_state_that_was_saved_goes_on_as_the_one_that_was_not(
-    bodies: list[bytes], more: list[bytes]
-) -> None:
+def test_a_loaded_state_goes_on_like_the_original(bodies: list[bytes], more: list[bytes]) -> None:
     register, loaded = Register(), Register()
     register.apply(entries(bodies))
     loaded.load(io.BytesIO(dumped(register)))
@@ -60,7 +58,7 @@ def test_a_state_that_was_saved_goes_on_as_the_one_that_was_not(
     assert dumped(loaded) == dumped(register)
 
 
-def test_a_copy_stays_while_the_other_goes_on() -> None:
+def test_a_copy_does_not_change_with_the_original() -> None:
     register = Register()
     register.apply(entries([SET.pack(1, 10)]))
     copy = register.copy()
@@ -70,7 +68,7 @@ def test_a_copy_stays_while_the_other_goes_on() -> None:
     assert (register.get(1), register.get(2)) == (11, 20)
 
 
-def test_a_dump_has_these_bytes_for_ever() -> None:
+def test_the_dump_format_does_not_change() -> None:
     register = Register()
     register.apply(entries([SET.pack(2, 5), SET.pack(-3, 7), SET.pack(2, -1)]))
 
@@ -100,7 +98,7 @@ def test_many_keys_are_dumped_in_pieces() -> None:
         (b"DLREGIST\1\0\0\0\2\0\0\0" + bytes(16), "announces 2 keys, the data has 1"),
     ],
 )
-def test_other_bytes_are_no_register(raw: bytes, what: str) -> None:
+def test_bytes_that_are_not_a_dump_are_rejected(raw: bytes, what: str) -> None:
     register = Register()
     register.apply(entries([SET.pack(1, 1)]))
 
@@ -110,7 +108,7 @@ def test_other_bytes_are_no_register(raw: bytes, what: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({*STATE_MACHINES} - {NO_STATE_MACHINE}))
-def test_every_setting_makes_a_machine_that_begins_empty(name: str) -> None:
+def test_every_name_in_the_settings_makes_an_empty_machine(name: str) -> None:
     machine: Any = machines.make(name)
 
     assert b"".join(machine.dump()) == b"".join(machines.make(name).dump())

@@ -1,4 +1,4 @@
-"""Appending entries: single bodies, streams of bodies, batches that share a request, producers.
+"""Appending entries: single bodies, batches, streams of bodies, and producers.
 
-`outcomes` says what became of an append: acknowledged, refused or unknown.
+`outcomes` defines the three outcomes of an append: acknowledged, refused and unknown.
 """

@@ -1,70 +1,76 @@
-"""Bodies that travel together: one request where the server knows APPEND_BATCH, else one each."""
+"""Batches of bodies: one APPEND_BATCH request if the server supports it, else one request each."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
-from dledger_client.calls.call import Call, is_to_be_split
+from dledger_client.calls.call import Call, must_be_split
 from dledger_client.errors import ClientError, GroupUnreachableError, RefusedError
 from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode, Message
 
 BODIES_MAX: Final = 128
 BODY_BYTES_MAX: Final = 128 * 1024
-"""No further body joins a parcel that has so many bytes. A leader proposes as much at once, so
-larger ones would gain nothing.
+"""A batch of this size takes no further body. A leader proposes as much at once, so larger batches
+would gain nothing.
 """
 
 
-class Starter(Protocol):
-    """Begins appends."""
+class AppendStarter(Protocol):
+    """Starts appends; implemented by Session."""
 
     @property
     def takes_batches(self) -> bool:
-        """Whether bodies may share a request, as far as it is known now."""
+        """Whether several bodies may share a request at the moment."""
 
     def start_append(self, body: bytes, deadline_s: float | None) -> Call:
-        """Begin to append one body. TypeError when it is none."""
+        """Start to append one body. Raises TypeError if the body is not bytes."""
 
     def start_batch(self, bodies: Sequence[bytes], deadline_s: float | None) -> Call:
-        """Begin to append bodies by one request."""
+        """Start to append bodies with one request."""
 
 
-class Parcel:
-    """Bodies on their way, until their outcomes are known."""
+class Batch:
+    """Bodies whose append has started, until their outcomes are known."""
 
-    __slots__ = ("_batch", "_deadline_s", "_starter", "bodies", "body_bytes", "calls")
+    __slots__ = ("_deadline_s", "_shared_call", "_starter", "bodies", "body_bytes", "calls")
 
     def __init__(
-        self, starter: Starter, bodies: Sequence[bytes], body_bytes: int, deadline_s: float | None
+        self,
+        starter: AppendStarter,
+        bodies: Sequence[bytes],
+        body_bytes: int,
+        deadline_s: float | None,
     ) -> None:
         self.bodies = bodies
         self.body_bytes = body_bytes
         self._starter = starter
         self._deadline_s = deadline_s
-        self._batch: Call | None = None
+        self._shared_call: Call | None = None
         self.calls: Sequence[Call] = ()
-        """One for each body, unless one request carries them all."""
+        """One call for each body; empty while the bodies share a call."""
         if starter.takes_batches:
-            self._batch = starter.start_batch(bodies, deadline_s)
+            self._shared_call = starter.start_batch(bodies, deadline_s)
         else:
             self._start_each()
 
     async def outcomes(self, first_number: int) -> list[Outcome] | None:
-        """What became of the bodies, the first of which has this number, by the request that
-        carries them all; None when each has a call of its own, now at the latest.
+        """Return the outcomes of bodies that share a call, numbered from `first_number`.
+
+        Returns None if each body has its own call, or gets one now because the server refused the
+        batch; `calls` then holds them.
         """
-        if self._batch is None:
+        if self._shared_call is None:
             return None
-        answer = await self._batch.answer
-        if is_to_be_split(self._batch.kind, answer):
-            self._batch = None
+        answer = await self._shared_call.answer
+        if must_be_split(self._shared_call.kind, answer):
+            self._shared_call = None
             self._start_each()
             return None
-        return _outcomes_of_all(first_number, len(self.bodies), self._batch, answer)
+        return _outcomes_of_all(first_number, len(self.bodies), self._shared_call, answer)
 
     def cancel(self) -> None:
-        """Wait for no answer any more; what was not sent will not be."""
-        for call in self.calls if self._batch is None else [self._batch]:
+        """Cancel all calls that have not ended; bodies that were not sent yet are dropped."""
+        for call in self.calls if self._shared_call is None else [self._shared_call]:
             if not call.answer.done():
                 call.cancel()
 
@@ -73,8 +79,8 @@ class Parcel:
         self.calls = [start(body, deadline_s) for body in self.bodies]
 
 
-def no_body(value: object) -> TypeError:
-    """The error for what is given as a body and is none."""
+def body_type_error(value: object) -> TypeError:
+    """Make the error for a body that is not bytes."""
     return TypeError(f"a body must be bytes, not {type(value).__name__}")
 
 
@@ -97,7 +103,7 @@ def _outcomes_of_all(
 
 
 def outcome_of(number: int, call: Call, answer: Message | ClientError) -> Outcome:
-    """Put the end of an append into one of the three outcomes."""
+    """Convert the result of an append call to an outcome."""
     if isinstance(answer, AppendEntryResponse):
         return Acknowledged(
             number=number, index=answer.index, term=answer.term, attempts=call.attempts

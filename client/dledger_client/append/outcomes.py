@@ -1,4 +1,4 @@
-"""What became of an append, as callers hear it."""
+"""The results of appends that callers receive."""
 
 from typing import TypeAlias
 
@@ -6,21 +6,24 @@ import msgspec
 
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
+# These are structs because one is created for each append, and creating a frozen dataclass takes
+# twenty times as long.
+
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An append that a quorum holds."""
+    """Position of an entry that a quorum has stored."""
 
     index: int
     term: int
     pos: int
-    """Where the entry begins in the data files."""
+    """Offset at which the entry begins in the data files."""
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A quorum holds the entry."""
+    """A quorum has stored the entry."""
 
     number: int
-    """Counts the bodies given, from 0."""
+    """Position of the body in the caller's sequence of bodies, from 0."""
     index: int
     term: int
     attempts: int
@@ -38,9 +41,8 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     number: int
     code: DLedgerResponseCode
-    """METADATA_ERROR when no leader was found in time."""
+    """The group's response code; METADATA_ERROR if no leader was found in time."""
     reason: str
 
 
-# Structs, as one is made for each append: a frozen dataclass takes twenty times as long to make.
 Outcome: TypeAlias = Acknowledged | Unknown | Refused

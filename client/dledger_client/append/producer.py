@@ -1,9 +1,9 @@
-"""Gives appends the sequences by which the group knows copies, so that each is in the log once.
+"""Idempotent appends: the producer assigns sequences, by which the group recognizes copies.
 
-A client registers before its first append, and again when the group has forgotten it, or when so
-many of its appends had no effect that the group could not place its next one. Appends wait here
-while the group does not remember enough of them at once: there are never more than WINDOW sequences
-between the oldest that is unresolved and the newest.
+A producer registers before its first append. It registers again if the group has forgotten it, or
+if the sequences of a whole window had no effect, so that the next one would be too new for the
+group. From the oldest unresolved sequence to the newest there are at most WINDOW sequences, as many
+as the group remembers; further appends wait here.
 """
 
 import asyncio
@@ -27,38 +27,42 @@ from dledger_formats.protocol.requests import (
     Message,
 )
 
-_FOR_GOOD: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.UNKNOWN_GROUP)
+_PERMANENT: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.UNKNOWN_GROUP)
 
 
 class Sequences:
     """The sequences of one registration."""
 
-    def __init__(self, producer: int) -> None:
-        self.producer = producer
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
         self._next = 1
         self._acknowledged = 0
+        # The oldest unresolved sequence, or _next if all are resolved.
         self._oldest = 1
-        # Invariant: all of them lie between _oldest, which is one of them or _next, and _next.
         self._unresolved: set[int] = set()
 
     @property
     def has_room(self) -> bool:
-        """Whether the group can place another: it remembers as much below, and as far above."""
+        """Whether the next sequence fits the group's window.
+
+        The group accepts sequences less than WINDOW below, and at most WINDOW above, the highest
+        in its log.
+        """
         return self._next - self._oldest < WINDOW and self._next - self._acknowledged <= WINDOW
 
     @property
-    def is_spent(self) -> bool:
-        """Whether there will never be room again."""
+    def is_exhausted(self) -> bool:
+        """Whether no sequence of this registration can be used any longer."""
         return not (self.has_room or self._unresolved)
 
     def take(self) -> int:
-        """The next sequence; there must be room."""
+        """Return the next sequence; `has_room` must be true."""
         sequence, self._next = self._next, self._next + 1
         self._unresolved.add(sequence)
         return sequence
 
     def resolve(self, sequence: int, *, acknowledged: bool) -> None:
-        """Note that no further copy of it will be sent."""
+        """Mark a sequence as resolved: no further copy of its append will be sent."""
         self._unresolved.discard(sequence)
         if acknowledged:
             self._acknowledged = max(self._acknowledged, sequence)
@@ -66,8 +70,8 @@ class Sequences:
             self._oldest += 1
 
 
-class Numberer:
-    """Numbers appends in the order in which they come, and gives them to the dispatcher."""
+class Producer:
+    """Assigns sequences to appends in the order in which they start, and dispatches them."""
 
     def __init__(self, group: str, dispatcher: Dispatcher, spawn: Spawn) -> None:
         self._group = group
@@ -78,37 +82,40 @@ class Numberer:
         self._waiting: deque[Call] = deque()
         self._registration: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._is_busy = False
+        self._is_sending = False
         self._is_closed = False
 
     def start(self, call: Call) -> None:
-        """Send an append, given as an ordinary one, as soon as it can have a sequence."""
-        call.numbering = self
-        self._waiting.append(call)
-        self._go_on()
+        """Send an append as an idempotent append as soon as a sequence is available.
 
-    def renumber(self, call: Call) -> None:
-        """Send a call, which had no effect, with a new registration: its own is forgotten."""
+        The call's request must be an AppendEntryRequest.
+        """
+        call.sequencer = self
+        self._waiting.append(call)
+        self._send_waiting()
+
+    def reregister(self, call: Call) -> None:
+        """Resend a call that had no effect under a new registration."""
         self._forget(call)
         self._waiting.appendleft(call)
-        self._go_on()
+        self._send_waiting()
 
     def ended(self, call: Call) -> None:
-        """Hear that nothing more can come of a call."""
+        """Resolve the sequence of a call that has ended."""
         request, sequences = call.request, self._sequences
         if (
             sequences is not None
             and isinstance(request, IdempotentAppendRequest)
-            and request.producer == sequences.producer
+            and request.producer == sequences.producer_id
         ):
             if call.last_code is DLedgerResponseCode.UNKNOWN_PRODUCER:
                 self._forget(call)
             else:
                 sequences.resolve(request.sequence, acknowledged=_is_acknowledged(call))
-        self._go_on()
+        self._send_waiting()
 
     def close(self) -> list[Call]:
-        """Number nothing more; returns what has waited."""
+        """Stop assigning sequences and return the waiting calls."""
         self._is_closed = True
         if self._registration is not None:
             self._registration.cancel()
@@ -120,16 +127,16 @@ class Numberer:
     def _forget(self, call: Call) -> None:
         sequences, request = self._sequences, call.request
         assert isinstance(request, IdempotentAppendRequest)
-        if sequences is not None and sequences.producer == request.producer:
+        if sequences is not None and sequences.producer_id == request.producer:
             self._sequences = None
 
-    def _go_on(self) -> None:
-        if self._is_busy or self._is_closed:
+    def _send_waiting(self) -> None:
+        if self._is_sending or self._is_closed:
             return
-        self._is_busy = True  # a call that ends at once comes back here
+        self._is_sending = True  # guards against recursion: a call may end during _send
         try:
             while self._waiting:
-                if self._sequences is not None and self._sequences.is_spent:
+                if self._sequences is not None and self._sequences.is_exhausted:
                     self._sequences = None
                 if self._sequences is None:
                     if self._registration is None:
@@ -139,7 +146,7 @@ class Numberer:
                     break
                 self._send(self._waiting.popleft(), self._sequences)
         finally:
-            self._is_busy = False
+            self._is_sending = False
         if self._waiting and self._timer is None:
             self._timer = self._loop.call_later(EXPIRY_INTERVAL_S, self._expire)
 
@@ -151,13 +158,13 @@ class Numberer:
                 group=self._group,
                 remote_id=request.remote_id,
                 body=request.body,
-                producer=sequences.producer,
+                producer=sequences.producer_id,
                 sequence=sequences.take(),
             )
         self._dispatcher.forward(call)
 
     async def _register(self) -> None:
-        if not self._waiting:  # all have ended meanwhile
+        if not self._waiting:  # all waiting calls have ended meanwhile
             self._registration = None
             return
         now_s = self._loop.time()
@@ -167,7 +174,7 @@ class Numberer:
             is_repeatable=True,
             began_s=now_s,
             deadline_s=self._waiting[0].deadline_s,
-            carrier=self._dispatcher,
+            handler=self._dispatcher,
             answer=self._loop.create_future(),
         )
         self._dispatcher.submit(call)
@@ -177,23 +184,27 @@ class Numberer:
             self._sequences = Sequences(answer.producer)
         else:
             self._end_waiting(answer)
-        self._go_on()
+        self._send_waiting()
 
     def _end_waiting(self, answer: Message | ClientError) -> None:
-        """End what waited in vain: the oldest, and all when there is no hope."""
+        """End waiting calls after a failed registration.
+
+        A permanent error ends all of them; any other error ends the oldest, whose deadline the
+        registration had.
+        """
         assert isinstance(answer, ClientError)
-        hopeless = isinstance(answer, RefusedError) and answer.code in _FOR_GOOD
+        is_permanent = isinstance(answer, RefusedError) and answer.code in _PERMANENT
         if isinstance(answer, RefusedError) and answer.code is DLedgerResponseCode.UNSUPPORTED:
             answer = RefusedError(
                 answer.code,
-                f"the servers of the group {self._group} cannot tell copies of an append, as "
-                f"Java's cannot: append without `idempotent` ({answer})",
+                f"the servers of group {self._group} do not support idempotent appends (Java "
+                f"servers never do): append without `idempotent` ({answer})",
             )
-        for _ in range(len(self._waiting) if hopeless else min(1, len(self._waiting))):
+        for _ in range(len(self._waiting) if is_permanent else min(1, len(self._waiting))):
             self._dispatcher.end(self._waiting.popleft(), answer)
 
     def _expire(self) -> None:
-        """End what has waited too long."""
+        """End waiting calls that have expired or were cancelled."""
         self._timer = None
         waiting, self._waiting = self._waiting, deque()
         ended: list[Call] = []
@@ -201,10 +212,10 @@ class Numberer:
             (ended if self._has_ended(call) else self._waiting).append(call)
         for call in ended:
             self._dispatcher.forward(call)
-        self._go_on()
+        self._send_waiting()
 
     def _has_ended(self, call: Call) -> bool:
-        """Whether the dispatcher will end it instead of sending it."""
+        """Whether the dispatcher would end the call instead of sending it."""
         return call.answer.done() or call.deadline_s <= self._loop.time()
 
 

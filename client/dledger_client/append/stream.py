@@ -1,4 +1,4 @@
-"""Appending many bodies: a window of appends in flight, outcomes in the order of the bodies."""
+"""Appending a stream of bodies: a window of appends in flight, outcomes in order."""
 
 import asyncio
 from collections import deque
@@ -6,43 +6,44 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from typing import Final, TypeAlias
 
 from dledger_client.append import batches
-from dledger_client.append.batches import Parcel, Starter, no_body, outcome_of
+from dledger_client.append.batches import AppendStarter, Batch, body_type_error, outcome_of
 from dledger_client.append.outcomes import Outcome
 from dledger_client.tasks import Spawn
 
 Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
 
-PARCELS_IN_WINDOW: Final = 8
-"""A window is cut into so many parcels, so that some travel while others are filled."""
+BATCHES_IN_WINDOW: Final = 8
+"""Number of batches that fill a window, so that some are in flight while others fill."""
 
 
 async def append_stream(
-    starter: Starter,
+    starter: AppendStarter,
     bodies: Bodies,
     in_flight: int,
     in_flight_bytes: int,
     deadline_s: float | None,
     spawn: Spawn,
 ) -> AsyncGenerator[Outcome, None]:
-    """Start an append for each body and yield what became of it, in the order of the bodies.
+    """Append each body and yield one outcome for each, in the order of the bodies.
 
-    At most `in_flight` bodies, or so many bytes, are taken before the outcome of the first of them
-    is fetched. An error of `bodies` is raised once the outcomes of all before it were yielded.
-    Whoever leaves early hears no outcome of the rest: what was not sent will not be.
+    At most `in_flight` bodies or `in_flight_bytes` bytes are taken from `bodies` before the caller
+    has fetched the outcome of the first of them. An error of `bodies` is raised after the outcomes
+    of the bodies before it. If the caller closes the generator early, it gets no outcome of the
+    remaining bodies, and those that were not sent yet are dropped.
     """
     window = _Window(starter, in_flight, in_flight_bytes, deadline_s)
     feeder = spawn(window.feed(bodies))
     number = 0
     try:
-        while (parcel := window.oldest or await window.first()) is not None:
-            outcomes = await parcel.outcomes(number)
+        while (batch := window.oldest or await window.first()) is not None:
+            outcomes = await batch.outcomes(number)
             if outcomes is None:
-                for at, call in enumerate(parcel.calls, number):
+                for at, call in enumerate(batch.calls, number):
                     yield outcome_of(at, call, await call.answer)
             else:
                 for outcome in outcomes:
                     yield outcome
-            number += len(parcel.bodies)
+            number += len(batch.bodies)
             window.remove_first()
     finally:
         feeder.cancel()
@@ -52,33 +53,33 @@ async def append_stream(
 
 
 class _Window:
-    """The parcels whose outcomes were not yet all fetched, oldest first, and the next one."""
+    """The started batches, oldest first, and the next batch, which is being filled."""
 
     def __init__(
-        self, starter: Starter, bodies_max: int, bytes_max: int, deadline_s: float | None
+        self, starter: AppendStarter, bodies_max: int, bytes_max: int, deadline_s: float | None
     ) -> None:
         self.error: Exception | None = None
         self._starter = starter
         self._bodies_max = bodies_max
         self._bytes_max = bytes_max
         self._deadline_s = deadline_s
-        self._parcel_bodies_max = min(batches.BODIES_MAX, max(1, bodies_max // PARCELS_IN_WINDOW))
-        self._parcels: deque[Parcel] = deque()
+        self._batch_bodies_max = min(batches.BODIES_MAX, max(1, bodies_max // BATCHES_IN_WINDOW))
+        self._batches: deque[Batch] = deque()
         self._next: list[bytes] = []
         self._next_bytes = 0
-        # Of all parcels and the next.
+        # Number and size of the bodies in all batches, including the next one.
         self._count = 0
         self._bytes = 0
-        self._is_fed = False
+        self._is_complete = False
         self._is_closed = False
         self._has_room = asyncio.Event()
-        self._has_news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     async def feed(self, bodies: Bodies) -> None:
-        """Start appends as long as there are bodies, and as there is room."""
+        """Append the bodies as long as the window has room for them."""
         try:
-            # A body is taken when there is room, so that its time here is that of its append.
+            # Wait for room before taking the next body: a body's time begins when it is taken.
             if isinstance(bodies, AsyncIterable):
                 async for body in bodies:
                     self._add(body)
@@ -88,37 +89,37 @@ class _Window:
                     self._add(body)
                     if self._count >= self._bodies_max or self._bytes >= self._bytes_max:
                         await self._wait_for_room()
-        except Exception as error:  # the caller's own; append_stream raises it
+        except Exception as error:  # an error of `bodies`; append_stream raises it
             self.error = error
         finally:
             self._send_next()
-            self._is_fed = True
-            self._has_news.set()
+            self._is_complete = True
+            self._changed.set()
 
     @property
-    def oldest(self) -> Parcel | None:
-        """The oldest parcel; None when there is none now."""
-        return self._parcels[0] if self._parcels else None
+    def oldest(self) -> Batch | None:
+        """The oldest started batch; None if there is none at the moment."""
+        return self._batches[0] if self._batches else None
 
-    async def first(self) -> Parcel | None:
-        """Return the oldest parcel, or None after the last one."""
-        while not self._parcels and not self._is_fed:
-            self._has_news.clear()
-            await self._has_news.wait()
+    async def first(self) -> Batch | None:
+        """Wait for a started batch and return the oldest one; return None after the last."""
+        while not self._batches and not self._is_complete:
+            self._changed.clear()
+            await self._changed.wait()
         return self.oldest
 
     def remove_first(self) -> None:
-        """Make room."""
-        parcel = self._parcels.popleft()
-        self._count -= len(parcel.bodies)
-        self._bytes -= parcel.body_bytes
+        """Remove the oldest batch, which makes room."""
+        batch = self._batches.popleft()
+        self._count -= len(batch.bodies)
+        self._bytes -= batch.body_bytes
         self._has_room.set()
 
     def cancel_all(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel all batches and start no further one."""
         self._is_closed = True
-        for parcel in self._parcels:
-            parcel.cancel()
+        for batch in self._batches:
+            batch.cancel()
 
     async def _wait_for_room(self) -> None:
         while self._count >= self._bodies_max or self._bytes >= self._bytes_max:
@@ -127,17 +128,17 @@ class _Window:
             await self._has_room.wait()
 
     def _add(self, body: bytes) -> None:
-        """Put a body into the next parcel, which leaves when it is full or this turn ends."""
+        """Add a body to the next batch, which starts when full or at the end of this loop turn."""
         if not isinstance(body, bytes):
-            raise no_body(body)
+            raise body_type_error(body)
         size = len(body)
         if size >= batches.BODY_BYTES_MAX:
-            self._send_next()  # without the large one
+            self._send_next()  # a large body gets a batch of its own
         self._next.append(body)
         self._next_bytes += size
         self._count += 1
         self._bytes += size
-        if len(self._next) >= self._parcel_bodies_max or self._next_bytes >= batches.BODY_BYTES_MAX:
+        if len(self._next) >= self._batch_bodies_max or self._next_bytes >= batches.BODY_BYTES_MAX:
             self._send_next()
         elif len(self._next) == 1:
             self._loop.call_soon(self._send_next)
@@ -147,5 +148,5 @@ class _Window:
             return
         bodies, self._next = self._next, []
         body_bytes, self._next_bytes = self._next_bytes, 0
-        self._parcels.append(Parcel(self._starter, bodies, body_bytes, self._deadline_s))
-        self._has_news.set()
+        self._batches.append(Batch(self._starter, bodies, body_bytes, self._deadline_s))
+        self._changed.set()

@@ -1,4 +1,4 @@
-"""Requests on their way to the leader: what an answer means, and when to send a request again.
+"""Requests to the leader: what a response means, and when a request may be resent.
 
-`call` is pure. `dispatcher` carries calls to the leader, wherever it moves.
+`call` does no IO. `dispatcher` sends calls to the current leader.
 """

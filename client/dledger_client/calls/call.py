@@ -1,4 +1,4 @@
-"""One request on its way to the leader, and what an answer to it means. No IO."""
+"""One request to the leader, and what a response to it means. Does no IO."""
 
 import asyncio
 import enum
@@ -35,59 +35,59 @@ from dledger_formats.protocol.requests import (
 
 
 class Verdict(enum.Enum):
-    """What to do with a request after an answer."""
+    """What a response says about the effect of its request, and what to do next."""
 
     DONE = enum.auto()
-    ELSEWHERE = enum.auto()
-    """It had no effect; the leader is somewhere else."""
-    LATER = enum.auto()
-    """It had no effect; the leader cannot take it at the moment."""
-    AS_NUMBERS = enum.auto()
-    """It had no effect; the member reads bytes only as arrays of numbers."""
+    RETRY_ELSEWHERE = enum.auto()
+    """No effect: this member is not the leader."""
+    RETRY_LATER = enum.auto()
+    """No effect: the leader cannot process it at the moment."""
+    RETRY_WITH_NUMBERS = enum.auto()
+    """No effect: the member decodes bytes only from JSON arrays of numbers."""
     REFUSED = enum.auto()
-    """It had no effect and never will."""
-    RENUMBER = enum.auto()
-    """It had no effect; the group does not remember its producer."""
+    """No effect, now or later."""
+    REREGISTER = enum.auto()
+    """No effect: the group no longer knows the producer, which must register again."""
     UNKNOWN = enum.auto()
-    """It may have had its effect, or may still have it."""
+    """The request may have had its effect, or may still have it."""
 
 
 _VERDICTS: Final[Mapping[DLedgerResponseCode, Verdict]] = {
     DLedgerResponseCode.SUCCESS: Verdict.DONE,
-    DLedgerResponseCode.NOT_LEADER: Verdict.ELSEWHERE,
-    DLedgerResponseCode.UNKNOWN_MEMBER: Verdict.ELSEWHERE,
-    DLedgerResponseCode.LEADER_NOT_READY: Verdict.LATER,
-    DLedgerResponseCode.LEADER_PENDING_FULL: Verdict.LATER,
-    DLedgerResponseCode.LEADER_TRANSFERRING: Verdict.LATER,
-    DLedgerResponseCode.DISK_FULL: Verdict.LATER,
-    DLedgerResponseCode.UNKNOWN_PRODUCER: Verdict.RENUMBER,
-    DLedgerResponseCode.SEQUENCE_TOO_NEW: Verdict.LATER,  # said by a leader that was deposed
+    DLedgerResponseCode.NOT_LEADER: Verdict.RETRY_ELSEWHERE,
+    DLedgerResponseCode.UNKNOWN_MEMBER: Verdict.RETRY_ELSEWHERE,
+    DLedgerResponseCode.LEADER_NOT_READY: Verdict.RETRY_LATER,
+    DLedgerResponseCode.LEADER_PENDING_FULL: Verdict.RETRY_LATER,
+    DLedgerResponseCode.LEADER_TRANSFERRING: Verdict.RETRY_LATER,
+    DLedgerResponseCode.DISK_FULL: Verdict.RETRY_LATER,
+    DLedgerResponseCode.UNKNOWN_PRODUCER: Verdict.REREGISTER,
+    DLedgerResponseCode.SEQUENCE_TOO_NEW: Verdict.RETRY_LATER,  # sent by a deposed leader
     DLedgerResponseCode.SEQUENCE_TOO_OLD: Verdict.REFUSED,
     DLedgerResponseCode.UNKNOWN_GROUP: Verdict.REFUSED,
     DLedgerResponseCode.UNSUPPORTED: Verdict.REFUSED,
     DLedgerResponseCode.INDEX_OUT_OF_RANGE: Verdict.REFUSED,
     DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN: Verdict.REFUSED,
 }
-"""Every other code leaves open what happened."""
+"""Every other code means UNKNOWN."""
 
 assert all(_VERDICTS[code] is not Verdict.UNKNOWN for code in NOT_APPENDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CallKind:
-    """What all calls of one kind share."""
+    """The properties that all calls of one kind share."""
 
     code: int
     response_type: type[Response]
     decode: Callable[[bytes], Message]
-    """Reads what nearly every answer looks like, and raises ValueError for the rest."""
+    """Decodes the usual form of a response quickly; raises ValueError for any other form."""
     refusals: frozenset[DLedgerResponseCode] = frozenset()
-    """Codes that, beside the usual ones, mean no for this kind."""
+    """Additional codes that mean REFUSED for this kind."""
     waits: frozenset[DLedgerResponseCode] = frozenset()
-    """Codes that, for this kind, mean that it may be asked again."""
+    """Additional codes that mean RETRY_LATER for this kind."""
     appends: bool = False
     encode: Callable[[Message, bool], bytes]
-    """Makes the body of a request; the flag is for who reads bytes only as numbers."""
+    """Encodes the body of a request; True encodes bytes as JSON arrays of numbers."""
 
 
 def _as_json(request: Message, as_numbers: bool) -> bytes:
@@ -154,8 +154,8 @@ TRANSFER: Final = _kind(
 )
 
 
-def is_to_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
-    """Whether a member refused bodies only because they shared a request."""
+def must_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
+    """Whether a member refused a batch whose bodies it may accept one by one."""
     return (
         kind is APPEND_BATCH
         and isinstance(answer, RefusedError)
@@ -163,79 +163,79 @@ def is_to_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
     )
 
 
-class Carrier(Protocol):
-    """Who sent a call, and decides on its next step."""
+class CallHandler(Protocol):
+    """Sends calls and decides on the next step of each; implemented by Dispatcher."""
 
     def answered(self, call: "Call", command: RemotingCommand) -> None:
-        """Take the answer of a member."""
+        """Process a member's response."""
 
     def lost(self, call: "Call", error: ConnectionLostError) -> None:
-        """Hear that no answer will come to this attempt."""
+        """Process the failure of an attempt that gets no response."""
 
     def cancelled(self, call: "Call") -> None:
-        """Hear that nobody waits for the answer any more."""
+        """Process the cancellation of a call by its caller."""
 
 
-class Numbering(Protocol):
-    """Who gives appends the sequences by which copies are known."""
+class Sequencer(Protocol):
+    """Assigns sequences to idempotent appends; implemented by Producer."""
 
-    def renumber(self, call: "Call") -> None:
-        """Number a call anew, which had no effect, since its producer is forgotten."""
+    def reregister(self, call: "Call") -> None:
+        """Resend a call that had no effect under a new registration."""
 
     def ended(self, call: "Call") -> None:
-        """Hear that nothing more can come of a call."""
+        """Process the end of a call; no copy of it will be sent again."""
 
 
 class Call(msgspec.Struct, kw_only=True, eq=False):
-    """A request, its attempts so far, and the future that ends it."""
+    """A request, its attempts so far, and the future of its response."""
 
     kind: CallKind
     request: Message
-    """Without `remote_id`, which every attempt fills in."""
+    """The request; every attempt sets its `remote_id`."""
     entry_count: int = 1
-    """How many entries an append is."""
+    """Number of entries that an append writes."""
     is_repeatable: bool
-    """Whether it may be sent again when an attempt may have had its effect."""
+    """Whether the request may be resent after an attempt with an unknown outcome."""
     deadline_s: float
-    """On the loop's clock; no attempt begins later."""
-    carrier: Carrier
+    """Time on the loop's clock after which no attempt starts."""
+    handler: CallHandler
     answer: asyncio.Future[Message | ClientError]
-    """Errors are values here, so that nobody is told of one that was never asked for."""
+    """Errors are results, not exceptions: asyncio would log exceptions that are never retrieved."""
     attempts: int = 0
     began_s: float = 0.0
     answer_s: float = 0.0
-    """For so long beyond the ordinary the leader may keep its answer back."""
-    owed_from_s: float = 0.0
-    """As `connection.Reply` asks; so are `answer_by_s`, `answered` and `lost`."""
-    answer_by_s: float = 0.0
+    """How long the leader may delay its response."""
+    due_at_s: float = 0.0
+    """Part of `connection.Reply`, like `expires_at_s`, `answered` and `lost`."""
+    expires_at_s: float = 0.0
     connection: Connection | None = None
-    """Where the present attempt went."""
+    """The connection of the current attempt."""
     sent_as_numbers: bool = False
     may_have_happened: bool = False
     last_code: DLedgerResponseCode | None = None
     problem: str = ""
-    """Why the last attempt failed, for people."""
-    numbering: "Numbering | None" = None
-    """Who gave it its sequence, if it has one."""
+    """Why the last attempt failed; human-readable."""
+    sequencer: "Sequencer | None" = None
+    """Assigned the sequence of an idempotent append; None for other calls."""
     on_end: Callable[[], None] | None = None
-    """Called once, when nothing more can come of it, though its answer was cancelled before."""
+    """Called once when the call has ended, even if `answer` was cancelled earlier."""
 
     def cancel(self) -> None:
-        """Wait for the answer no more; what was not sent will not be."""
+        """Stop waiting for the response; a call that was not sent yet is dropped."""
         self.answer.cancel()
-        self.carrier.cancelled(self)
+        self.handler.cancelled(self)
 
     def answered(self, command: RemotingCommand) -> None:
-        """Take the answer of a member."""
-        self.carrier.answered(self, command)
+        """Pass a member's response to the handler."""
+        self.handler.answered(self, command)
 
     def lost(self, error: ConnectionLostError) -> None:
-        """Hear that no answer will come to this attempt."""
-        self.carrier.lost(self, error)
+        """Pass the failure of the current attempt to the handler."""
+        self.handler.lost(self, error)
 
 
 class Judgement(NamedTuple):
-    """An answer and what it means."""
+    """A response and what it means."""
 
     verdict: Verdict
     response: Message | None = None
@@ -244,7 +244,7 @@ class Judgement(NamedTuple):
 
 
 def success(kind: CallKind, command: RemotingCommand) -> Message | None:
-    """Return the answer if it says success in the usual form; None leaves it to `judge`."""
+    """Return a response that reports success in the usual form, or None: then use `judge`."""
     if command.code != SystemCode.SUCCESS:
         return None
     try:
@@ -255,35 +255,35 @@ def success(kind: CallKind, command: RemotingCommand) -> Message | None:
 
 
 def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
-    """Say what an answer means for the request that it answers."""
+    """Determine what a response means for its request."""
     if command.code != SystemCode.SUCCESS:
         return _judge_system_error(command)
     try:
         response = kind.response_type.from_json(command.body)
     except FormatError as error:
-        return Judgement(Verdict.UNKNOWN, reason=f"an answer cannot be read: {error}")
+        return Judgement(Verdict.UNKNOWN, reason=f"malformed response: {error}")
     if response.code is DLedgerResponseCode.SUCCESS:
         return Judgement(Verdict.DONE, response)
     verdict = _VERDICTS.get(response.code, Verdict.UNKNOWN)
     if response.code in kind.refusals:
         verdict = Verdict.REFUSED
     elif response.code in kind.waits:
-        verdict = Verdict.LATER
+        verdict = Verdict.RETRY_LATER
     reason = f"{response.code.value} {response.code.name}"
     if response.code is DLedgerResponseCode.NOT_LEADER:
-        reason += f", the leader is {response.leader_id or 'not known'}"
+        reason += f", the leader is {response.leader_id or 'unknown'}"
     return Judgement(verdict, response, response.code, reason)
 
 
 def _judge_system_error(command: RemotingCommand) -> Judgement:
-    """Judge an answer of the remoting layer, which has a remark and no body."""
+    """Judge an error response of the remoting layer, which has a remark instead of a body."""
     remark = (command.remark or "no remark")[:200]
     reason = f"remoting code {command.code}: {remark}"
     if command.code == SystemCode.SYSTEM_BUSY:
-        return Judgement(Verdict.LATER, reason=reason)
+        return Judgement(Verdict.RETRY_LATER, reason=reason)
     if command.code == SystemCode.REQUEST_CODE_NOT_SUPPORTED:
         return Judgement(Verdict.REFUSED, code=DLedgerResponseCode.UNSUPPORTED, reason=reason)
     if "JSONException: illegal input" in remark and "fastjson2" in remark:
-        # Java DLedger 0.4.3 fails so on base64, before it looks at the request.
-        return Judgement(Verdict.AS_NUMBERS, reason=reason)
+        # Java DLedger 0.4.3 fails to parse base64 with this error, before any effect.
+        return Judgement(Verdict.RETRY_WITH_NUMBERS, reason=reason)
     return Judgement(Verdict.UNKNOWN, reason=reason)

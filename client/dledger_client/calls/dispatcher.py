@@ -1,11 +1,11 @@
-"""Carries calls to the leader, wherever it goes, and decides when one may be sent again."""
+"""Sends calls to the current leader and decides when a call may be resent."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dledger_client.calls.call import Call, Judgement, Verdict, is_to_be_split, judge, success
+from dledger_client.calls.call import Call, Judgement, Verdict, judge, must_be_split, success
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.cluster.backoff import PAUSE_MIN_S, pause_s
@@ -26,14 +26,15 @@ from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.requests import DLedgerResponseCode, Message
 
 EXPIRY_INTERVAL_S: Final = 0.05
-DISK_FULL_PAUSE_S: Final = 0.5  # room is made by retention, which takes its time
+DISK_FULL_PAUSE_S: Final = 0.5
+"""Minimum pause after DISK_FULL: retention takes time to free space."""
 
 
 class Dispatcher:
-    """Holds the connection to the leader, the calls that wait for one, and the search for it.
+    """Owns the connection to the leader, the waiting calls, and the search for the leader.
 
-    A call is in exactly one place: on a connection, in `_waiting`, or in `_delayed`; or it has
-    ended.
+    A call that has not ended is in exactly one place: on a connection, in `_waiting` or in
+    `_delayed`.
     """
 
     def __init__(
@@ -56,34 +57,35 @@ class Dispatcher:
         self._waiting: deque[Call] = deque()
         self._delayed: dict[Call, asyncio.TimerHandle] = {}
         self._search: asyncio.Task[None] | None = None
-        self._look: asyncio.Task[None] | None = None
-        # Searches since an answer was last a success: from the second on, there is a pause first.
+        self._leader_check: asyncio.Task[None] | None = None
+        # Searches since the last successful response; each search but the first starts after a
+        # pause.
         self._searches = 0
         self._trouble_since_s = 0.0
         self._is_closed = False
 
     @property
     def leader(self) -> Connection | None:
-        """The connection to the leader, while there is one."""
+        """The connection to the leader; None while no leader is known."""
         return self._leader
 
     def submit(self, call: Call) -> None:
-        """Send a call now, or as soon as there is a leader to send it to."""
-        self.announce(call)
+        """Send a call now, or as soon as a leader is found."""
+        self.record_start(call)
         if self._leader is not None and not self._is_closed:
             self._send(call, self._leader, call.began_s)
         else:
             self.forward(call)
 
-    def announce(self, call: Call) -> None:
-        """Count a call that `forward` will be given, or `end`."""
+    def record_start(self, call: Call) -> None:
+        """Count a new call in the statistics; `forward` or `end` must follow."""
         if call.kind.appends:
-            self._statistics.began(call.began_s, call.entry_count)
+            self._statistics.record_start(call.began_s, call.entry_count)
 
     def close(self) -> None:
-        """End every call: what was sent is unknown, the rest had no effect."""
+        """End every call: the outcome of a sent call is unknown, the others had no effect."""
         self._is_closed = True
-        for task in (self._search, self._look):
+        for task in (self._search, self._leader_check):
             if task is not None:
                 task.cancel()
         delayed, self._delayed = self._delayed, {}
@@ -93,10 +95,10 @@ class Dispatcher:
         for call in (*delayed, *waiting):
             self.end(call, GroupUnreachableError("the client was closed"))
 
-    # What a connection tells of a call.
+    # CallHandler
 
     def answered(self, call: Call, command: RemotingCommand) -> None:
-        """Take the answer of a member."""
+        """Process a member's response: end the call, or resend it if that is safe."""
         response = success(call.kind, command)
         if response is not None:
             self._succeeded(call, response)
@@ -108,23 +110,23 @@ class Dispatcher:
             return
         call.last_code, call.problem = judgement.code, f"{call.connection}: {judgement.reason}"
         if judgement.verdict is Verdict.REFUSED or (
-            judgement.verdict is Verdict.AS_NUMBERS and call.sent_as_numbers
+            judgement.verdict is Verdict.RETRY_WITH_NUMBERS and call.sent_as_numbers
         ):
             refusal = _refusal(call)
-            if is_to_be_split(call.kind, refusal):
+            if must_be_split(call.kind, refusal):
                 assert call.connection is not None
                 call.connection.takes_batches = False
             self.end(call, refusal)
-        elif judgement.verdict is Verdict.ELSEWHERE:
+        elif judgement.verdict is Verdict.RETRY_ELSEWHERE:
             self._send_elsewhere(call, judgement)
-        elif judgement.verdict is Verdict.AS_NUMBERS:
+        elif judgement.verdict is Verdict.RETRY_WITH_NUMBERS:
             assert call.connection is not None
             call.connection.bytes_as_numbers = True
             self.forward(call)
-        elif judgement.verdict is Verdict.LATER:
+        elif judgement.verdict is Verdict.RETRY_LATER:
             self._send_later(call)
-        elif judgement.verdict is Verdict.RENUMBER:
-            self._renumber(call)
+        elif judgement.verdict is Verdict.REREGISTER:
+            self._reregister(call)
         else:
             call.may_have_happened = True
             if call.is_repeatable:
@@ -135,13 +137,13 @@ class Dispatcher:
     def _succeeded(self, call: Call, response: Message) -> None:
         self._searches = 0
         if response.term > self.members.highest_term:
-            self.members.saw_term(response.term)
+            self.members.record_term(response.term)
         if call.kind.appends:
-            self._statistics.was_acknowledged(self._loop.time(), call.entry_count)
+            self._statistics.record_acknowledged(self._loop.time(), call.entry_count)
         self._resolve(call, response)
 
     def lost(self, call: Call, error: ConnectionLostError) -> None:
-        """Hear that no answer will come to this attempt."""
+        """Process a lost attempt: resend the call if that is safe, else end it as unknown."""
         call.last_code, call.problem = None, str(error)
         call.may_have_happened |= error.was_sent
         if error.was_sent and not call.is_repeatable:
@@ -150,33 +152,33 @@ class Dispatcher:
             self.forward(call)
 
     def cancelled(self, call: Call) -> None:
-        """Hear that nobody waits for the answer any more.
+        """Drop a cancelled call.
 
-        What waits for a leader ends with the next look at its deadline; what was sent, with its
-        answer or in its time.
+        A delayed call ends now; a call that waits for a leader, at the next expiry check; a call
+        that was sent, with its response or its timeout.
         """
         timer = self._delayed.pop(call, None)
         if timer is not None:
             timer.cancel()
             self.end(call, GroupUnreachableError("cancelled"))
 
-    # What a connection tells of itself.
+    # ConnectionWatcher
 
     def connection_lost(self, connection: Connection) -> None:
-        """Look for the leader again if it was behind this connection."""
+        """Forget the leader if this was the connection to it; the next call starts a search."""
         if self._leader is connection:
             self._leader = None
 
     def connection_stalled(self, connection: Connection) -> None:
-        """Ask the others who leads when the leader owes answers and is silent."""
-        if self.members.follow_leader and self._leader is connection and self._look is None:
-            self._look = self._spawn(self._look_past(connection))
+        """Ask the other members for a new leader while the leader does not respond."""
+        if self.members.follow_leader and self._leader is connection and self._leader_check is None:
+            self._leader_check = self._spawn(self._replace_stalled_leader(connection))
 
-    # The way of a call.
+    # Sending, resending and ending a call
 
     def forward(self, call: Call) -> None:
-        """Send a call that was submitted or announced; end it when its time is over."""
-        if call.answer.done():  # cancelled by who awaits it
+        """Send a call that was counted before, or end it if it expired or was cancelled."""
+        if call.answer.done():  # cancelled by its caller
             self.end(call, GroupUnreachableError("cancelled"))
         elif self._is_closed:
             self.end(call, GroupUnreachableError("the client was closed"))
@@ -194,9 +196,9 @@ class Dispatcher:
         call.attempts += 1
         call.connection = connection
         call.sent_as_numbers = connection.bytes_as_numbers
-        call.owed_from_s = now_s + call.answer_s
-        answer_by_s = call.owed_from_s + self.members.timing.request_timeout_s
-        call.answer_by_s = min(call.deadline_s, answer_by_s)
+        call.due_at_s = now_s + call.answer_s
+        expires_at_s = call.due_at_s + self.members.timing.request_timeout_s
+        call.expires_at_s = min(call.deadline_s, expires_at_s)
         request = call.request.addressed_to(connection.member_id)
         connection.send(call.kind.code, call.kind.encode(request, call.sent_as_numbers), call)
 
@@ -205,20 +207,20 @@ class Dispatcher:
         assert connection is not None
         if self._leader is connection:
             self._leader = None
-        call.last_code = None  # an answer of no leader is none of the group's
+        call.last_code = None  # the code of a member that does not lead is not the group's refusal
         if not self.members.follow_leader or judgement.code is DLedgerResponseCode.UNKNOWN_MEMBER:
-            self.members.forget(connection)  # a Service may lead to another pod by now
+            self.members.forget(connection)  # a Service may route to another pod next time
         if self.members.follow_leader:
             self.forward(call)
         else:
             leader_id = judgement.response.leader_id if judgement.response else None
             self.end(call, NotLeaderError(call.problem, leader_id))
 
-    def _renumber(self, call: Call) -> None:
-        if call.numbering is None or call.may_have_happened:
+    def _reregister(self, call: Call) -> None:
+        if call.sequencer is None or call.may_have_happened:
             self.end(call, _refusal(call))
         else:
-            call.numbering.renumber(call)
+            call.sequencer.reregister(call)
 
     def _send_later(self, call: Call) -> None:
         at_least_s = PAUSE_MIN_S
@@ -232,22 +234,22 @@ class Dispatcher:
         self.forward(call)
 
     def end(self, call: Call, answer: ClientError) -> None:
-        """End a call that did not succeed."""
+        """End a call that failed."""
         if call.kind.appends:
             if call.may_have_happened:
-                # However the last attempt ended, an earlier one may have had its effect.
+                # The last attempt had no effect, but an earlier one may have had.
                 answer = OutcomeUnknownError(call.problem or str(answer))
-            if is_to_be_split(call.kind, answer):
-                self._statistics.withdrawn(call.entry_count)
+            if must_be_split(call.kind, answer):
+                self._statistics.record_withdrawn(call.entry_count)
             else:
-                self._statistics.failed(self._loop.time(), answer, call.entry_count)
+                self._statistics.record_failed(self._loop.time(), answer, call.entry_count)
         self._resolve(call, answer)
 
     def _resolve(self, call: Call, answer: Message | ClientError) -> None:
         if not call.answer.done():
             call.answer.set_result(answer)
-        if call.numbering is not None:
-            call.numbering.ended(call)
+        if call.sequencer is not None:
+            call.sequencer.ended(call)
         if call.on_end is not None:
             call.on_end()
 
@@ -260,15 +262,15 @@ class Dispatcher:
         self.end(
             call,
             GroupUnreachableError(
-                f"no leader of the group {self.members.group} took the request within "
-                f"{waited_s:.1f} s; the last problem: {reason}"
+                f"no leader of group {self.members.group} accepted the request within "
+                f"{waited_s:.1f} s; last error: {reason}"
             ),
         )
 
-    # The way to the leader.
+    # Finding the leader
 
     async def _search_leader(self) -> None:
-        """Find the leader for the calls that wait; those that wait too long end meanwhile."""
+        """Find the leader for the waiting calls; end calls that expire meanwhile."""
         try:
             while self._waiting and self._leader is None:
                 self._searches += 1
@@ -285,22 +287,23 @@ class Dispatcher:
         finally:
             self._search = None
 
-    async def _look_past(self, stalled: Connection) -> None:
-        """Leave a leader that is silent as soon as another member says that it leads."""
+    async def _replace_stalled_leader(self, stalled: Connection) -> None:
+        """Leave a leader that does not respond once another member reports that it leads."""
         try:
             found = await self._find_while(
-                lambda: self._leader is stalled and stalled.is_stalled, without=stalled.member_id
+                lambda: self._leader is stalled and stalled.is_stalled,
+                excluded_id=stalled.member_id,
             )
             if isinstance(found, Connection) and self._leader is stalled:
                 self._follow(found)
-                stalled.abort(f"{stalled} fell silent, and {found} leads")
+                stalled.abort(f"{stalled} stopped responding; the leader is now {found}")
         finally:
-            self._look = None
+            self._leader_check = None
 
     async def _find_while(
-        self, is_wanted: Callable[[], bool], *, without: str | None = None
+        self, is_wanted: Callable[[], bool], *, excluded_id: str | None = None
     ) -> Connection | ClientError | None:
-        search = LeaderSearch(self.members, self._random, without=without)
+        search = LeaderSearch(self.members, self._random, excluded_id=excluded_id)
         find = self._spawn(search.run())
         try:
             while is_wanted():
@@ -316,7 +319,7 @@ class Dispatcher:
         if not connection.is_open:
             return
         self._leader = connection
-        self._statistics.saw_leader(connection.member_id)
+        self._statistics.record_leader(connection.member_id)
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             self.forward(call)

@@ -1,10 +1,10 @@
-"""What a client can say of all its appends together."""
+"""Statistics of all appends of one client."""
 
 from dledger_client.errors import ClientError, OutcomeUnknownError
 
 
 class AppendStatistics:
-    """Counts, as the dispatcher reports them; times are on the loop's clock."""
+    """Counters that the dispatcher updates. Times are on the event loop's clock."""
 
     __slots__ = (
         "_acknowledged_at_s",
@@ -23,45 +23,45 @@ class AppendStatistics:
         self.refused = 0
         self.leader_id: str | None = None
         self.leader_changes = 0
-        """How often the leader was another one than before."""
+        """Number of times the client switched to another leader."""
         self.longest_gap_s = 0.0
-        """The longest time without an acknowledgement while one was awaited."""
+        """The longest time without an acknowledgement while appends were outstanding."""
         self._outstanding = 0
-        # The last acknowledgement, or since when one is awaited.
+        # Time of the last acknowledgement, or of the first append after a time without appends.
         self._acknowledged_at_s = 0.0
 
-    def began(self, now_s: float, count: int) -> None:
-        """Count appends that are awaited from now on."""
+    def record_start(self, now_s: float, count: int) -> None:
+        """Count appends that start now."""
         if self._outstanding == 0:
             self._acknowledged_at_s = now_s
         self._outstanding += count
 
-    def was_acknowledged(self, now_s: float, count: int) -> None:
-        """Count their end as a success."""
-        self._note_gap(now_s, count)
+    def record_acknowledged(self, now_s: float, count: int) -> None:
+        """Count acknowledged appends."""
+        self._end(now_s, count)
         self.acknowledged += count
         self._acknowledged_at_s = now_s
 
-    def failed(self, now_s: float, error: ClientError, count: int) -> None:
-        """Count their end as anything else."""
-        self._note_gap(now_s, count)
+    def record_failed(self, now_s: float, error: ClientError, count: int) -> None:
+        """Count appends that ended with an error, as unknown or as refused."""
+        self._end(now_s, count)
         if isinstance(error, OutcomeUnknownError):
             self.unknown += count
         else:
             self.refused += count
 
-    def withdrawn(self, count: int) -> None:
-        """Forget appends that begin anew, each for itself."""
+    def record_withdrawn(self, count: int) -> None:
+        """Forget the appends of a batch that restart one by one."""
         self._outstanding -= count
 
-    def _note_gap(self, now_s: float, count: int) -> None:
+    def record_leader(self, leader_id: str | None) -> None:
+        """Set the current leader and count the change."""
+        if self.leader_id is not None and leader_id != self.leader_id:
+            self.leader_changes += 1
+        self.leader_id = leader_id
+
+    def _end(self, now_s: float, count: int) -> None:
         self._outstanding -= count
         gap_s = now_s - self._acknowledged_at_s
         if gap_s > self.longest_gap_s:
             self.longest_gap_s = gap_s
-
-    def saw_leader(self, leader_id: str | None) -> None:
-        """Take note of who leads now."""
-        if self.leader_id is not None and leader_id != self.leader_id:
-            self.leader_changes += 1
-        self.leader_id = leader_id

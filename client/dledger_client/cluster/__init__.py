@@ -1,3 +1,4 @@
-"""The members of a group as the client knows them: addresses, connections, and the search for the
-leader. Nothing here knows what a request means.
+"""The members of a group: addresses, connections, and the search for the leader.
+
+Nothing here knows what a request means.
 """

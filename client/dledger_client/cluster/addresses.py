@@ -1,4 +1,4 @@
-"""How servers are named on a command line: HOST:PORT, with the member's id in front or without."""
+"""Server addresses: HOST:PORT, optionally with the member id."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PORT_MAX: Final = 65535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """Where a member listens; `member_id` is None until it is known."""
+    """Address of a member; `member_id` is None if it is unknown."""
 
     host: str
     port: int
@@ -26,10 +26,11 @@ class ServerAddress:
 
 
 def parse_server(text: str) -> ServerAddress:
-    """Read `HOST:PORT`, `ID=HOST:PORT`, or DLedger's own `n0-HOST:PORT`; AddressError otherwise.
+    """Parse `HOST:PORT`, `ID=HOST:PORT`, or DLedger's own form `n0-HOST:PORT`.
 
-    A host may contain dashes (`orders-master`), so only an `n` with digits before the first dash
-    counts as an id; for a host that is really named so, write `=n0-host:port`.
+    A host may contain dashes (`orders-master`), so only `n` and digits before the first dash count
+    as an id; for a host with such a name, write `=n0-host:port`. Raises AddressError for any other
+    text.
     """
     member_id, equals, rest = text.strip().partition("=")
     if not equals:
@@ -38,15 +39,18 @@ def parse_server(text: str) -> ServerAddress:
     host, _, port = rest.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
-        raise AddressError(f"{text!r} is no server: HOST:PORT or ID=HOST:PORT is expected")
+        raise AddressError(f"invalid server address {text!r}: expected HOST:PORT or ID=HOST:PORT")
     if member_id and not MEMBER_ID_PATTERN.fullmatch(member_id):
-        raise AddressError(f"{text!r} names no member's id; letters, digits and _ are allowed")
+        raise AddressError(f"invalid member id in {text!r}: only letters, digits and _ are allowed")
     return ServerAddress(host=host, port=int(port), member_id=member_id or None)
 
 
 def parse_servers(texts: Iterable[str]) -> list[ServerAddress]:
-    """Read servers, several in one text being separated by `,` or `;`; at least one is needed."""
+    """Parse texts of addresses separated by `,` or `;`.
+
+    Raises AddressError if an address is invalid or there is none at all.
+    """
     parts = [part for text in texts for part in text.replace(";", ",").split(",") if part.strip()]
     if not 0 < len(parts) <= SERVERS_MAX:
-        raise AddressError(f"{len(parts)} servers are given; 1 to {SERVERS_MAX} are allowed")
+        raise AddressError(f"expected 1 to {SERVERS_MAX} servers, got {len(parts)}")
     return [parse_server(part) for part in parts]

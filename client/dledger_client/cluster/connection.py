@@ -1,7 +1,7 @@
-"""One connection to one member: many requests in flight, paired with their answers by `opaque`.
+"""A connection to one member: many requests in flight, matched to their responses by `opaque`.
 
-Requests of one turn of the event loop leave in one write, and all answers of one read are handed
-out together; that, and not the speed of a single request, is what makes appends fast.
+All requests of one event loop turn go into one write, and all responses of one read are processed
+together. This, not the speed of a single request, makes appends fast.
 """
 
 import asyncio
@@ -20,62 +20,62 @@ from dledger_formats.protocol.frames import (
 )
 
 WRITE_BYTES: Final = 64 * 1024
-"""As many bytes of bodies go into one write; more do not wait for the turn to end."""
+"""Bytes of bodies in one write; a full write does not wait for the end of the turn."""
 UNSENT_BYTES_MAX: Final = 1024 * 1024
-"""Above this many bytes that the kernel has not taken, requests stay here and count as not sent."""
+"""While more bytes than this wait for the kernel, requests stay here and count as not sent."""
 SWEEP_INTERVAL_S: Final = 0.05
 
 
 class Reply(Protocol):
-    """Waits for the answer to one request. One of the methods is called, once."""
+    """Receives the response to one request. Exactly one of the methods is called, once."""
 
-    answer_by_s: float
+    expires_at_s: float
     """When to stop waiting, on the loop's clock."""
 
-    owed_from_s: float
-    """Until when the other side may rightly keep the answer back."""
+    due_at_s: float
+    """When the response is due, on the loop's clock; until then, silence is no stall."""
 
     def answered(self, command: RemotingCommand) -> None:
-        """Take the answer."""
+        """Process the response."""
 
     def lost(self, error: ConnectionLostError) -> None:
-        """Hear that no answer will come."""
+        """Process an error: there will be no response."""
 
 
 class FutureReply:
-    """A reply to await, for the request that is sent now and then."""
+    """A reply that can be awaited; slower than a Call, for occasional requests."""
 
-    __slots__ = ("answer_by_s", "future", "owed_from_s")
+    __slots__ = ("due_at_s", "expires_at_s", "future")
 
-    def __init__(self, answer_by_s: float) -> None:
-        self.answer_by_s = answer_by_s
-        self.owed_from_s = 0.0
+    def __init__(self, expires_at_s: float) -> None:
+        self.expires_at_s = expires_at_s
+        self.due_at_s = 0.0
         self.future: asyncio.Future[RemotingCommand | ConnectionLostError]
         self.future = asyncio.get_running_loop().create_future()
 
     def answered(self, command: RemotingCommand) -> None:
-        """Wake who awaits the future."""
+        """Complete the future with the response."""
         if not self.future.done():
             self.future.set_result(command)
 
     def lost(self, error: ConnectionLostError) -> None:
-        """Wake who awaits the future; it holds the error as a value."""
+        """Complete the future with the error as its result."""
         if not self.future.done():
             self.future.set_result(error)
 
 
 class ConnectionWatcher(Protocol):
-    """Who is told when a connection can no longer be relied on."""
+    """Reacts to connections that fail; implemented by Dispatcher."""
 
     def connection_lost(self, connection: "Connection") -> None:
-        """Hear that it is closed, before its requests hear of it."""
+        """React to a closed connection; called before its requests are ended."""
 
     def connection_stalled(self, connection: "Connection") -> None:
-        """Hear, again and again, that it owes answers and is silent."""
+        """React to a stalled connection; called repeatedly while it is stalled."""
 
 
 class Connection(asyncio.Protocol):
-    """Made by the loop's `create_connection`; usable until `is_open` turns false."""
+    """The protocol object of a connection; usable while `is_open` is true."""
 
     def __init__(
         self,
@@ -87,28 +87,29 @@ class Connection(asyncio.Protocol):
         self.address = address
         self.member_id = address.member_id
         self.bytes_as_numbers = False
-        """Whether the member is a Java DLedger 0.4.3, which reads no base64."""
+        """Whether the member is a Java DLedger 0.4.3, which does not decode base64."""
         self.takes_batches = False
-        """Whether the member knows APPEND_BATCH, as ours do."""
+        """Whether the member supports APPEND_BATCH, as this project's servers do."""
         self.closed = asyncio.Event()
         self._stall_s = stall_s
         self._watcher = watcher
         self._loop = asyncio.get_running_loop()
-        # Java 0.4.3 repeats what it could not read in the header of its answer, whole.
+        # Java 0.4.3 copies a request that it cannot parse into the header of its response.
         self._decoder = FrameDecoder(header_bytes_max=FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._is_writable = True
         self._is_retired = False
         self._end_reason = ""
         self._next_opaque = 0
-        # A request is in one of these: not yet handed to the socket, or awaiting its answer.
+        # A request is in exactly one of these: not yet written to the socket, or waiting for its
+        # response.
         self._outbox: deque[tuple[int, bytes, Reply]] = deque()
         self._outbox_bytes = 0
         self._pending: dict[int, Reply] = {}
         self._flush_is_due = False
         self._sweep_timer: asyncio.TimerHandle | None = None
-        # When the other side last gave a sign of life, or began to owe one.
-        self._heard_at_s = self._loop.time()
+        # When data last arrived, or a request was sent while no response was due.
+        self._last_activity_s = self._loop.time()
 
     def __str__(self) -> str:
         return f"{self.member_id} at {self.address}" if self.member_id else str(self.address)
@@ -120,18 +121,15 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether answers are owed, and nothing has come for `stall_s`.
-
-        An answer that may rightly be kept back is owed only when its time is over.
-        """
+        """Whether responses are due and nothing has arrived for `stall_s`."""
         now_s = self._loop.time()
-        return self._is_silent(now_s) and not self._owes_nothing(now_s)
+        return self._is_silent(now_s) and not self._has_nothing_due(now_s)
 
     def send(self, code: int, body: bytes, reply: Reply) -> None:
-        """Send a request with the next write; `reply` hears what became of it."""
-        assert self.is_open, "a closed connection was used"
+        """Send a request with the next write; `reply` receives the response or the error."""
+        assert self.is_open, "the connection is closed"
         if not self._pending and not self._outbox:
-            self._heard_at_s = self._loop.time()
+            self._last_activity_s = self._loop.time()
         self._outbox.append((code, body, reply))
         self._outbox_bytes += len(body)
         if self._outbox_bytes >= WRITE_BYTES:
@@ -143,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._sweep_timer = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     async def ask(self, code: int, body: bytes, timeout_s: float) -> RemotingCommand:
-        """Send one request and await its answer; ConnectionLostError when none comes."""
+        """Send one request and return the response. Raises ConnectionLostError if none arrives."""
         if not self.is_open:
             raise ConnectionLostError(f"the connection to {self} is closed", was_sent=False)
         reply = FutureReply(self._loop.time() + timeout_s)
@@ -154,35 +152,35 @@ class Connection(asyncio.Protocol):
         return answer
 
     def retire(self) -> None:
-        """Close once every answer that is owed has come."""
+        """Close the connection as soon as no request waits for a response."""
         self._is_retired = True
         if self._transport is not None and not self._pending and not self._outbox:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Close at once; what awaits an answer hears `reason`."""
+        """Close the connection now; `reason` becomes the error of its outstanding requests."""
         if self._transport is not None:
             self._end_reason = self._end_reason or reason
             self._transport.abort()
 
-    # The loop calls these.
+    # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses, but have all of its methods.
+        # uvloop's transports are not subclasses of asyncio.Transport, but have its methods.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at_s = self._loop.time()
+        self._last_activity_s = self._loop.time()
         try:
             commands = self._decoder.feed(data)
         except FrameError as error:
             commands = error.before
-            self.abort(f"{self} sent bytes that are no frame: {error}")
+            self.abort(f"{self} sent an invalid frame: {error}")
         for command in commands:
             if command.is_response:
                 reply = self._pending.pop(command.opaque, None)
-                if reply is not None:  # none: it came after its time
+                if reply is not None:  # None: the response arrived after its timeout
                     reply.answered(command)
         if self._is_retired:
             self.retire()
@@ -199,7 +197,8 @@ class Connection(asyncio.Protocol):
         self.closed.set()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        reason = self._end_reason or f"the connection to {self} ended: {exc or 'closed by it'}"
+        cause = exc or "closed by the peer"
+        reason = self._end_reason or f"the connection to {self} was lost: {cause}"
         unsent, self._outbox = self._outbox, deque()
         pending, self._pending = self._pending, {}
         self._watcher.connection_lost(self)
@@ -211,17 +210,17 @@ class Connection(asyncio.Protocol):
             reply.lost(error)
 
     def _is_silent(self, now_s: float) -> bool:
-        return now_s - self._heard_at_s >= self._stall_s
+        return now_s - self._last_activity_s >= self._stall_s
 
-    def _owes_nothing(self, now_s: float) -> bool:
-        """Whether no answer is owed yet; looks no further than the first that is."""
-        return all(reply.owed_from_s > now_s for reply in self._pending.values())
+    def _has_nothing_due(self, now_s: float) -> bool:
+        """Whether no response is due yet. Stops at the first one that is."""
+        return all(reply.due_at_s > now_s for reply in self._pending.values())
 
     def _flush(self) -> None:
         self._flush_is_due = False
         now_s = self._loop.time()
-        if self._is_silent(now_s) and self._owes_nothing(now_s):
-            self._heard_at_s = now_s
+        if self._is_silent(now_s) and self._has_nothing_due(now_s):
+            self._last_activity_s = now_s
         while self._outbox and self._is_writable and self._transport is not None:
             code = self._outbox[0][0]
             requests: list[tuple[int, bytes]] = []
@@ -236,7 +235,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(encode_requests(code, requests))
 
     def _sweep(self) -> None:
-        """End what waited too long, and look whether the other side still lives."""
+        """End expired requests and check for a stall."""
         self._sweep_timer = None
         if self._transport is None or not (self._pending or self._outbox):
             return
@@ -251,17 +250,17 @@ class Connection(asyncio.Protocol):
             self._sweep_timer = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def _expire_pending(self, now_s: float) -> None:
-        overdue = [key for key, reply in self._pending.items() if reply.answer_by_s <= now_s]
-        error = ConnectionLostError(f"{self} gave no answer in time", was_sent=True)
+        overdue = [key for key, reply in self._pending.items() if reply.expires_at_s <= now_s]
+        error = ConnectionLostError(f"{self} did not respond in time", was_sent=True)
         for key in overdue:
             self._pending.pop(key).lost(error)
 
     def _expire_outbox(self, now_s: float) -> None:
-        overdue = [item for item in self._outbox if item[2].answer_by_s <= now_s]
+        overdue = [item for item in self._outbox if item[2].expires_at_s <= now_s]
         if not overdue:
             return
-        self._outbox = deque(item for item in self._outbox if item[2].answer_by_s > now_s)
+        self._outbox = deque(item for item in self._outbox if item[2].expires_at_s > now_s)
         self._outbox_bytes = sum(len(body) for _, body, _ in self._outbox)
-        error = ConnectionLostError(f"{self} takes no more bytes", was_sent=False)
+        error = ConnectionLostError(f"{self} accepts no data", was_sent=False)
         for _, _, reply in overdue:
             reply.lost(error)

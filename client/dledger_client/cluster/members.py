@@ -1,4 +1,4 @@
-"""The members of a group as the client knows them: where they listen, and connections to them."""
+"""The members of a group as the client knows them: their addresses and connections to them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,33 +22,35 @@ LINKS_MAX: Final = 4 * SERVERS_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long the client waits for what, in seconds."""
+    """Timeouts of the client, in seconds."""
 
     deadline_s: float = 30.0
-    """For one operation, all its attempts included."""
+    """For one operation, including all its attempts."""
     request_timeout_s: float = 5.0
-    """For one answer. A leader in Java takes up to 3 s to say that no quorum answered it."""
+    """For one response. A Java leader takes up to 3 s to report that no quorum answered."""
     connect_timeout_s: float = 1.0
     stall_s: float = 0.5
-    """When the leader owes answers and is silent for so long, others are asked who leads."""
-    follow_wait_s: float = 2.0
-    """For so long one of our servers is to wait for the next entry before it says that there is
-    none.
+    """If the leader sends nothing for this long while responses are due, the client asks the other
+    members for a new leader.
     """
+    follow_wait_s: float = 2.0
+    """How long a server of this project waits for the next entry before it responds without one."""
+    follow_margin_s: float = 0.25
+    """How much later than `follow_wait_s` that response may arrive before it is due."""
 
 
 @dataclass(slots=True)
 class _Link:
-    """The one connection to an address; the lock keeps two tasks from opening it twice."""
+    """The only connection to an address; the lock keeps two tasks from opening it twice."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     connection: Connection | None = None
 
 
 class Members:
-    """Knows the servers that were given, and the peers that they name.
+    """The configured servers and the peers that they report.
 
-    Host names are resolved at every connect: a pod that comes back has another address.
+    Host names are resolved for every connection, because a restarted pod has another address.
     """
 
     def __init__(
@@ -62,29 +64,30 @@ class Members:
     ) -> None:
         self.group = group
         self.follow_leader = follow_leader
-        """Without it, the members that METADATA names are not to be asked."""
+        """If False, only the configured servers are asked, not the members that METADATA names."""
         self.timing = timing
         self.servers = tuple(servers)
         self.peers: dict[str, ServerAddress] = {}
         self.highest_term = -1
-        """Of all answers that told one (Java's METADATA does not)."""
-        self.problem = "nothing was tried yet"
-        """What went wrong last, for people."""
+        """The highest term of any response; METADATA of Java servers contains none."""
+        self.problem = "no attempt was made"
+        """The most recent error; human-readable."""
         self._watcher = watcher
         self._links: dict[tuple[str, int], _Link] = {}
-        # All that may be open: those of the links, and those that were forgotten but owe answers.
+        # Every connection that may be open: those of the links, and forgotten ones that still wait
+        # for responses.
         self._connections: set[Connection] = set()
         self._is_known = False
 
     def addresses(self) -> list[ServerAddress]:
-        """Every address worth asking: peers first, since they carry their id."""
+        """Return the addresses to ask: peers first, because their ids are known."""
         return [*(self.peers.values() if self.follow_leader else ()), *self.servers]
 
     async def metadata(self, address: ServerAddress) -> tuple[Connection, MetadataResponse]:
-        """Ask the member there who is who, and learn from its answer.
+        """Ask the member at an address for METADATA, and update the peers from its response.
 
-        ConnectionLostError when there is no answer now; RefusedError when asking again is vain: a
-        server that is none of the group, before any other has been met.
+        Raises ConnectionLostError if a retry may help. Raises RefusedError if it cannot: the server
+        does not belong to the group, and no other server has answered yet.
         """
         try:
             connection = await self._connect(address)
@@ -92,31 +95,31 @@ class Members:
         except (ConnectionLostError, RefusedError) as error:
             self.problem = str(error)
             if isinstance(error, RefusedError) and self._is_known:
-                # An address can be taken over by another group's pod before DNS knows.
+                # Another group's pod may have taken over the address before DNS is updated.
                 raise ConnectionLostError(str(error), was_sent=True) from error
             raise
         self._learn(connection, response)
         return connection, response
 
-    def saw_term(self, term: int) -> None:
-        """Remember the highest term."""
+    def record_term(self, term: int) -> None:
+        """Keep the highest term."""
         self.highest_term = max(self.highest_term, term)
 
     def forget(self, connection: Connection) -> None:
-        """Use this connection for nothing new: its address must be looked at afresh."""
+        """Send no further request on this connection; the next one to its address is new."""
         for link in self._links.values():
             if link.connection is connection:
                 link.connection = None
         connection.retire()
 
     async def close(self) -> None:
-        """Abort every connection, and return when they are gone."""
+        """Abort every connection and wait until they are closed."""
         for connection in self._connections:
             connection.abort("the client was closed")
             await connection.closed.wait()
 
     async def _connect(self, address: ServerAddress) -> Connection:
-        if len(self._links) >= LINKS_MAX:  # addresses of pods that are long gone, mostly
+        if len(self._links) >= LINKS_MAX:  # most are addresses of pods that no longer exist
             self._links = {
                 key: link
                 for key, link in self._links.items()
@@ -153,7 +156,7 @@ class Members:
             response = MetadataResponse.from_json(command.body)
         except FormatError as error:
             raise ConnectionLostError(
-                f"{connection} gave an answer that cannot be read: {command.remark or error}",
+                f"{connection} sent a malformed response: {command.remark or error}",
                 was_sent=True,
             ) from error
         if response.code is not DLedgerResponseCode.SUCCESS:
@@ -164,23 +167,23 @@ class Members:
     def _learn(self, connection: Connection, response: MetadataResponse) -> None:
         self._is_known = True
         connection.member_id = response.local_id or connection.member_id
-        connection.takes_batches = bool(response.voters)  # ours alone name them
-        self.saw_term(response.term)
+        connection.takes_batches = bool(response.voters)  # only this project's servers name voters
+        self.record_term(response.term)
         peers: dict[str, ServerAddress] = {}
         for peer_id, address in sorted(response.peers.items())[:SERVERS_MAX]:
             try:
                 peers[peer_id] = parse_server(f"{peer_id}={address}")
             except AddressError as error:
-                self.problem = f"{connection} names a member that cannot be reached: {error}"
+                self.problem = f"{connection} lists a member without a usable address: {error}"
         self.peers = peers or self.peers
 
 
 def _explain(group: str, connection: Connection, code: DLedgerResponseCode) -> str:
     if code is DLedgerResponseCode.UNKNOWN_GROUP:
-        return f"{connection} does not belong to the group {group}"
+        return f"{connection} does not belong to group {group}"
     if code is DLedgerResponseCode.UNKNOWN_MEMBER and connection.member_id is None:
         return (
-            f"{connection} answers only requests that name its id, as Java's servers do; "
-            f"give it as ID={connection.address}"
+            f"{connection} only accepts requests that contain its member id, as Java servers do; "
+            f"specify it as ID={connection.address}"
         )
     return f"{connection} refused METADATA: {code.value} {code.name}"

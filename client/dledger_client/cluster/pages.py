@@ -1,4 +1,4 @@
-"""GET of one page of a member's HTTP port."""
+"""Fetching one page from a member's HTTP port."""
 
 import asyncio
 import contextlib
@@ -13,21 +13,21 @@ READ_BYTES: Final = 64 * 1024
 
 
 class PageError(ClientError):
-    """A page did not come, or not as it should; the message says why, without the address."""
+    """A page could not be fetched; the message gives the reason without the address."""
 
 
 async def get_page(address: ServerAddress, path: str, timeout_s: float) -> bytes:
-    """Return the body of a page of at most 1 MiB; PageError when there is none in time.
+    """Return the body of a page of at most 1 MiB. Raises PageError if that fails.
 
-    Asks as HTTP 1.0, so that the body ends where the connection does.
+    The request is HTTP 1.0, so that the body ends with the connection.
     """
     try:
         async with asyncio.timeout(timeout_s):
             return await _get(address, path)
     except TimeoutError as error:
-        raise PageError(f"no answer within {timeout_s:g} s") from error
+        raise PageError(f"no response within {timeout_s:g} s") from error
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        raise PageError("what came is no HTTP answer") from error
+        raise PageError("not an HTTP response") from error
     except OSError as error:
         raise PageError(error.strerror or str(error)) from error
 
@@ -40,7 +40,7 @@ async def _get(address: ServerAddress, path: str) -> bytes:
         protocol, _, rest = head.partition(b" ")
         status = rest[:3]
         if not protocol.startswith(b"HTTP/") or not status.isdigit():
-            raise PageError("what came is no HTTP answer")
+            raise PageError("not an HTTP response")
         if int(status) != HTTPStatus.OK:
             raise PageError(f"HTTP {int(status)}")
         body = bytearray()

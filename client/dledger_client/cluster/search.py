@@ -1,4 +1,4 @@
-"""Finding the member that leads."""
+"""Finding the leader."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,18 +15,18 @@ POLLS_MAX: Final = 2 * SERVERS_MAX
 
 
 class LeaderSearch:
-    """Asks every member, each at its own pace, until one says that it leads.
+    """Polls all members until one reports that it is the leader itself.
 
-    They are asked at once, so that a member that swallows packets holds nobody up. What a member
-    says of another is only taken as a hint where to ask.
+    Members are polled concurrently, so that one that does not respond delays no other. A member's
+    report about another member is only a hint whom to ask.
     """
 
     def __init__(
-        self, members: Members, random: Callable[[], float], *, without: str | None = None
+        self, members: Members, random: Callable[[], float], *, excluded_id: str | None = None
     ) -> None:
         self._members = members
         self._random = random
-        self._without = without
+        self._excluded_id = excluded_id
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
         self._result: asyncio.Future[Connection | ClientError] = self._loop.create_future()
@@ -34,10 +34,10 @@ class LeaderSearch:
         self._polls: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     async def run(self) -> Connection | ClientError:
-        """Return the leader's connection, or a RefusedError when asking on is vain.
+        """Return the leader's connection, or a RefusedError that makes polling pointless.
 
-        Goes on until then, or until it is cancelled. The member `without` is left out. When the
-        leader is not to be followed, the first member to answer will do.
+        Runs until then or until it is cancelled, and skips the member `excluded_id`. If the client
+        does not follow the leader, returns the connection of the first member that answers.
         """
         async with self._tasks:
             self._ask_all_known()
@@ -50,7 +50,7 @@ class LeaderSearch:
     def _ask_all_known(self) -> None:
         for address in self._members.addresses():
             key = (address.host, address.port)
-            is_left_out = self._without is not None and address.member_id == self._without
+            is_left_out = self._excluded_id is not None and address.member_id == self._excluded_id
             if key not in self._polls and len(self._polls) < POLLS_MAX and not is_left_out:
                 self._polls[key] = self._tasks.create_task(self._poll(address))
 
@@ -59,11 +59,11 @@ class LeaderSearch:
             try:
                 connection, response = await self._members.metadata(address)
             except ConnectionLostError:
-                pass  # the members remember it
+                pass  # Members keeps the error as its problem
             except RefusedError as error:
                 self._settle(error)
             else:
-                if self._will_do(connection, response):
+                if self._is_acceptable(connection, response):
                     self._settle(connection)
                 self._ask_all_known()
             await asyncio.sleep(pause_s(self._loop.time() - self._began_s, self._random))
@@ -72,20 +72,28 @@ class LeaderSearch:
         if not self._result.done():
             self._result.set_result(result)
 
-    def _will_do(self, connection: Connection, response: MetadataResponse) -> bool:
-        """Whether a member says that it leads itself, and not in a term known to be over."""
+    def _is_acceptable(self, connection: Connection, response: MetadataResponse) -> bool:
+        """Whether a member reports that it leads itself, in a term that is not outdated."""
         members = self._members
         if not members.follow_leader:
             return True
         if connection.member_id is None or response.leader_id != connection.member_id:
-            members.problem = f"{connection} says that {response.leader_id or 'nobody'} leads"
+            members.problem = (
+                f"{connection} reports {response.leader_id} as the leader"
+                if response.leader_id
+                else f"{connection} knows no leader"
+            )
             return False
-        is_left_out = connection.member_id == self._without  # found behind a Service, say
+        # The excluded member may also be behind the address of a Service.
+        is_left_out = connection.member_id == self._excluded_id
         return not is_left_out and (response.term < 0 or response.term >= members.highest_term)
 
 
-async def ask_everyone(members: Members) -> MetadataResponse | ClientError:
-    """Ask everyone once; returns the first answer that names a leader, else any, else an error."""
+async def ask_all_members(members: Members) -> MetadataResponse | ClientError:
+    """Ask all members once for METADATA.
+
+    Returns the first response that names a leader, else any response, else an error.
+    """
     answers: list[MetadataResponse | ClientError] = []
     async with asyncio.TaskGroup() as tasks:
         pending = {
@@ -96,15 +104,15 @@ async def ask_everyone(members: Members) -> MetadataResponse | ClientError:
             answers += (task.result() for task in done)
         for task in pending:
             task.cancel()
-    return max(answers, key=_worth)
+    return max(answers, key=_rank)
 
 
 def _names_leader(answer: MetadataResponse | ClientError) -> bool:
     return isinstance(answer, MetadataResponse) and answer.leader_id is not None
 
 
-def _worth(answer: MetadataResponse | ClientError) -> tuple[bool, bool, bool]:
-    """Order answers: naming the leader, any, a refusal (asking on is vain), another error."""
+def _rank(answer: MetadataResponse | ClientError) -> tuple[bool, bool, bool]:
+    """Rank answers: one that names a leader, any other response, a refusal, another error."""
     return (
         _names_leader(answer),
         isinstance(answer, MetadataResponse),

@@ -1,4 +1,5 @@
-"""The commands of `dledger`, one module each: `add_parser` says what it takes, `run` does it.
+"""The commands of `dledger`, one module each.
 
-What does not belong here: the protocol, and anything that another program might call.
+`add_parser` defines the command's arguments, `run` executes it. Does not belong here: the protocol,
+and anything that another program might call.
 """

@@ -1,4 +1,4 @@
-"""`dledger append`: one entry for each line of a file, and an account of what became of them."""
+"""`dledger append`: append lines, texts or whole files, and report the outcomes."""
 
 import argparse
 import asyncio
@@ -21,27 +21,27 @@ from dledger_client.commands.common import ExitCode, UsageError
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 REASONS_MAX: Final = 10
-"""Different reasons that the summary tells."""
+"""Maximum number of distinct reasons in the summary."""
 EXIT_ON_SIGNAL: Final = 128
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger append` takes."""
+    """Define the arguments of `dledger append`."""
     parser = common.new_parser(
         commands,
         "append",
-        what="append lines, texts or whole files",
-        description="Append one entry for each line of the FILEs, or of standard input, without "
-        "its newline.",
+        summary="append lines, texts or whole files",
+        description="Append each line of the FILEs, or of standard input, as one entry. The "
+        "newline is not part of the entry.",
         examples={
-            "dledger append --body hello --body world": "two entries",
-            "dledger append flights.jsonl": "an entry for each line",
-            "tail -f log | dledger append": "each line as it comes",
-            "dledger append --idempotent a.txt": "each line once, whatever fails meanwhile",
-            "dledger append --whole a.bin b.bin": "each file as one entry",
+            "dledger append --body hello --body world": "append two entries",
+            "dledger append flights.jsonl": "append each line",
+            "tail -f log | dledger append": "append each line as it arrives",
+            "dledger append --idempotent a.txt": "append each line once, despite failures",
+            "dledger append --whole a.bin b.bin": "append each file as one entry",
         },
-        exit_codes="0 all acknowledged, 2 usage, 3 some outcome unknown, 4 some refused, 5 group "
-        "unreachable, 128 + n ended by signal n (130 for Ctrl-C).",
+        exit_codes="0 all acknowledged, 2 usage error, 3 some outcomes unknown, 4 some refused, "
+        "5 group unreachable, 128 + n ended by signal n (130 for Ctrl-C).",
     )
     bodies.add_arguments(parser)
     common.add_group_options(parser)
@@ -50,40 +50,41 @@ def add_parser(commands: common.Commands) -> None:
         metavar="N",
         type=common.positive_int,
         default=IN_FLIGHT,
-        help="appends awaited at a time (default: %(default)s)",
+        help="maximum number of appends in flight (default: %(default)s)",
     )
-    again = parser.add_mutually_exclusive_group()
-    again.add_argument(
+    retries = parser.add_mutually_exclusive_group()
+    retries.add_argument(
         "--at-least-once",
         action="store_true",
-        help="send again what may or may not have been appended: entries may appear twice",
+        help="resend appends whose outcome is unknown; entries may appear more than once",
     )
-    again.add_argument(
+    retries.add_argument(
         "--idempotent",
         action="store_true",
-        help="send it again so that it is in the log once; needs servers of this project",
+        help="resend appends whose outcome is unknown; each entry appears once "
+        "(not supported by Java servers)",
     )
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        help="a progress bar on standard error (default: when that is a terminal)",
+        help="show a progress bar on standard error (default: only if it is a terminal)",
     )
     common.add_output_option(
         parser,
-        "a summary as text, or a line of JSON for each entry and a last one for the summary",
+        "text: a summary; json: one line for each entry, then one for the summary",
     )
     parser.set_defaults(run=run)
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at run time
-    """A progress bar without tqdm's thread, which only serves loops that stand still."""
+    """A progress bar without tqdm's monitor thread, which this program does not need."""
 
     monitor_interval = 0
 
 
 @dataclass(slots=True, kw_only=True)
-class Account:
-    """What became of the lines so far."""
+class Tally:
+    """Counts of the outcomes so far."""
 
     taken: int = 0
     acknowledged: int = 0
@@ -96,12 +97,12 @@ class Account:
 
     @property
     def unfinished(self) -> int:
-        """Lines that were taken and whose outcome was not awaited."""
+        """Number of bodies that were taken and have no outcome yet."""
         return self.taken - self.acknowledged - self.unknown - self.refused
 
     @property
     def exit_code(self) -> ExitCode:
-        """The worst thing that happened."""
+        """The exit code of the worst outcome."""
         if self.unknown or self.unfinished:
             return ExitCode.UNKNOWN
         if self.unreachable:
@@ -109,7 +110,7 @@ class Account:
         return ExitCode.REFUSED if self.refused else ExitCode.OK
 
     def add(self, outcome: Outcome) -> None:
-        """Count one line."""
+        """Count one outcome."""
         if isinstance(outcome, Acknowledged):
             self.acknowledged += 1
             index = outcome.index
@@ -126,10 +127,11 @@ class Account:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Append until the input ends, a signal comes or the group cannot be reached; return the exit
-    code.
+    """Append until the input ends, a signal arrives or the group is unreachable.
+
+    Returns the exit code.
     """
-    account = Account()
+    tally = Tally()
     signals: list[int] = []
     problem: Exception | None = None
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -142,23 +144,23 @@ async def run(arguments: argparse.Namespace) -> int:
         given = bodies.from_arguments(arguments)
         with _cancelled_by_signals(task, signals):
             try:
-                await _append(client, _counted(given, account), account, arguments)
+                await _append(client, _counted(given, tally), tally, arguments)
             except InputError as error:
                 problem = error
             except asyncio.CancelledError:
                 if not signals:
                     raise
                 task.uncancel()
-    _write_summary(client, account, loop.time() - began_s, as_json=arguments.output == "json")
+    _write_summary(client, tally, loop.time() - began_s, as_json=arguments.output == "json")
     if problem is not None:
         raise UsageError(str(problem))
-    return EXIT_ON_SIGNAL + signals[0] if signals else account.exit_code
+    return EXIT_ON_SIGNAL + signals[0] if signals else tally.exit_code
 
 
 async def _append(
     client: DLedgerClient,
     given: AsyncIterator[bytes],
-    account: Account,
+    tally: Tally,
     arguments: argparse.Namespace,
 ) -> None:
     shows_progress = arguments.progress
@@ -170,7 +172,7 @@ async def _append(
         async with contextlib.aclosing(outcomes):
             shown_leader_id = None
             async for outcome in outcomes:
-                account.add(outcome)
+                tally.add(outcome)
                 bar.update()
                 if client.leader_id != shown_leader_id:
                     shown_leader_id = client.leader_id
@@ -179,18 +181,18 @@ async def _append(
                     common.write_json(_plain(outcome))
 
 
-async def _counted(given: AsyncIterator[bytes], account: Account) -> AsyncGenerator[bytes, None]:
-    """Pass the bodies on; none after the group was found to be unreachable."""
+async def _counted(given: AsyncIterator[bytes], tally: Tally) -> AsyncGenerator[bytes, None]:
+    """Count and yield the bodies, until the group is found to be unreachable."""
     async for body in given:
-        if account.unreachable:
+        if tally.unreachable:
             return
-        account.taken += 1
+        tally.taken += 1
         yield body
 
 
 @contextlib.contextmanager
 def _cancelled_by_signals(task: asyncio.Task[Any], signals: list[int]) -> Iterator[None]:
-    """Cancel the task at SIGINT and SIGTERM, and note which of them came."""
+    """Cancel the task on SIGINT and SIGTERM, and add the signal's number to `signals`."""
     loop = asyncio.get_running_loop()
 
     def cancel(number: int) -> None:
@@ -214,36 +216,34 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
     return {"number": number, "outcome": type(outcome).__name__.lower(), **fields}
 
 
-def _write_summary(
-    client: DLedgerClient, account: Account, elapsed_s: float, *, as_json: bool
-) -> None:
+def _write_summary(client: DLedgerClient, tally: Tally, elapsed_s: float, *, as_json: bool) -> None:
     statistics = client.statistics
     summary = {
-        "acknowledged": account.acknowledged,
-        "unknown": account.unknown,
-        "refused": account.refused,
-        "unfinished": account.unfinished,
-        "firstIndex": account.first_index,
-        "lastIndex": account.last_index,
+        "acknowledged": tally.acknowledged,
+        "unknown": tally.unknown,
+        "refused": tally.refused,
+        "unfinished": tally.unfinished,
+        "firstIndex": tally.first_index,
+        "lastIndex": tally.last_index,
         "leader": client.leader_id,
         "leaderChanges": statistics.leader_changes,
         "longestGapMs": round(statistics.longest_gap_s * 1000, 1),
-        "appendsPerSecond": round(account.acknowledged / elapsed_s, 1) if elapsed_s else 0.0,
-        "reasons": dict(account.reasons),
+        "appendsPerSecond": round(tally.acknowledged / elapsed_s, 1) if elapsed_s else 0.0,
+        "reasons": dict(tally.reasons),
     }
     if as_json:
         common.write_json({"summary": summary})
         return
-    common.write_line(f"acknowledged    {account.acknowledged}")
-    common.write_line(f"unknown         {account.unknown}")
-    common.write_line(f"refused         {account.refused}")
-    if account.first_index is not None:
-        common.write_line(f"indexes         {account.first_index} to {account.last_index}")
-    if account.unfinished:
-        common.write_line(f"unfinished      {account.unfinished}")
+    common.write_line(f"acknowledged    {tally.acknowledged}")
+    common.write_line(f"unknown         {tally.unknown}")
+    common.write_line(f"refused         {tally.refused}")
+    if tally.first_index is not None:
+        common.write_line(f"indexes         {tally.first_index} to {tally.last_index}")
+    if tally.unfinished:
+        common.write_line(f"unfinished      {tally.unfinished}")
     common.write_line(f"leader          {client.leader_id or '-'}")
     common.write_line(f"leader changes  {statistics.leader_changes}")
     common.write_line(f"longest gap     {summary['longestGapMs']} ms")
     common.write_line(f"rate            {summary['appendsPerSecond']} appends/s")
-    for reason, times in account.reasons.items():
+    for reason, times in tally.reasons.items():
         common.write_line(f"{times} times: {reason}")

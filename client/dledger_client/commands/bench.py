@@ -1,4 +1,4 @@
-"""`dledger bench`: how fast any group acknowledges appends."""
+"""`dledger bench`: measure the append rate and latency of a group."""
 
 import argparse
 import asyncio
@@ -17,52 +17,76 @@ from dledger_formats.log import disk
 
 SECONDS_MAX: Final = 3600
 BUCKET_GROWTH: Final = 1.01
-"""Latencies are counted in buckets, each so much wider than the one below: 0.5 % are lost."""
+"""Width of a latency bucket relative to the next lower one; the error is 0.5 %."""
 _LOG_GROWTH: Final = math.log(BUCKET_GROWTH)
 SMALLEST_S: Final = 1e-6
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger bench` takes."""
+    """Define the arguments of `dledger bench`."""
     parser = common.new_parser(
         commands,
         "bench",
-        what="measure how fast the group acknowledges appends",
-        description="Append bodies of random bytes for a while and print appends per second and "
-        "latency. The entries stay in the group's log: do not use it on a log that matters. "
-        "Latency is from handing a body over until its outcome is known.",
+        summary="measure the append rate and latency",
+        description="Append random bodies and print the rate and the latency of the appends. "
+        "Latency is the time from passing a body to the client until its outcome is known. The "
+        "entries stay in the log: do not run this on a production group.",
         examples={
-            "dledger bench": "five seconds, 64 appends of 1 KiB in flight",
-            "dledger bench --in-flight 1000 --body-bytes 100": "small ones, and many",
+            "dledger bench": "5 s, 64 appends of 1 KiB in flight",
+            "dledger bench --in-flight 1000 --body-bytes 100": "many small appends in flight",
         },
-        exit_codes="0 all acknowledged, 2 usage, 3 some outcome unknown, 4 some refused, 5 group "
-        "unreachable.",
+        exit_codes="0 all acknowledged, 2 usage error, 3 some outcomes unknown, 4 some refused, "
+        "5 group unreachable.",
     )
-    parser.add_argument("--seconds", metavar="S", type=common.positive_number, default=5.0)
-    parser.add_argument("--warm-up", metavar="S", type=common.positive_number, default=1.0)
-    parser.add_argument("--in-flight", metavar="N", type=common.positive_int, default=64)
-    parser.add_argument("--body-bytes", metavar="N", type=common.index, default=1024)
+    parser.add_argument(
+        "--seconds",
+        metavar="S",
+        type=common.positive_number,
+        default=5.0,
+        help="duration of the measurement (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--warm-up",
+        metavar="S",
+        type=common.positive_number,
+        default=1.0,
+        help="duration of the load before the measurement (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--in-flight",
+        metavar="N",
+        type=common.positive_int,
+        default=64,
+        help="number of appends in flight (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--body-bytes",
+        metavar="N",
+        type=common.index,
+        default=1024,
+        help="size of each body (default: %(default)s)",
+    )
     common.add_group_options(parser)
-    common.add_output_option(parser, "a table, or a line of JSON")
+    common.add_output_option(parser, "text: a table; json: one line")
     parser.set_defaults(run=run)
 
 
 @dataclass(slots=True)
 class Latencies:
-    """Counts of latencies, in memory that does not grow with them."""
+    """A latency histogram of bounded size."""
 
     count: int = 0
     longest_s: float = 0.0
     _buckets: Counter[int] = field(default_factory=Counter)
 
     def add(self, latency_s: float) -> None:
-        """Count one."""
+        """Count one latency."""
         self.count += 1
         self.longest_s = max(self.longest_s, latency_s)
         self._buckets[int(math.log(max(latency_s, SMALLEST_S)) // _LOG_GROWTH)] += 1
 
     def percentile_s(self, share: float) -> float:
-        """Return the latency that so large a share stays below; 0 when there are none."""
+        """Return the latency below which `share` (0 to 1) of all latencies lie; 0 if empty."""
         below = 0
         for bucket, count in sorted(self._buckets.items()):
             below += count
@@ -72,14 +96,17 @@ class Latencies:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Measure and print; return the exit code."""
+    """Measure, print the figures and return the exit code."""
     if arguments.body_bytes > disk.BODY_SIZE_MAX:
-        raise common.UsageError(f"--body-bytes is {arguments.body_bytes}; at most "
-                                f"{disk.BODY_SIZE_MAX} are allowed")  # fmt: skip
+        raise common.UsageError(
+            f"--body-bytes must be at most {disk.BODY_SIZE_MAX}, got {arguments.body_bytes}"
+        )
     if arguments.seconds > SECONDS_MAX:
-        raise common.UsageError(f"--seconds is {arguments.seconds:g}; at most {SECONDS_MAX}")
+        raise common.UsageError(
+            f"--seconds must be at most {SECONDS_MAX}, got {arguments.seconds:g}"
+        )
     async with common.open_client(arguments) as client:
-        await client.metadata()  # so that a group that cannot be reached is told at once
+        await client.metadata()  # fail now if the group is unreachable
         latencies = await _load(client, arguments)
     figures = _figures(client, latencies, arguments)
     if arguments.output == "json":
@@ -93,7 +120,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 async def _load(client: DLedgerClient, arguments: argparse.Namespace) -> Latencies:
-    """Keep appends in flight until the time is over; returns the latencies behind the warm-up."""
+    """Keep appends in flight until the time is over; return the latencies after the warm-up."""
     loop = asyncio.get_running_loop()
     handed_s: deque[float] = deque()
     latencies = Latencies()

@@ -1,4 +1,4 @@
-"""Where `dledger append` takes its bodies from: arguments, lines, or whole files."""
+"""The bodies of `dledger append`: texts from arguments, lines, or whole files."""
 
 import argparse
 import asyncio
@@ -16,47 +16,54 @@ STANDARD_INPUT: Final = "-"
 
 
 class InputError(Exception):
-    """The input breaks off; what came before it has been appended. The message says where."""
+    """The input cannot be read to its end; the message says where.
+
+    The bodies before the error have been appended.
+    """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is appended."""
+    """Add the options that select the bodies."""
     parser.add_argument(
-        "files", metavar="FILE", nargs="*", help="where the lines are; - is standard input"
+        "files",
+        metavar="FILE",
+        nargs="*",
+        help="file to read; - is standard input (default: standard input)",
     )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
         "--body",
         metavar="TEXT",
         action="append",
-        help="append this text and read no file; may be given several times",
+        help="append TEXT instead of reading files; may be repeated",
     )
-    what.add_argument(
-        "--whole", action="store_true", help="append each FILE as one entry, whatever is in it"
+    source.add_argument(
+        "--whole", action="store_true", help="append each FILE as one entry instead of its lines"
     )
 
 
 def from_arguments(arguments: argparse.Namespace) -> AsyncIterator[bytes]:
-    """Return the bodies that the options describe; UsageError when they make no sense together.
+    """Return the bodies that the options select.
 
-    Bodies end with InputError when a file cannot be read after all, or holds too much.
+    Raises UsageError if the options contradict each other or a file is not readable. The iterator
+    raises InputError if reading a file fails later, or a line or file is too large for an entry.
     """
     files: list[str] = arguments.files
     if arguments.body is not None:
         if files:
-            raise UsageError(f"--body appends its text, and no FILE: {files[0]}")
+            raise UsageError(f"--body cannot be combined with a FILE: {files[0]}")
         return _texts(arguments.body)
     if arguments.whole and not files:
-        raise UsageError("--whole needs a FILE")
+        raise UsageError("--whole requires a FILE")
     for file in files:
         if file != STANDARD_INPUT and not os.access(file, os.R_OK):
-            raise UsageError(f"{file} cannot be read; nothing was appended")
+            raise UsageError(f"cannot read {file}; nothing was appended")
     return _whole_files(files) if arguments.whole else _lines(files or [STANDARD_INPUT])
 
 
 async def _texts(texts: list[str]) -> AsyncGenerator[bytes, None]:
     for text in texts:
-        yield os.fsencode(text)  # the bytes that the shell gave, even where they are no text
+        yield os.fsencode(text)  # the exact bytes of the argument, even if it is not valid text
 
 
 async def _whole_files(files: list[str]) -> AsyncGenerator[bytes, None]:
@@ -64,14 +71,14 @@ async def _whole_files(files: list[str]) -> AsyncGenerator[bytes, None]:
         try:
             body = await asyncio.to_thread(_read_whole, file)
         except OSError as error:
-            raise InputError(f"{file} cannot be read: {error.strerror}") from error
+            raise InputError(f"cannot read {file}: {error.strerror}") from error
         if len(body) > disk.BODY_SIZE_MAX:
-            raise InputError(f"{file} is longer than an entry may be, {disk.BODY_SIZE_MAX} bytes")
+            raise InputError(f"{file} exceeds the maximum entry size, {disk.BODY_SIZE_MAX} bytes")
         yield body
 
 
 def _read_whole(file: str) -> bytes:
-    """Read at most one byte more than an entry holds."""
+    """Read at most one byte more than an entry can contain."""
     if file == STANDARD_INPUT:
         return sys.stdin.buffer.read(disk.BODY_SIZE_MAX + 1)
     with Path(file).open("rb") as stream:
@@ -92,4 +99,4 @@ async def _lines(files: list[str]) -> AsyncGenerator[bytes, None]:
         except LineTooLongError as error:
             raise InputError(f"{file}: {error}") from error
         except OSError as error:
-            raise InputError(f"{file} cannot be read: {error.strerror}") from error
+            raise InputError(f"cannot read {file}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, the options that name a group, and output."""
+"""Shared parts of the commands: exit codes, group options and output."""
 
 import argparse
 import enum
@@ -19,10 +19,10 @@ HTTP_VARIABLE: Final = "DLEDGER_CLIENT_HTTP"
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line."""
+    """An argument parser that reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and where help is; ends the program."""
+        """Print the error and a pointer to the help, and exit."""
         self.exit(ExitCode.USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
@@ -33,49 +33,50 @@ else:
 
 
 class ExitCode(enum.IntEnum):
-    """What `dledger` says to the shell; where several hold, the first in this list."""
+    """Exit codes of `dledger`; if several apply, the first in this list is used."""
 
     UNKNOWN = 3
-    """The outcome of some append is not known: it may or may not be in the log."""
+    """The outcome of at least one append is unknown: it may or may not be in the log."""
     UNREACHABLE = 5
     """No member, or no leader, answered in time."""
     REFUSED = 4
-    """The group refused some request, which had no effect."""
+    """The group refused at least one request, which had no effect."""
     FAILED = 1
-    """Something else went wrong, here and not in the group."""
+    """The command failed on this machine, not in the group."""
     USAGE = 2
     OK = 0
 
 
 class UsageError(Exception):
-    """The command line, or the input, asks for something that cannot be done."""
+    """The arguments or the input are invalid."""
 
 
 def add_group_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a group and how to speak to it."""
+    """Add the options that select a group and control the requests to it."""
     parser.add_argument(
         "--servers",
         metavar="HOST:PORT,…",
         default=os.environ.get(SERVERS_VARIABLE),
-        help=f"where to begin, ID=HOST:PORT for Java's servers (default: ${SERVERS_VARIABLE})",
+        help="addresses of one or more members, as ID=HOST:PORT for Java servers "
+        f"(default: ${SERVERS_VARIABLE})",
     )
     parser.add_argument(
         "--group",
         metavar="NAME",
         default=os.environ.get(GROUP_VARIABLE),
-        help=f"the group's name (default: ${GROUP_VARIABLE})",
+        help=f"name of the group (default: ${GROUP_VARIABLE})",
     )
     parser.add_argument(
         "--deadline",
         metavar="SECONDS",
         type=positive_number,
         default=Timing().deadline_s,
-        help="give up an operation after this time, all attempts included (default: %(default)s)",
+        help="timeout of one operation, including all attempts (default: %(default)s)",
     )
     parser.add_argument(
         "--no-follow",
         action="store_true",
-        help="ask only these servers, and fail where they do not lead",
+        help="send requests only to --servers; fail if the server is not the leader",
     )
 
 
@@ -83,37 +84,52 @@ def new_parser(
     commands: Commands,
     name: str,
     *,
-    what: str,
+    summary: str,
     description: str,
     examples: Mapping[str, str],
     exit_codes: str,
 ) -> argparse.ArgumentParser:
-    """Add a command; its help ends with examples, a line each, and its exit codes."""
+    """Add a command whose help ends with examples and exit codes.
+
+    `examples` maps command lines to their descriptions.
+    """
     width = max(map(len, examples))
     lines = [f"  {example:{width}}  {meaning}" for example, meaning in examples.items()]
     epilog = "\n".join(["examples:", *lines, "", *textwrap.wrap(f"Exit codes: {exit_codes}")])
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=what,
-        description=description,
+        help=summary,
+        description=textwrap.fill(description),
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     return parser
 
 
-def add_output_option(parser: argparse.ArgumentParser, what: str, human: str = "text") -> None:
-    """Add `-o`: a form for people, or lines of JSON for programs."""
-    parser.add_argument("-o", "--output", choices=[human, "json"], default=human, help=what)
+def add_output_option(
+    parser: argparse.ArgumentParser, description: str, human_format: str = "text"
+) -> None:
+    """Add `-o`: a human-readable format, or lines of JSON."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=[human_format, "json"],
+        default=human_format,
+        help=f"{description} (default: %(default)s)",
+    )
 
 
 def open_client(
     arguments: argparse.Namespace, *, at_least_once: bool = False, idempotent: bool = False
 ) -> DLedgerClient:
-    """Make the client that the options describe; UsageError when they do not name a group."""
+    """Create the client for the group options.
+
+    Raises UsageError if the options do not select a group.
+    """
     if not arguments.servers or not arguments.group:
         raise UsageError(
-            f"name the group: --servers and --group, or {SERVERS_VARIABLE} and {GROUP_VARIABLE}"
+            f"no group given: use --servers and --group, or set {SERVERS_VARIABLE} and "
+            f"{GROUP_VARIABLE}"
         )
     try:
         return DLedgerClient(
@@ -129,7 +145,7 @@ def open_client(
 
 
 def positive_number(text: str) -> float:
-    """Read a number above 0, for argparse."""
+    """Parse a number above 0, for argparse."""
     number = float(text)
     if not 0 < number < float("inf"):
         raise ValueError(text)
@@ -137,7 +153,7 @@ def positive_number(text: str) -> float:
 
 
 def index(text: str) -> int:
-    """Read a whole number from 0 on, for argparse."""
+    """Parse an integer of at least 0, for argparse."""
     number = int(text)
     if number < 0:
         raise ValueError(text)
@@ -145,7 +161,7 @@ def index(text: str) -> int:
 
 
 def positive_int(text: str) -> int:
-    """Read a whole number above 0, for argparse."""
+    """Parse an integer above 0, for argparse."""
     number = int(text)
     if number < 1:
         raise ValueError(text)
@@ -153,28 +169,28 @@ def positive_int(text: str) -> int:
 
 
 def write_json(value: Any) -> None:
-    """Write one line of JSON to the standard output."""
+    """Write one line of JSON to standard output."""
     write_line(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def write_event(value: Any) -> None:
-    """Write one line of JSON that is not to wait for more."""
+    """Write one line of JSON and flush it."""
     write_json(value)
     flush()
 
 
 def flush() -> None:
-    """Hand out what was written so far."""
+    """Flush standard output."""
     sys.stdout.flush()
 
 
 def write_line(line: str = "") -> None:
-    """Write one line to the standard output."""
+    """Write one line to standard output."""
     sys.stdout.write(line + "\n")
 
 
 def write_table(rows: list[list[str]]) -> None:
-    """Write rows, the first being the header, with columns as wide as their widest cell."""
+    """Write rows in aligned columns; the first row is the header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -1,4 +1,4 @@
-"""`dledger completion`: what a shell needs to complete the command line."""
+"""`dledger completion`: print a shell completion script."""
 
 import argparse
 
@@ -9,24 +9,24 @@ from dledger_client.commands.common import ExitCode
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger completion` takes."""
+    """Define the arguments of `dledger completion`."""
     parser = common.new_parser(
         commands,
         "completion",
-        what="print what a shell needs to complete this command line",
-        description="Print a script for bash, zsh or fish.",
+        summary="print a shell completion script",
+        description="Print the completion script for bash, zsh or fish.",
         examples={
             'eval "$(dledger completion bash)"': "in ~/.bashrc",
-            'eval "$(dledger completion zsh)"': "in ~/.zshrc, behind compinit",
+            'eval "$(dledger completion zsh)"': "in ~/.zshrc, after compinit",
             "dledger completion fish | source": "in ~/.config/fish/config.fish",
         },
-        exit_codes="0 printed, 2 usage.",
+        exit_codes="0 printed, 2 usage error.",
     )
     parser.add_argument("shell", choices=["bash", "zsh", "fish"])
     parser.set_defaults(run=run)
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Print the script; return the exit code."""
+    """Print the script and return the exit code."""
     common.write_line(shellcode(["dledger"], shell=arguments.shell))
     return ExitCode.OK

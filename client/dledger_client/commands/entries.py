@@ -1,4 +1,4 @@
-"""Entries as `dledger get` and `dledger tail` write them."""
+"""The output format of entries in `dledger get` and `dledger tail`."""
 
 import base64
 import sys
@@ -9,13 +9,13 @@ from dledger_formats.log import disk
 from dledger_formats.protocol.entry import DLedgerEntry
 
 OUTPUT_HELP = (
-    "the bodies, each with a newline behind it, without the empty entries that leaders begin their "
-    "terms with; or a line of JSON for each entry"
+    "raw: each body and a newline, without the empty entries with which leaders begin their terms; "
+    "json: one line for each entry"
 )
 
 
 def write_entry(entry: DLedgerEntry, *, as_json: bool) -> bool:
-    """Write one entry to the standard output; False when it is one that is left out."""
+    """Write one entry to standard output. Return False if the format omits the entry."""
     if as_json:
         common.write_json(_plain(entry))
     elif entry.magic == disk.NORMAL:
@@ -26,7 +26,7 @@ def write_entry(entry: DLedgerEntry, *, as_json: bool) -> bool:
 
 
 def _plain(entry: DLedgerEntry) -> dict[str, Any]:
-    """Give the body as text where it is text, so that people can read it."""
+    """Convert an entry to JSON; the body is text if it is valid UTF-8, else base64."""
     plain: dict[str, Any] = {"index": entry.index, "term": entry.term, "pos": entry.pos}
     if entry.magic == disk.NOOP:
         return plain | {"noop": True}

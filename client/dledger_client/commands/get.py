@@ -11,31 +11,40 @@ TO_THE_END: Final = "end"
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger get` takes."""
+    """Define the arguments of `dledger get`."""
     parser = common.new_parser(
         commands,
         "get",
-        what="read entries by index",
-        description="Read one entry, or all from one index to another.",
+        summary="read entries by index",
+        description="Read one entry or a range of entries.",
         examples={
             "dledger get 7": "entry 7",
-            "dledger get 7..20": "the entries 7 to 20",
-            "dledger get 7.. -o json": "all from 7 on, a line of JSON each",
+            "dledger get 7..20": "entries 7 to 20",
+            "dledger get 7.. -o json": "entries from 7 on, one line of JSON each",
         },
-        exit_codes="0 all were read, 2 usage, 4 there is no such entry, 5 group unreachable.",
+        exit_codes="0 all entries were read, 2 usage error, 4 no such entry, 5 group unreachable.",
     )
     parser.add_argument(
-        "range", metavar="INDEX|FIRST..[LAST]", nargs="?", help="counted from 0, LAST included"
+        "range",
+        metavar="INDEX|FIRST..[LAST]",
+        nargs="?",
+        help="an index, or a range that includes LAST; indexes begin at 0",
     )
-    parser.add_argument("--first", metavar="N", type=int, help="the same in two options")
-    parser.add_argument("--last", metavar="M", help="an index, or `end` for the end of the log")
+    parser.add_argument(
+        "--first", metavar="N", type=int, help="first index, as an alternative to the range"
+    )
+    parser.add_argument(
+        "--last",
+        metavar="M",
+        help="last index, or `end` for the end of the log (default: the first index)",
+    )
     common.add_group_options(parser)
     common.add_output_option(parser, entries.OUTPUT_HELP, "raw")
     parser.set_defaults(run=run)
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Read and write entries; return the exit code."""
+    """Read and write the entries, and return the exit code."""
     first, last = _range(arguments)
     async with common.open_client(arguments) as client:
         found = client.get_range(first, last)
@@ -47,7 +56,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:
     if (arguments.range is None) == (arguments.first is None):
-        raise UsageError("name the entries once: INDEX, FIRST..LAST, or --first and --last")
+        raise UsageError("specify the entries once: INDEX, FIRST..LAST, or --first and --last")
     if arguments.range is None:
         begin, end = str(arguments.first), arguments.last or str(arguments.first)
     else:
@@ -57,7 +66,7 @@ def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:
         first = int(begin)
         last = None if end == TO_THE_END else int(end)
     except ValueError:
-        raise UsageError(f"{begin}..{end}: an index or `end` is expected") from None
+        raise UsageError(f"invalid range {begin}..{end}: expected an index or `end`") from None
     if first < 0 or (last is not None and last < first):
-        raise UsageError(f"{begin}..{end} is no range of indexes")
+        raise UsageError(f"invalid range {begin}..{end}")
     return first, last

@@ -1,4 +1,4 @@
-"""`dledger group`: who the members are and who leads, as a member says; and a group to try."""
+"""`dledger group`: print the members and the leader; `dledger group local`: run a local group."""
 
 import argparse
 
@@ -7,27 +7,28 @@ from dledger_client.commands.common import ExitCode
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger group` takes."""
+    """Define the arguments of `dledger group`."""
     parser = common.new_parser(
         commands,
         "group",
-        what="print the members and the leader, or run a group on this machine",
-        description="Ask for METADATA: the members' addresses, and who leads.",
+        summary="print the members and the leader, or run a local group",
+        description="Ask a member for METADATA and print the members, their addresses and the "
+        "leader.",
         examples={
-            "dledger group": "a table",
-            "dledger group -o json": "a line of JSON",
+            "dledger group": "print a table",
+            "dledger group -o json": "print one line of JSON",
             "dledger group local": "run a group on this machine until Ctrl-C",
         },
-        exit_codes="0 answered, 2 usage, 4 refused, 5 group unreachable.",
+        exit_codes="0 a member answered, 2 usage error, 4 refused, 5 group unreachable.",
     )
     common.add_group_options(parser)
-    common.add_output_option(parser, "a table, or a line of JSON")
+    common.add_output_option(parser, "text: a table; json: one line")
     parser.set_defaults(run=run)
     group_local.add_parser(parser.add_subparsers(title="commands", metavar="COMMAND"))
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Ask and print; return the exit code."""
+    """Print the members and return the exit code."""
     async with common.open_client(arguments) as client:
         metadata = await client.metadata()
     if arguments.output == "json":

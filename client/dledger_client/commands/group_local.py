@@ -1,4 +1,4 @@
-"""`dledger group local`: a group of real members on this machine, until Ctrl-C."""
+"""`dledger group local`: run a group of real members on this machine until Ctrl-C."""
 
 import argparse
 import asyncio
@@ -14,27 +14,27 @@ from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import ADDABLE_ALLOWED, MEMBERS_ALLOWED, GroupShape
-from dledger_client.local.group import Event, LeaderChanged, LocalGroup, as_variables
+from dledger_client.local.group import Event, LeaderChanged, LocalGroup, environment_of
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger group local` takes."""
+    """Define the arguments of `dledger group local`."""
     parser = common.new_parser(
         commands,
         "local",
-        what="run a group on this machine until Ctrl-C",
-        description="Run members as processes on loopback, start again those that end, and tell "
-        "who leads.",
+        summary="run a group on this machine until Ctrl-C",
+        description="Run the members as processes on loopback, restart members that exit, and "
+        "report changes of the leader.",
         examples={
-            "dledger group local": "three members; the log is gone at the end",
-            "dledger group local --data ~/orders": "the log stays, and is there at the next start",
-            "dledger group local --addable 2": "and two more that `dledger member add` can add",
-            "dledger group local --members 1 --port 9000": "one member on the ports 9000 and 9001",
+            "dledger group local": "three members with a temporary log",
+            "dledger group local --data ~/orders": "keep the log for the next start",
+            "dledger group local --addable 2": "run two more, for `dledger member add`",
+            "dledger group local --members 1 --port 9000": "one member on ports 9000 and 9001",
         },
-        exit_codes="0 ended by a signal, 1 a member cannot stay up, 2 usage.",
+        exit_codes="0 ended by a signal, 1 a member cannot keep running, 2 usage error.",
     )
     parser.add_argument(
         "--members",
@@ -42,7 +42,7 @@ def add_parser(commands: common.Commands) -> None:
         type=int,
         choices=MEMBERS_ALLOWED,
         default=3,
-        help="how many, %(choices)s (default: %(default)s)",
+        help="number of members: %(choices)s (default: %(default)s)",
     )
     parser.add_argument(
         "--addable",
@@ -50,36 +50,36 @@ def add_parser(commands: common.Commands) -> None:
         type=int,
         choices=ADDABLE_ALLOWED,
         default=0,
-        help="how many more to run that may be added (default: %(default)s)",
+        help="number of further members that may be added: 0 to 6 (default: %(default)s)",
     )
     parser.add_argument(
         "--data",
         metavar="FOLDER",
         type=Path,
-        help="where the log is kept (default: a temporary folder, removed at the end)",
+        help="folder of the log (default: a temporary folder, removed at the end)",
     )
     parser.add_argument(
         "--port",
         metavar="PORT",
         type=common.positive_int,
         default=REMOTING_PORT,
-        help="the first of two ports for each member (default: %(default)s)",
+        help="first port; each member uses two consecutive ports (default: %(default)s)",
     )
     parser.add_argument(
-        "--group", metavar="NAME", default="local", help="its name (default: %(default)s)"
+        "--group", metavar="NAME", default="local", help="name of the group (default: %(default)s)"
     )
     parser.add_argument(
         "--state-machine",
         choices=STATE_MACHINES,
         default=NO_STATE_MACHINE,
-        help="what entries are applied to, %(choices)s (default: %(default)s)",
+        help="state machine that applies the entries: %(choices)s (default: %(default)s)",
     )
-    common.add_output_option(parser, "events as lines of text, or of JSON")
+    common.add_output_option(parser, "format of events, one line each")
     parser.set_defaults(run=run)
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Run the group until a signal comes; return the exit code."""
+    """Run the group until a signal arrives, and return the exit code."""
     as_json = arguments.output == "json"
     stop = asyncio.Event()
     try:
@@ -92,10 +92,10 @@ async def run(arguments: argparse.Namespace) -> int:
                 folder,
                 first_port=arguments.port,
                 state_machine=arguments.state_machine,
-                tell=_tell_json if as_json else _tell_people,
+                on_event=_print_event_json if as_json else _print_event,
             )
             async with group:
-                _introduce(group, is_kept=arguments.data is not None, as_json=as_json)
+                _print_start(group, is_kept=arguments.data is not None, as_json=as_json)
                 await stop.wait()
     except LocalGroupError as error:
         raise UsageError(str(error)) from error
@@ -123,7 +123,7 @@ def _set_by_signals(stop: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _introduce(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
+def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
     pids = group.process_ids
     if as_json:
         members = {
@@ -139,7 +139,7 @@ def _introduce(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
                 "event": "started",
                 "group": group.name,
                 "folder": str(group.folder),
-                "environment": as_variables(group),
+                "environment": environment_of(group),
                 "members": members,
             }
         )
@@ -152,27 +152,27 @@ def _introduce(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
         rows.append([member_id, str(member.address), page, str(pids[member_id])])
     common.write_table(rows)
     common.write_line("\nIn another terminal:\n")
-    for name, value in as_variables(group).items():
+    for name, value in environment_of(group).items():
         common.write_line(f"  export {name}={value}")
     common.write_line("  dledger append --body hello")
     common.write_line("  dledger status\n")
-    common.write_line("Ctrl-C stops the group.")
+    common.write_line("Press Ctrl-C to stop the group.")
     common.flush()
 
 
-def _tell_people(event: Event) -> None:
+def _print_event(event: Event) -> None:
     now = time.strftime("%H:%M:%S")
     if isinstance(event, LeaderChanged):
-        common.write_line(f"{now}  {event.leader_id} leads term {event.term}")
+        common.write_line(f"{now}  {event.leader_id} is the leader of term {event.term}")
     else:
         common.write_line(
-            f"{now}  {event.member_id} ended by {event.reason} and is started again, as process "
+            f"{now}  {event.member_id} exited ({event.reason}) and was restarted as process "
             f"{event.pid}"
         )
     common.flush()
 
 
-def _tell_json(event: Event) -> None:
+def _print_event_json(event: Event) -> None:
     if isinstance(event, LeaderChanged):
         common.write_event({"event": "leader", "leader": event.leader_id, "term": event.term})
     else:

@@ -1,4 +1,4 @@
-"""Lines from a file, pipe or terminal, without ever blocking the event loop."""
+"""Reading lines from a file, pipe or terminal without blocking the event loop."""
 
 import asyncio
 import concurrent.futures
@@ -14,15 +14,15 @@ THREAD_NAME: Final = "dledger-lines"
 
 
 class LineTooLongError(ValueError):
-    """A line is longer than an entry may be."""
+    """A line exceeds the maximum entry size."""
 
 
 async def read_lines(file: int, line_bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a file descriptor as they come, without their newline.
+    """Yield the lines of a file descriptor as they arrive, without their newlines.
 
-    A last line that has no newline counts as one. LineTooLongError names the line. A thread of its
-    own reads, as a read of a pipe or terminal may never return; it is left behind then, and ends
-    with the process.
+    The last line need not end with a newline. Raises LineTooLongError with the number of a line of
+    more than `line_bytes_max` bytes. A daemon thread reads, because a read of a pipe or terminal
+    may never return; the thread then ends with the process.
     """
     number = 0
     rest = b""
@@ -39,7 +39,7 @@ async def read_lines(file: int, line_bytes_max: int) -> AsyncGenerator[bytes, No
 
 def _check(line: bytes, number: int, line_bytes_max: int) -> None:
     if len(line) > line_bytes_max:
-        raise LineTooLongError(f"line {number} is longer than {line_bytes_max} bytes")
+        raise LineTooLongError(f"line {number} exceeds {line_bytes_max} bytes")
 
 
 async def _read_chunks(file: int) -> AsyncGenerator[bytes, None]:
@@ -58,10 +58,10 @@ async def _read_chunks(file: int) -> AsyncGenerator[bytes, None]:
 def _pump(
     file: int, loop: asyncio.AbstractEventLoop, chunks: "asyncio.Queue[bytes | OSError]"
 ) -> None:
-    """Put what can be read into the queue, and wait while it is full; b"" is the end.
+    """Read chunks into the queue and wait while it is full; b"" marks the end.
 
-    Closes `file`, which must be this thread's own: the caller's may be closed, and its number
-    given to another file, while a read waits.
+    Closes `file`, which must be a duplicate for this thread: while a read waits, the caller may
+    close its own descriptor, and the number may be reused for another file.
     """
     try:
         chunk: bytes | OSError = b"more"
@@ -81,7 +81,7 @@ def _put(
     loop: asyncio.AbstractEventLoop,
     chunks: "asyncio.Queue[bytes | OSError]",
 ) -> bool:
-    """Put a chunk from another thread; False when the loop has ended, and nobody wants it."""
+    """Put a chunk into the queue from this thread. Return False if the loop has ended."""
     put = chunks.put(chunk)
     try:
         future = asyncio.run_coroutine_threadsafe(put, loop)
@@ -89,7 +89,7 @@ def _put(
             try:
                 future.result(timeout=LOOP_CHECK_S)
             except TimeoutError:
-                if loop.is_closed():  # it closed before it took the call, and never will
+                if loop.is_closed():  # it closed before it started the coroutine
                     put.close()
                     return False
             else:

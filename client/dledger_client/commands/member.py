@@ -1,10 +1,10 @@
-"""`dledger member`: who belongs to a group, and changes of one member at a time."""
+"""`dledger member`: print the membership of a group, or change one member at a time."""
 
 import argparse
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dledger_client.client import GroupMembership
+from dledger_client.admin import GroupMembership
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
@@ -12,31 +12,32 @@ from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 EXIT_CODES: Final = (
-    "0 it is so, 2 usage, 3 not known yet, 4 refused: the message says what must be done first, "
-    "5 group unreachable. Asking again for what is so already is no error."
+    "0 the change is in effect, 2 usage error, 3 outcome unknown, 4 refused (the message says what "
+    "to do first), 5 group unreachable. Repeating a change that is in effect succeeds."
 )
 
 HINTS: Final = {
-    DLedgerResponseCode.NO_SUCH_MEMBER: "it does not belong to the group: add it first; who is to "
-    "be added must be in the leader's DLEDGER_ADDABLE_PEERS",
-    DLedgerResponseCode.LAST_VOTER: "nobody would be left to vote: promote another first",
-    DLedgerResponseCode.QUORUM_AT_RISK: "too few of the voters that there would be have answered "
-    "lately: start those that are down, or remove them first",
-    DLedgerResponseCode.TOO_MANY_MEMBERS: "a group has 64 members at most",
-    DLedgerResponseCode.FALL_BEHIND_TOO_MUCH: "it still lacks too many entries, or is not up: see "
-    "dledger status, and give it more time with --deadline",
-    DLedgerResponseCode.MEMBERSHIP_CHANGING: "an earlier change is not committed: a majority of "
-    "the voters must be up",
+    DLedgerResponseCode.NO_SUCH_MEMBER: "the member does not belong to the group: add it first; a "
+    "member to add must be in the leader's DLEDGER_ADDABLE_PEERS",
+    DLedgerResponseCode.LAST_VOTER: "the group would have no voter left: promote another member "
+    "first",
+    DLedgerResponseCode.QUORUM_AT_RISK: "too few of the resulting voters have answered recently: "
+    "start the voters that are down, or remove them first",
+    DLedgerResponseCode.TOO_MANY_MEMBERS: "a group can have at most 64 members",
+    DLedgerResponseCode.FALL_BEHIND_TOO_MUCH: "the member lags too far behind or is down: see "
+    "dledger status, and allow more time with --deadline",
+    DLedgerResponseCode.MEMBERSHIP_CHANGING: "an earlier change is not committed yet: a majority "
+    "of the voters must be up",
 }
-"""What must be done first."""
+"""What to do about a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """One of the commands that change something."""
+    """One of the commands that change the membership."""
 
     change: ChangeKind
-    what: str
+    summary: str
     description: str
     example: str
 
@@ -44,46 +45,48 @@ class Verb:
 VERBS: Final = {
     "add": Verb(
         change=ChangeKind.ADD_LEARNER,
-        what="let a member take entries, without a vote",
-        description="Add MEMBER as a learner: it takes entries and counts in no quorum. The "
-        "members' settings must know it (DLEDGER_ADDABLE_PEERS), and it should be up.",
-        example="let n3 take entries",
+        summary="add a member as a learner",
+        description="Add MEMBER as a learner: it receives entries but counts in no quorum. It must "
+        "be in the members' DLEDGER_ADDABLE_PEERS, and should be up.",
+        example="add n3 as a learner",
     ),
     "promote": Verb(
         change=ChangeKind.PROMOTE,
-        what="make a learner a voter",
-        description="Make the learner MEMBER a voter, once it has nearly all entries: until then "
-        "the request is repeated, up to --deadline.",
-        example="let n3 vote once it has nearly all entries",
+        summary="make a learner a voter",
+        description="Make the learner MEMBER a voter. While it lags too far behind, the request is "
+        "repeated until --deadline.",
+        example="make n3 a voter once it has nearly all entries",
     ),
     "demote": Verb(
         change=ChangeKind.DEMOTE,
-        what="make a voter a learner",
-        description="Make the voter MEMBER a learner: it goes on to take entries, without a vote.",
-        example="let n3 vote no more",
+        summary="make a voter a learner",
+        description="Make the voter MEMBER a learner: it still receives entries but no longer "
+        "votes.",
+        example="make n3 a learner",
     ),
     "remove": Verb(
         change=ChangeKind.REMOVE,
-        what="let a member belong to the group no more",
-        description="Remove MEMBER. If it leads, it hands over. Stop it only when this is done.",
-        example="let n3 belong to the group no more",
+        summary="remove a member from the group",
+        description="Remove MEMBER from the group. A leader transfers its leadership first. Keep "
+        "the member running until the command has succeeded.",
+        example="remove n3 from the group",
     ),
 }
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger member` takes."""
+    """Define the arguments of `dledger member`."""
     parser = common.new_parser(
         commands,
         "member",
-        what="print who belongs to the group, or change it",
-        description="Voters and learners are part of the log. They are changed one at a time, and "
-        "a change is done when a majority holds it.",
+        summary="print or change the members",
+        description="Print or change the members of the group. The log records every change. "
+        "Members are changed one at a time; a change is in effect once a majority has stored it.",
         examples={
-            "dledger member list": "a table",
-            "dledger member add n3": "let n3 take entries",
-            "dledger member promote n3": "then let it vote",
-            "dledger member remove n3": "let it belong to the group no more",
+            "dledger member list": "print the members",
+            "dledger member add n3": "add n3 as a learner",
+            "dledger member promote n3": "then make it a voter",
+            "dledger member remove n3": "remove it from the group",
         },
         exit_codes=EXIT_CODES,
     )
@@ -93,17 +96,17 @@ def add_parser(commands: common.Commands) -> None:
         one = common.new_parser(
             verbs,
             name,
-            what=verb.what,
+            summary=verb.summary,
             description=verb.description,
             examples={
                 f"dledger member {name} n3": verb.example,
-                f"dledger member {name} n3 --deadline 300": "and try for five minutes",
+                f"dledger member {name} n3 --deadline 300": "retry for up to five minutes",
             },
             exit_codes=EXIT_CODES,
         )
-        one.add_argument("member", metavar="MEMBER", help="its id, such as n3")
+        one.add_argument("member", metavar="MEMBER", help="member id, such as n3")
         common.add_group_options(one)
-        common.add_output_option(one, "a sentence, or a line of JSON")
+        common.add_output_option(one, "text: a sentence; json: one line")
         one.set_defaults(run=run_change, change=verb.change)
 
 
@@ -111,27 +114,28 @@ def _add_list(verbs: common.Commands) -> None:
     parser = common.new_parser(
         verbs,
         "list",
-        what="print who votes, who learns, and who may be added",
-        description="Ask the leader for METADATA.",
+        summary="print the voters, the learners and the members that may be added",
+        description="Ask the leader for METADATA and print the voters, the learners and the "
+        "members that may be added.",
         examples={
-            "dledger member list": "a table",
-            "dledger member list -o json": "a line of JSON",
+            "dledger member list": "print a table",
+            "dledger member list -o json": "print one line of JSON",
         },
-        exit_codes="0 answered, 2 usage, 4 refused, 5 group unreachable.",
+        exit_codes="0 the leader answered, 2 usage error, 4 refused, 5 group unreachable.",
     )
     common.add_group_options(parser)
-    common.add_output_option(parser, "a table, or a line of JSON")
+    common.add_output_option(parser, "text: a table; json: one line")
     parser.set_defaults(run=run_list)
 
 
 async def run_list(arguments: argparse.Namespace) -> int:
-    """Ask and print; return the exit code."""
+    """Print the membership and return the exit code."""
     async with common.open_client(arguments) as client:
         found = await client.membership()
     if arguments.output == "json":
         common.write_json(_plain(found) | {"addable": found.addable, "addresses": found.addresses})
         return ExitCode.OK
-    rows = [["MEMBER", "IS", "ROLE", "ADDRESS"]]
+    rows = [["MEMBER", "MEMBERSHIP", "ROLE", "ADDRESS"]]
     for kind, ids in (
         ("voter", found.voters),
         ("learner", found.learners),
@@ -146,7 +150,7 @@ async def run_list(arguments: argparse.Namespace) -> int:
 
 
 async def run_change(arguments: argparse.Namespace) -> int:
-    """Ask and print; return the exit code."""
+    """Change a member, print the resulting membership and return the exit code."""
     try:
         async with common.open_client(arguments) as client:
             after = await client.change_membership(arguments.change, arguments.member)

@@ -1,4 +1,4 @@
-"""`dledger register`: read and set the register, where a group keeps one."""
+"""`dledger register`: read and set registers in a group that runs the register state machine."""
 
 import argparse
 
@@ -8,33 +8,40 @@ from dledger_formats.protocol.register import NUMBER_MAX, NUMBER_MIN
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger register` takes."""
+    """Define the arguments of `dledger register`."""
     parser = common.new_parser(
         commands,
         "register",
-        what="read and set the register of a group that keeps one",
-        description="A register is DLedger's example of a state machine: a map from numbers to "
-        "numbers. The members must run with DLEDGER_STATE_MACHINE=register.",
+        summary="read and set registers",
+        description="Read and set registers. The register state machine is DLedger's example of a "
+        "state machine: a map from integers to integers. The members must run with "
+        "DLEDGER_STATE_MACHINE=register.",
         examples={
-            "dledger register set 13 31": "append an entry that sets 13 to 31",
-            "dledger register get 13": "print 31; nothing that was acknowledged is missed",
+            "dledger register set 13 31": "append an entry that sets register 13 to 31",
+            "dledger register get 13": "print the latest acknowledged value, 31",
         },
-        exit_codes="0 done; 1 never set; 2 usage; 3 not known whether it was set; 4 refused: this "
-        "group keeps no register; 5 group unreachable.",
+        exit_codes="0 done; 1 the register was never set; 2 usage error; 3 it is unknown whether "
+        "the register was set; 4 refused: the group does not run the register state machine; "
+        "5 group unreachable.",
     )
     actions = parser.add_subparsers(title="commands", required=True, metavar="get|set")
-    for name, what, run in (("get", "print a value", run_get), ("set", "set a value", run_set)):
-        action = actions.add_parser(name, help=what)
-        action.add_argument("key", metavar="KEY", type=number)
+    for name, summary, run in (
+        ("get", "print the value of a register", run_get),
+        ("set", "set a register", run_set),
+    ):
+        action = actions.add_parser(name, help=summary)
+        action.add_argument("key", metavar="KEY", type=number, help="signed 32-bit integer")
         if name == "set":
-            action.add_argument("value", metavar="VALUE", type=number)
+            action.add_argument("value", metavar="VALUE", type=number, help="signed 32-bit integer")
+            common.add_output_option(action, "text: a sentence; json: one line")
+        else:
+            common.add_output_option(action, "text: the value; json: one line")
         common.add_group_options(action)
-        common.add_output_option(action, "a number, or a line of JSON")
         action.set_defaults(run=run)
 
 
 async def run_get(arguments: argparse.Namespace) -> int:
-    """Read and print; return the exit code."""
+    """Print the value of a register and return the exit code."""
     async with common.open_client(arguments) as client:
         value = await client.read_register(arguments.key)
     if arguments.output == "json":
@@ -45,19 +52,21 @@ async def run_get(arguments: argparse.Namespace) -> int:
 
 
 async def run_set(arguments: argparse.Namespace) -> int:
-    """Append and print where; return the exit code."""
+    """Set a register, print the index of its entry and return the exit code."""
     async with common.open_client(arguments) as client:
         appended = await client.set_register(arguments.key, arguments.value)
     if arguments.output == "json":
         written = {"key": arguments.key, "value": arguments.value, "index": appended.index}
         common.write_json(written)
     else:
-        common.write_line(f"{arguments.key} is {arguments.value} from entry {appended.index} on")
+        common.write_line(
+            f"register {arguments.key} set to {arguments.value} by entry {appended.index}"
+        )
     return ExitCode.OK
 
 
 def number(text: str) -> int:
-    """Read a signed 32-bit number, for argparse."""
+    """Parse a signed 32-bit integer, for argparse."""
     value = int(text)
     if not NUMBER_MIN <= value <= NUMBER_MAX:
         raise ValueError(text)

@@ -1,4 +1,4 @@
-"""`dledger status`: what each member says of itself over HTTP, side by side."""
+"""`dledger status`: print the status of each member, fetched over HTTP."""
 
 import argparse
 import asyncio
@@ -20,34 +20,40 @@ TIMEOUT_S: Final = 2.0
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger status` takes."""
+    """Define the arguments of `dledger status`."""
     parser = common.new_parser(
         commands,
         "status",
-        what="print what each member says of itself",
-        description="Ask each member for GET /status: those of --http, or else all that METADATA "
-        "names, at --http-port.",
+        summary="print the status of each member",
+        description="Fetch /status from the addresses in --http or, without it, from --http-port "
+        "of every member that METADATA names, and print the results side by side.",
         examples={
-            "dledger status": "all members that METADATA names, at the usual HTTP port",
-            "dledger status --http n0:40912,n1:40912": "these two",
+            "dledger status": "all members that METADATA names, on the default HTTP port",
+            "dledger status --http n0:40912,n1:40912": "these two members",
         },
-        exit_codes="0 some member answered, 2 usage, 5 none did.",
+        exit_codes="0 at least one member answered, 2 usage error, 5 no member answered.",
     )
     parser.add_argument(
         "--http",
         metavar="HOST:PORT,…",
         default=os.environ.get(common.HTTP_VARIABLE),
-        help=f"where to ask (default: ${common.HTTP_VARIABLE})",
+        help=f"HTTP addresses of the members (default: ${common.HTTP_VARIABLE})",
     )
-    parser.add_argument("--http-port", metavar="PORT", type=common.positive_int, default=HTTP_PORT)
+    parser.add_argument(
+        "--http-port",
+        metavar="PORT",
+        type=common.positive_int,
+        default=HTTP_PORT,
+        help="HTTP port of the members that METADATA names (default: %(default)s)",
+    )
     common.add_group_options(parser)
-    common.add_output_option(parser, "a table, or a line of JSON with what each member said")
+    common.add_output_option(parser, "text: a table; json: one line with the members' responses")
     parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came from one address: a status, or what went wrong."""
+    """The result for one address: a status, or a problem."""
 
     address: ServerAddress
     status: NodeStatus | None = None
@@ -56,7 +62,7 @@ class Answer:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Ask everyone and print; return the exit code."""
+    """Fetch and print the status of each member, and return the exit code."""
     addresses = await _addresses(arguments)
     answers = await asyncio.gather(*(_ask(address) for address in addresses))
     if arguments.output == "json":
@@ -101,11 +107,11 @@ def _role(status: NodeStatus) -> str:
         case MembershipRole.LEARNER:
             return "learner"
         case MembershipRole.NONE:
-            return "no member"
+            return "non-member"
 
 
 def _rows(answers: list[Answer]) -> list[list[str]]:
-    """Make the table's cells; the lag is counted from the leader's end."""
+    """Build the rows of the table; the lag is relative to the end of the leader's log."""
     leaders = [a.status for a in answers if a.status and a.status.role is Role.LEADER]
     leader = max(leaders, key=lambda status: status.term, default=None)
     rows = [["MEMBER", "ROLE", "TERM", "LEADER", "END", "COMMITTED", "LAG", "READY", "ADDRESS"]]

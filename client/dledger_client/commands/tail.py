@@ -1,4 +1,4 @@
-"""`dledger tail`: entries as they are appended."""
+"""`dledger tail`: print entries as they are appended."""
 
 import argparse
 import contextlib
@@ -9,28 +9,31 @@ from dledger_client.commands.common import ExitCode
 
 
 def add_parser(commands: common.Commands) -> None:
-    """Say what `dledger tail` takes."""
+    """Define the arguments of `dledger tail`."""
     parser = common.new_parser(
         commands,
         "tail",
-        what="print entries as they are appended",
-        description="Print the entries appended from now on, until Ctrl-C; across leaders too.",
+        summary="print entries as they are appended",
+        description="Print entries as they are appended, until Ctrl-C. Changes of the leader do "
+        "not interrupt it.",
         examples={
-            "dledger tail": "what comes from now on",
-            "dledger tail --from 0": "all there is, and then what comes",
-            "dledger tail --last 10 -o json": "the last ten, and then what comes",
-            "dledger tail --from 7 --count 1": "entry 7, as soon as it is there",
+            "dledger tail": "new entries",
+            "dledger tail --from 0": "all existing entries, then new ones",
+            "dledger tail --last 10 -o json": "the last ten entries, then new ones",
+            "dledger tail --from 7 --count 1": "wait for entry 7 and print it",
         },
-        exit_codes="0 --count was reached, 2 usage, 4 the log begins later, 5 group unreachable, "
-        "130 ended by Ctrl-C.",
+        exit_codes="0 --count was reached, 2 usage error, 4 the log begins later, 5 group "
+        "unreachable, 130 ended by Ctrl-C.",
     )
     begin = parser.add_mutually_exclusive_group()
-    begin.add_argument("--from", dest="first", metavar="INDEX", type=common.index)
+    begin.add_argument(
+        "--from", dest="first", metavar="INDEX", type=common.index, help="begin with this entry"
+    )
     begin.add_argument(
         "--last", metavar="N", type=common.positive_int, help="begin with the last N entries"
     )
     parser.add_argument(
-        "--count", metavar="N", type=common.positive_int, help="end after N entries are written"
+        "--count", metavar="N", type=common.positive_int, help="stop after N printed entries"
     )
     common.add_group_options(parser)
     common.add_output_option(parser, entries.OUTPUT_HELP, "raw")
@@ -38,7 +41,7 @@ def add_parser(commands: common.Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Follow the log and write entries; return the exit code."""
+    """Follow the log, write its entries and return the exit code."""
     async with common.open_client(arguments) as client:
         found = client.tail(await _first(client, arguments))
         written = 0

@@ -1,5 +1,5 @@
-"""A group of real members as processes on this machine, for someone who has no cluster.
+"""A group of real members as processes on this machine, for users without a cluster.
 
-What belongs here: the folder, the ports, the processes, and what is seen of them. What does not:
-anything that a member decides; the members are `dledger-node`, as in a pod.
+Belongs here: the folder, the ports, the processes, and their observation. Does not belong here:
+any decision of a member; the members are `dledger-node` processes, as in a pod.
 """

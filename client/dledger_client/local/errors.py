@@ -1,11 +1,14 @@
-"""Why a local group cannot be, or cannot go on."""
+"""Errors of local groups."""
 
 from dledger_client.errors import ClientError
 
 
 class LocalGroupError(ClientError):
-    """A local group cannot be started as it was asked for; nothing was changed."""
+    """The requested local group cannot be started; nothing was changed."""
 
 
 class MemberFailedError(ClientError):
-    """A member ends again and again right after its start; the message holds its last words."""
+    """A member cannot be started, or exits repeatedly right after starting.
+
+    The message contains the last line of its log.
+    """

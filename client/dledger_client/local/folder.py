@@ -1,15 +1,14 @@
-"""The folder of a local group: whose it is, and what was written in it before.
+"""The folder of a local group.
 
 group.json        the group's shape, written before the first member starts
-lock              held by whoever runs the group, and by each of its members
-dledger-n0/ …     the members' stores
-n0.log …          what the members say, since their last start
+lock              held by the process that runs the group, and by each of its members
+dledger-n0/ …     the stores of the members
+n0.log …          the output of each member since its last start
 """
 
 import contextlib
 import dataclasses
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,58 +25,55 @@ LOCK_FILE: Final = "lock"
 MEMBERS_ALLOWED: Final = (1, 3, 5, 7)
 ADDABLE_ALLOWED: Final = range(7)
 SEGMENT_SIZE_BYTES: Final = 16 << 20
-"""Small, since segments are made at their full length, and each member has two or three."""
+"""Small, because segments are allocated at full size and each member has two or three."""
 INDEX_SEGMENT_SIZE_BYTES: Final = 5 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupShape:
-    """What must stay as it is while the folder holds the group's log.
+    """The properties of a group that are fixed while the folder contains its log.
 
-    Fewer members than before could elect one that lacks acknowledged entries.
+    With fewer members than before, the group could elect one that lacks acknowledged entries.
     """
 
     group: str
     members: int
-    """How many voters it began with; who votes by now, its log says."""
+    """Number of initial voters; the log records the current voters."""
     addable: int = 0
-    """How many more there are that may be added."""
+    """Number of further members that may be added."""
     segment_size_bytes: int = SEGMENT_SIZE_BYTES
     index_segment_size_bytes: int = INDEX_SEGMENT_SIZE_BYTES
 
     def to_json(self) -> bytes:
-        """Encode for the file."""
+        """Encode the shape for its file."""
         return json_objects.encode(self)
 
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
-        """Decode; FormatError when a key is missing or has another type."""
-        plain = json_objects.parse(raw)
-        if isinstance(plain, dict):
-            raw = json.dumps({"addable": 0} | plain).encode()  # earlier versions did not write it
+        """Decode a shape. Raises FormatError if a key is missing or has the wrong type."""
         return json_objects.decode(cls, raw)
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[int]:
-    """Make the folder if need be and hold its lock; yields the lock's file descriptor.
+def lock_folder(folder: Path) -> Iterator[int]:
+    """Create the folder if necessary and hold its lock; yield the lock's file descriptor.
 
-    A process that inherits the descriptor holds the lock too, until it ends. LocalGroupError when
-    somebody else holds it.
+    A process that inherits the descriptor also holds the lock until it exits. Raises
+    LocalGroupError if another process holds the lock.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o640)
     except OSError as error:
-        raise LocalGroupError(f"{folder} cannot be used: {error.strerror}") from error
+        raise LocalGroupError(f"cannot use folder {folder}: {error.strerror}") from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "another process"
             raise LocalGroupError(
-                f"{folder} is in use by {holder} or members that it left; stop them, or give "
-                "--data another folder"
+                f"{folder} is in use by {holder} or by members that it left running; stop them, or "
+                "choose another folder with --data"
             ) from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"process {os.getpid()}\n".encode(), 0)
@@ -86,30 +82,33 @@ def locked(folder: Path) -> Iterator[int]:
         os.close(lock)
 
 
-def settle_shape(folder: Path, wanted: GroupShape) -> GroupShape:
-    """Return the shape of the group whose log the folder holds, or write the wanted one.
+def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
+    """Return the shape of the group whose log the folder contains, or write the wanted shape.
 
-    To be called with the lock held. LocalGroupError when the folder holds another group, the same
-    one with another number of members, or something else.
+    The caller must hold the folder's lock. Raises LocalGroupError if the folder contains another
+    group, the same group with another number of members, or anything else.
     """
     path = folder / SHAPE_FILE
     try:
         found = GroupShape.from_json(path.read_bytes())
     except FileNotFoundError:
-        _refuse_strange(folder)
+        _require_empty(folder)
         _write(path, wanted.to_json())
         return wanted
     except (OSError, FormatError) as error:
-        raise LocalGroupError(f"{path} cannot be read: {error}; give another folder") from error
+        raise LocalGroupError(
+            f"cannot read {path}: {error}; choose another folder with --data"
+        ) from error
     if (found.group, found.members) != (wanted.group, wanted.members):
         raise LocalGroupError(
-            f"{folder} holds the group {found.group} of {found.members} members; start it with "
-            f"--group {found.group} --members {found.members}, or give --data another folder"
+            f"{folder} contains group {found.group} with {found.members} members; start it with "
+            f"--group {found.group} --members {found.members}, or choose another folder with --data"
         )
     if found.addable > wanted.addable:
         raise LocalGroupError(
-            f"{folder} holds a group with {found.addable} addable members, which may vote by now; "
-            f"start it with --addable {found.addable} at least, or give --data another folder"
+            f"{folder} contains a group with {found.addable} addable members, which may be voters "
+            f"by now; start it with --addable {found.addable} or more, or choose another folder "
+            "with --data"
         )
     if found.addable < wanted.addable:
         found = dataclasses.replace(found, addable=wanted.addable)
@@ -117,13 +116,13 @@ def settle_shape(folder: Path, wanted: GroupShape) -> GroupShape:
     return found
 
 
-def _refuse_strange(folder: Path) -> None:
+def _require_empty(folder: Path) -> None:
     ours = (LOCK_FILE, UNFINISHED_SHAPE_FILE)
     others = sorted(path.name for path in folder.iterdir() if path.name not in ours)
     if others:
         raise LocalGroupError(
-            f"{folder} holds {others[0]} and no {SHAPE_FILE}, so it is no local group's; give "
-            "--data an empty or a new folder"
+            f"{folder} contains {others[0]} but no {SHAPE_FILE}, so it does not belong to a local "
+            "group; choose an empty or a new folder with --data"
         )
 
 

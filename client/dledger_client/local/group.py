@@ -1,9 +1,10 @@
-"""`LocalGroup`: members n0, n1, … as processes on loopback, kept running until it is left.
+"""`LocalGroup`: members n0, n1, … as processes on loopback.
 
     async with LocalGroup(GroupShape(group="local", members=3), Path("data")) as group:
         async with DLedgerClient(group.servers, group.name) as client: ...
 
-A member that ends is started again, as Kubernetes does; so one may kill the leader and look on.
+The members run until the block exits. A member that exits is restarted, as in Kubernetes, so users
+can kill the leader and watch the failover.
 """
 
 import asyncio
@@ -20,7 +21,12 @@ from typing import Final, Self, TypeAlias
 from dledger_client.cluster.addresses import PORT_MAX, ServerAddress
 from dledger_client.cluster.pages import PageError, get_page
 from dledger_client.local.errors import LocalGroupError, MemberFailedError
-from dledger_client.local.folder import MEMBERS_ALLOWED, GroupShape, locked, settle_shape
+from dledger_client.local.folder import (
+    MEMBERS_ALLOWED,
+    GroupShape,
+    load_or_create_shape,
+    lock_folder,
+)
 from dledger_client.local.member import MemberProcess, Restarted
 from dledger_client.tasks import TaskScope
 from dledger_formats.http.status import LeaderView
@@ -35,7 +41,7 @@ LEADER_RETRY_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderChanged:
-    """Another member leads, and has proven it by an entry of its term."""
+    """Another member is the leader, and an entry of its term is committed."""
 
     leader_id: str
     term: int
@@ -46,7 +52,7 @@ Event: TypeAlias = LeaderChanged | Restarted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalMember:
-    """Where a member listens."""
+    """The addresses of a member."""
 
     member_id: str
     address: ServerAddress
@@ -63,40 +69,53 @@ class LocalGroup:
         *,
         first_port: int = REMOTING_PORT,
         state_machine: str = NO_STATE_MACHINE,
-        tell: Callable[[Event], None] = lambda _: None,
+        on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
-        """Say what is wanted. Member k listens on `first_port` + 2k, and for HTTP on the port after
-        it; `tell` hears what happens. LocalGroupError when this cannot be.
+        """Configure the group; it starts when it is entered.
+
+        Member k listens on port `first_port` + 2k, and for HTTP on the next port. `on_event`
+        receives each event. Raises LocalGroupError if the number of members or the port is out of
+        range.
         """
         if shape.members not in MEMBERS_ALLOWED:
             allowed = ", ".join(map(str, MEMBERS_ALLOWED))
-            raise LocalGroupError(f"{shape.members} members; allowed are {allowed}")
+            raise LocalGroupError(f"the number of members must be one of {allowed}")
         count = shape.members + shape.addable
         if not 0 < first_port <= PORT_MAX - 2 * count:
-            raise LocalGroupError(f"port {first_port} leaves no room for {count} members")
+            raise LocalGroupError(
+                f"port {first_port} is out of range: {count} members need {2 * count} ports from "
+                "there on"
+            )
         self.name = shape.group
         self.folder = folder
         self.members = {member.member_id: member for member in _members(count, first_port)}
         self._shape = shape
         self._state_machine = state_machine
-        self._tell = tell
+        self._on_event = on_event
         self._term = -1
         self._processes: dict[str, MemberProcess] = {}
         self._resources = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Start every member. MemberFailedError is raised in the block when one cannot stay up."""
+        """Start every member.
+
+        Raises MemberFailedError inside the block if a member cannot keep running.
+        """
         async with contextlib.AsyncExitStack() as resources:
             program = node_program()
-            lock = resources.enter_context(locked(self.folder))
-            shape = settle_shape(self.folder, self._shape)
+            lock = resources.enter_context(lock_folder(self.folder))
+            shape = load_or_create_shape(self.folder, self._shape)
             for member in self.members.values():
-                _refuse_taken(member.address.port)
-                _refuse_taken(member.http_address.port)
+                _require_free_port(member.address.port)
+                _require_free_port(member.http_address.port)
             tasks = await resources.enter_async_context(TaskScope())
             for member in self.members.values():
                 process = MemberProcess(
-                    program, self._settings(member, shape), self.folder, lock, tell=self._tell
+                    program,
+                    self._settings(member, shape),
+                    self.folder,
+                    lock,
+                    on_event=self._on_event,
                 )
                 self._processes[member.member_id] = process
                 tasks.spawn(process.run())
@@ -112,7 +131,7 @@ class LocalGroup:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End every member, by SIGTERM and all at once."""
+        """Stop all members concurrently with SIGTERM."""
         try:
             await self._resources.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as errors:
@@ -123,12 +142,12 @@ class LocalGroup:
 
     @property
     def servers(self) -> list[str]:
-        """What a client is given to begin with."""
+        """The members' addresses, for a client."""
         return [str(member.address) for member in self.members.values()]
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """Each member's present process."""
+        """The id of each member's current process."""
         return {member_id: process.pid for member_id, process in self._processes.items()}
 
     def _settings(self, member: LocalMember, shape: GroupShape) -> NodeSettings:
@@ -147,14 +166,14 @@ class LocalGroup:
         )
 
     async def _watch(self, member: LocalMember, process: MemberProcess) -> None:
-        """Ask a member who leads, again and again; tell when it leads a newer term itself."""
+        """Poll a member for the leader; report when the member itself leads a newer term."""
         since = ""
         while True:
             path = f"/leader?since={since}&wait={LEADER_WAIT_S}s"
             try:
                 page = await get_page(member.http_address, path, 2 * LEADER_WAIT_S)
                 view = LeaderView.from_json(page)
-            except (PageError, FormatError):  # it ended, or is not up yet
+            except (PageError, FormatError):  # the member has exited or is not up yet
                 since = ""
                 await asyncio.sleep(LEADER_RETRY_S)
                 continue
@@ -162,16 +181,19 @@ class LocalGroup:
             since = view.token
             if view.master and view.term > self._term:
                 self._term = view.term
-                self._tell(LeaderChanged(leader_id=view.self_id, term=view.term))
+                self._on_event(LeaderChanged(leader_id=view.self_id, term=view.term))
 
 
-def node_program(environment_path: str | None = None) -> Path:
-    """Find `dledger-node`: beside this Python, or else on PATH; LocalGroupError without it."""
-    beside = shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
-    found = beside or shutil.which(PROGRAM, path=environment_path)
+def node_program(python: str = sys.executable, search_path: str | None = None) -> Path:
+    """Find `dledger-node` in the folder of `python`, or else on `search_path`, by default PATH.
+
+    Raises LocalGroupError if it is not installed.
+    """
+    beside = shutil.which(PROGRAM, path=str(Path(python).parent))
+    found = beside or shutil.which(PROGRAM, path=search_path)
     if found is None:
         raise LocalGroupError(
-            f"{PROGRAM} is neither beside {sys.executable} nor on PATH; install it with: "
+            f"{PROGRAM} was found neither next to {python} nor on PATH; install it with: "
             "pip install 'dledger-operator[node]'"
         )
     return Path(found)
@@ -191,19 +213,19 @@ def _members(count: int, first_port: int) -> list[LocalMember]:
     ]
 
 
-def _refuse_taken(port: int) -> None:
+def _require_free_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the member will
         try:
             probe.bind((HOST, port))
         except OSError as error:
             raise LocalGroupError(
-                f"port {port} cannot be used: {error.strerror}; choose others with --port"
+                f"cannot listen on port {port}: {error.strerror}; choose other ports with --port"
             ) from error
 
 
-def as_variables(group: LocalGroup) -> Mapping[str, str]:
-    """The environment in which `dledger` finds the group without options."""
+def environment_of(group: LocalGroup) -> Mapping[str, str]:
+    """Return the environment variables with which `dledger` finds the group without options."""
     pages = (str(member.http_address) for member in group.members.values())
     return {
         "DLEDGER_CLIENT_SERVERS": ",".join(group.servers),

@@ -1,4 +1,4 @@
-"""One member of a local group: a process that is started again when it ends."""
+"""One member of a local group: a process that is restarted when it exits."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ from dledger_formats.settings import PREFIX, NodeSettings
 FAILED_STARTS_MAX: Final = 3
 RESTART_PAUSE_S: Final = 1.0
 STOP_TIMEOUT_S: Final = 10.0
-LAST_WORDS_BYTES: Final = 4096
+LOG_TAIL_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarted:
-    """A member ended, though nobody asked it to, and was started again."""
+    """A member exited unexpectedly and was restarted."""
 
     member_id: str
     reason: str
@@ -28,7 +28,7 @@ class Restarted:
 
 
 class MemberProcess:
-    """Runs `dledger-node` with one member's settings; what it says goes to a file."""
+    """Runs `dledger-node` with one member's settings; its output goes to a file."""
 
     def __init__(
         self,
@@ -37,51 +37,51 @@ class MemberProcess:
         folder: Path,
         lock: int,
         *,
-        tell: Callable[[Restarted], None],
+        on_event: Callable[[Restarted], None],
     ) -> None:
         self.started = asyncio.Event()
-        """Set once there is a process."""
+        """Set once the first process has started."""
         self.has_answered = False
-        """To be set by whoever gets an answer of the present process."""
+        """Whether the current process has answered a request; set by the caller that asked it."""
         self._program = program
         self._settings = settings
         self._log = folder / f"{settings.self_id}.log"
         self._lock = lock
-        self._tell = tell
+        self._on_event = on_event
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def pid(self) -> int:
-        """The present process, or the last one."""
+        """The id of the current process, or of the last one."""
         assert self._process is not None
         return self._process.pid
 
     async def run(self) -> None:
-        """Keep a process running until cancelled; then end it.
+        """Keep a process running until cancelled, then stop it.
 
-        MemberFailedError when it cannot be started, or ended FAILED_STARTS_MAX times in a row
-        before it answered anybody.
+        Raises MemberFailedError if the process cannot be started, or exited FAILED_STARTS_MAX times
+        in a row before it answered a request.
         """
         member_id, reason, failed_starts = self._settings.self_id, "", 0
         try:
             while True:
                 process = await self._start()
                 if reason:
-                    self._tell(Restarted(member_id=member_id, reason=reason, pid=process.pid))
+                    self._on_event(Restarted(member_id=member_id, reason=reason, pid=process.pid))
                 reason = describe_end(await process.wait())
                 failed_starts = 0 if self.has_answered else failed_starts + 1
                 self.has_answered = False
                 if failed_starts >= FAILED_STARTS_MAX:
                     raise MemberFailedError(
-                        f"{member_id} ended {failed_starts} times right after its start, last by "
-                        f"{reason}: {self._last_words()}"
+                        f"{member_id} exited {failed_starts} times right after starting, the last "
+                        f"time with {reason}: {self._last_log_line()}"
                     )
                 await asyncio.sleep(RESTART_PAUSE_S)
         finally:
             await self._stop()
 
     async def _start(self) -> asyncio.subprocess.Process:
-        """Start the process, in a session of its own: Ctrl-C is for whoever runs the group."""
+        """Start the process in its own session, so that Ctrl-C reaches only this program."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         environment |= self._settings.to_environment()
         try:
@@ -100,15 +100,15 @@ class MemberProcess:
                 try:
                     self._process = await asyncio.shield(starting)
                 except asyncio.CancelledError:
-                    self._process = await starting  # so that it is not left running
+                    self._process = await starting  # `run` must be able to stop it
                     raise
         except OSError as error:
-            raise MemberFailedError(f"{self._program} cannot be started: {error}") from error
+            raise MemberFailedError(f"cannot start {self._program}: {error}") from error
         self.started.set()
         return self._process
 
     async def _stop(self) -> None:
-        """Return when the process has ended, which it is made to after STOP_TIMEOUT_S."""
+        """Stop the process and wait until it has exited; kill it after STOP_TIMEOUT_S."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -120,16 +120,16 @@ class MemberProcess:
                 self._process.kill()
             await self._process.wait()
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         with self._log.open("rb") as log:
             log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - LAST_WORDS_BYTES))
+            log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"it said nothing in {self._log}"
+        return lines[-1] if lines else f"{self._log} is empty"
 
 
 def describe_end(code: int) -> str:
-    """Say how a process ended; negative codes are signals."""
+    """Describe the exit of a process; negative codes are signals."""
     if code < 0:
         with contextlib.suppress(ValueError):
             return signal.Signals(-code).name

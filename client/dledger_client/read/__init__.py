@@ -1,1 +1,1 @@
-"""Reading entries: one by one, in ranges with read-ahead, and following the log's end."""
+"""Reading entries: single entries, ranges with read-ahead, and following the end of the log."""

@@ -1,4 +1,4 @@
-"""Reading many entries: requests ahead of the reader, entries in order and without a gap."""
+"""Reading many entries: several requests in flight, entries in order and without a gap."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -10,10 +10,11 @@ from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.requests import DLedgerResponseCode, GetEntriesResponse, Message
 
 ANSWER_BYTES: Final = 256 * 1024
-"""How many bytes of bodies one request asks for."""
+"""Bytes of bodies that one request asks for."""
 SINGLES_IN_FLIGHT: Final = 64
-"""Requests ahead while each answer holds one entry, as Java's do."""
+"""Requests in flight while each response contains one entry, as those of Java servers do."""
 BATCHES_IN_FLIGHT: Final = 8
+"""Requests in flight while responses contain several entries."""
 
 _Ahead: TypeAlias = deque[tuple[int, Call]]
 
@@ -21,11 +22,12 @@ _Ahead: TypeAlias = deque[tuple[int, Call]]
 async def read_range(
     start: Callable[[int], Call], first: int, last: int | None
 ) -> AsyncGenerator[DLedgerEntry, None]:
-    """Yield the entries `first`..`last`, or to the end of the log when `last` is None.
+    """Yield the entries `first`..`last`, or to the end of the log if `last` is None.
 
-    The last answer shows how many entries the server puts into one, and the requests ahead are that
-    far apart. Where an answer then holds fewer, the gap is asked for; where it holds more, what
-    came before is skipped. NoEntryError when the log ends before `last`, or begins after `first`.
+    Requests in flight are as far apart as the last response contained entries. If a response
+    contains fewer, the reader requests the gap; if it contains more, the reader skips the entries
+    that it has already yielded. Raises NoEntryError if the log ends before `last` or begins after
+    `first`.
     """
     ahead: _Ahead = deque()
     wanted, step = first, 0
@@ -51,7 +53,7 @@ async def read_range(
 
 
 def _ask_ahead(ahead: _Ahead, start: Callable[[int], Call], step: int, last: int | None) -> None:
-    """Keep requests in flight behind those that are; none before the first answer."""
+    """Start further requests up to the limit; none before the first response."""
     in_flight_max = SINGLES_IN_FLIGHT if step == 1 else BATCHES_IN_FLIGHT
     begin = ahead[-1][0] + step
     while step and len(ahead) < in_flight_max and (last is None or begin <= last):
@@ -66,23 +68,28 @@ def _is_past_end(answer: Message | ClientError) -> bool:
 
 
 def entries_of(answer: Message | ClientError, begin: int) -> list[DLedgerEntry]:
-    """Return the entries of an answer to GET; raises what ended the call otherwise.
+    """Return the entries of the result of a GET; raise the result if it is an error.
 
-    BadAnswerError when they are not those that were asked for, or a body is damaged.
+    Raises BadAnswerError if they are not the requested entries, or a body is damaged.
     """
     if isinstance(answer, ClientError):
         raise answer
     assert isinstance(answer, GetEntriesResponse)
     if not answer.entries:
-        raise BadAnswerError(f"the answer for entry {begin} says success and holds no entry")
+        raise BadAnswerError(
+            f"the response for entry {begin} reports success but contains no entry"
+        )
     return check_entries(answer.entries, begin)
 
 
 def check_entries(entries: list[DLedgerEntry], begin: int) -> list[DLedgerEntry]:
-    """Return entries when they are those from `begin` on, and whole; BadAnswerError otherwise."""
+    """Return `entries` if they begin at `begin`, have no gap and match their checksums.
+
+    Raises BadAnswerError otherwise.
+    """
     for index, entry in enumerate(entries, begin):
         if entry.index != index:
-            raise BadAnswerError(f"entry {index} was asked for, and entry {entry.index} came")
+            raise BadAnswerError(f"requested entry {index}, received entry {entry.index}")
         if not entry.is_intact:
-            raise BadAnswerError(f"the body of entry {index} is not what its checksum says")
+            raise BadAnswerError(f"the body of entry {index} does not match its checksum")
     return entries

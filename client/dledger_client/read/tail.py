@@ -1,4 +1,4 @@
-"""Following a log: the entries there are, and then each new one as it is committed."""
+"""Following a log: the existing entries, then each new entry once it is committed."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 POLL_MIN_S: Final = 0.02
 POLL_MAX_S: Final = 0.5
 CATCH_UP_ENTRIES: Final = 1000
-"""Further behind than this, entries are read as a range, with several requests ahead."""
+"""A reader further behind than this reads a range, with several requests in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """The first and the last index that can be read; an empty log ends before it begins."""
+    """The first and the last index that can be read; for an empty log, end is below begin."""
 
     begin_index: int
     end_index: int
@@ -31,14 +31,14 @@ Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 async def tail(
     reader: LogReader, first: int | None, sleep: Sleep
 ) -> AsyncGenerator[DLedgerEntry, None]:
-    """Yield the entries from `first` on, or those committed from now on without it; for ever.
+    """Yield the entries from `first` on, or those committed from now on if it is None, forever.
 
-    NoEntryError when the log begins after the next entry.
+    Raises NoEntryError if the log begins after the next entry.
     """
     wanted = first
     try:
         if wanted is None:
-            wanted = (await _ends(reader)).end_index + 1
+            wanted = (await _fetch_bounds(reader)).end_index + 1
         while True:
             answer = await reader.follow(wanted)
             for entry in check_entries(answer.entries, wanted):
@@ -58,7 +58,7 @@ async def tail(
 
 
 async def _poll(reader: LogReader, wanted: int, sleep: Sleep) -> AsyncGenerator[DLedgerEntry, None]:
-    """Follow a server that does not know FOLLOW, at most 50 times a second and at least twice."""
+    """Poll a server that does not support FOLLOW, 2 to 50 times a second."""
     pause_s = POLL_MIN_S
     while True:
         async for entry in reader.get_range(wanted, None):
@@ -70,9 +70,9 @@ async def _poll(reader: LogReader, wanted: int, sleep: Sleep) -> AsyncGenerator[
 
 
 async def bounds(reader: LogReader) -> LogBounds:
-    """Say where the log begins and ends; of a server that does not know FOLLOW, by searching."""
+    """Return the bounds of the log; search for them if the server does not support FOLLOW."""
     try:
-        return await _ends(reader)
+        return await _fetch_bounds(reader)
     except RefusedError as error:
         if error.code is not DLedgerResponseCode.UNSUPPORTED:
             raise
@@ -84,7 +84,7 @@ async def bounds(reader: LogReader) -> LogBounds:
     return LogBounds(begin_index=begin, end_index=end - 1)
 
 
-async def _ends(reader: LogReader) -> LogBounds:
+async def _fetch_bounds(reader: LogReader) -> LogBounds:
     answer = await reader.follow(ONLY_THE_ENDS)
     return LogBounds(
         begin_index=max(0, answer.ledger_begin_index), end_index=answer.committed_index
@@ -92,7 +92,10 @@ async def _ends(reader: LogReader) -> LogBounds:
 
 
 async def _first(reader: LogReader, low: int, high: int, wanted: int) -> int:
-    """Return the first index in low..high whose comparison is `wanted` or more; high's is."""
+    """Return the first index in low..high for which `_compare` is at least `wanted`.
+
+    `_compare` must be at least `wanted` for `high`.
+    """
     while low < high:
         middle = (low + high) // 2
         if await _compare(reader, middle) >= wanted:
@@ -103,7 +106,7 @@ async def _first(reader: LogReader, low: int, high: int, wanted: int) -> int:
 
 
 async def _compare(reader: LogReader, index: int) -> int:
-    """Return -1 when the log begins behind the index, 0 when it holds it, 1 when it ends before."""
+    """Return -1 for an index before the log, 0 for one in the log, 1 for one past its end."""
     try:
         await reader.get(index)
     except NoEntryError as error:

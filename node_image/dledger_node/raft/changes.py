@@ -1,9 +1,9 @@
-"""Changing who belongs to the group: when a leader may, and what it does then.
+"""Membership changes: when a leader accepts one, and what it does then.
 
-Rules: Raft dissertation, section 4.1, with the correction of 2015: a leader changes nothing before
-an entry of its own term is committed. Otherwise two changes of different terms, each of one member
-only, can leave two majorities that do not meet; the first entry of the term tells which change was
-the last. Who comes with an empty log is a learner first, and votes once it has nearly all (4.2.1).
+Rules: Raft dissertation, section 4.1, with the correction of 2015: a leader accepts no change
+before an entry of its own term is committed. Without that rule, two changes of one member each,
+made in different terms, can leave two majorities without a common voter. A new member is added as a
+learner, and can be promoted to voter once it has nearly caught up (4.2.1).
 """
 
 from dledger_node.raft import electorate, leader_elector, quorum, transfer
@@ -24,32 +24,33 @@ from dledger_node.raft.ready import WriteMembership
 
 
 def refusal(member: MemberState, leader: Leader, change: Change) -> RefusalReason | None:
-    """Say why a leader must not make a change now; None when it may."""
+    """Return why the leader must refuse a change now; None if it accepts the change."""
     if leader.transfer is not None:
         return RefusalReason.LEADER_TRANSFERRING
     if member.committed_index < leader.noop_index:
         return RefusalReason.TERM_NOT_COMMITTED
     if member.committed_index < member.memberships.last_index:
         return RefusalReason.MEMBERSHIP_CHANGING
-    return _contradiction(member, change) or _danger(member, leader, change)
+    return _invalid_change(member, change) or _unsafe_change(member, leader, change)
 
 
 def begin(member: MemberState, leader: Leader, change: Change) -> Proposal:
-    """Append the membership, which holds from now on."""
+    """Append the new membership, which is in effect at once."""
     membership = changed(member.memberships.current, change)
     index = member.log.end_index + 1
     write = WriteMembership(index=index, term=member.term, membership=membership)
     member.append(write, index, member.term)
-    member.enter(MembershipEntry(index, membership))
+    member.adopt_membership(MembershipEntry(index, membership))
     if isinstance(change, AddLearner):
-        leader.progress.pop(change.member_id, None)  # of an earlier stay: its disk may be another
-    electorate.arrange(member, leader, next_index=index)
+        # Progress from an earlier membership does not count: the member may have a new disk.
+        leader.progress.pop(change.member_id, None)
+    electorate.update_peers(member, leader, next_index=index)
     return Proposal(first_index=index, last_index=index, term=member.term)
 
 
-def settle(member: MemberState, leader: Leader) -> None:
-    """Once a change is committed, a leader that votes no more hands over and follows."""
-    if leader.votes or member.committed_index < member.memberships.last_index:
+def step_down_if_not_voter(member: MemberState, leader: Leader) -> None:
+    """Hand over and become a follower if a committed change made this leader a non-voter."""
+    if leader.is_voter or member.committed_index < member.memberships.last_index:
         return
     successor_id = transfer.fittest(member, leader)
     if successor_id is not None:
@@ -59,8 +60,8 @@ def settle(member: MemberState, leader: Leader) -> None:
     leader_elector.become_follower(member, member.term, None)
 
 
-def _contradiction(member: MemberState, change: Change) -> RefusalReason | None:
-    """What a change asks that cannot be."""
+def _invalid_change(member: MemberState, change: Change) -> RefusalReason | None:
+    """Return why a change makes no sense for the current membership; None if it does."""
     membership, member_id = member.memberships.current, change.member_id
     votes, learns = member_id in membership.voters, member_id in membership.learners
     known = member_id == member.self_id or member_id in member.config.peers
@@ -81,25 +82,25 @@ def _contradiction(member: MemberState, change: Change) -> RefusalReason | None:
             return None if votes or learns else RefusalReason.UNKNOWN_MEMBER
 
 
-def _danger(member: MemberState, leader: Leader, change: Change) -> RefusalReason | None:
-    """What a change would put at risk that could be, too."""
+def _unsafe_change(member: MemberState, leader: Leader, change: Change) -> RefusalReason | None:
+    """Return why a valid change would put availability at risk; None if it would not."""
     if isinstance(change, Promote) and change.member_id != member.self_id:
         progress = leader.progress[change.member_id]
         lag_entries = transfer.lag_entries(member, leader, change.member_id)
-        if not progress.remembers or lag_entries > member.config.promotion_lag_entries_max:
+        if not progress.knows_promises or lag_entries > member.config.promotion_lag_entries_max:
             return RefusalReason.FALL_BEHIND_TOO_MUCH
     if not isinstance(change, AddLearner):
         voters = changed(member.memberships.current, change).voters
-        well_count = sum(_is_well(member, leader, voter_id) for voter_id in voters)
+        well_count = sum(_is_healthy(member, leader, voter_id) for voter_id in voters)
         if not quorum.is_majority(well_count, len(voters)):
             return RefusalReason.QUORUM_AT_RISK
     return None
 
 
-def _is_well(member: MemberState, leader: Leader, voter_id: str) -> bool:
-    """Tell whether a voter has answered lately, and can vote."""
+def _is_healthy(member: MemberState, leader: Leader, voter_id: str) -> bool:
+    """Tell whether a voter has answered within election_ticks and is not joining."""
     if voter_id == member.self_id:
         return True
     progress = leader.progress[voter_id]
     silent_ticks = member.now_ticks - progress.contact_tick
-    return progress.remembers and silent_ticks < member.config.election_ticks
+    return progress.knows_promises and silent_ticks < member.config.election_ticks

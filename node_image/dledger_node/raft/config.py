@@ -1,4 +1,4 @@
-"""What a core is told once, when it is built. Time is counted in ticks of the shell's clock."""
+"""The settings of a core, fixed when it is built. Durations are in ticks of the shell's clock."""
 
 from dataclasses import dataclass, field
 
@@ -7,57 +7,59 @@ from dledger_node.raft.membership import Membership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """One core's settings; ValueError when they contradict each other."""
+    """The settings of one core. Raises ValueError if they contradict each other."""
 
     self_id: str
     voters: tuple[str, ...]
-    """The group's voters before its log's first membership entry, sorted. Members are visited in
-    the order of their ids, so that the same inputs give the same outputs.
+    """The group's voters before the first membership entry of its log, sorted. Loops visit members
+    in the order of their ids, so that equal inputs produce equal outputs.
     """
     heartbeat_ticks: int
     election_ticks: int
-    """A follower's timeout is random between this and twice this; a leader that has not heard
-    from a quorum for this long steps down.
+    """Election timeout: a follower's is random between this and twice this. A leader that no quorum
+    has answered for this long steps down.
     """
     push_entries_max: int = 1024
-    """Entries in one AppendRequest."""
+    """Maximum number of entries in one AppendRequest."""
     inflight_ranges_max: int = 64
-    """AppendRequests on their way to one peer and not yet answered."""
+    """Maximum number of unanswered AppendRequests to one peer."""
     lease_ticks: int = 0
-    """For so long after a heartbeat round that a quorum answered, the leader answers reads without
-    asking. 0: it always asks. Safe only while no member's clock runs faster than the leader's by
-    more than election_ticks / lease_ticks, and only if the core hears of every tick, also of those
-    that passed while its process stood still. Members then keep to a leader for election_ticks even
-    when its connections are refused, so that a failover takes as long.
+    """Length of the read lease: after a quorum has answered a heartbeat round, the leader answers
+    reads without another round for this long. 0 disables leases. A lease is safe only while no
+    member's clock runs faster than the leader's by more than election_ticks / lease_ticks, and only
+    if the shell passes every tick to the core, including those during which its process was
+    stopped. With leases, members keep to a leader for election_ticks even when its connections are
+    refused, so failover takes that long.
     """
     recall_ticks: int = 0
-    """For so long a member that starts with a disk waits for all others to say what they remember
-    of it, before it promises anything (`recalling`). 0: it does not ask.
+    """How long a member that starts with its disk waits for the marks of all others before it makes
+    new promises (`recalling`). 0: it does not ask.
     """
     sync_flush: bool = True
-    """Entries are confirmed once a flush has made them durable. With AsyncFlush a crash may take
-    confirmed ones, so that a shorter log is no sign of an older disk.
+    """Whether members confirm entries only after a flush. With AsyncFlush a crash may lose
+    confirmed entries, so a shorter log does not prove a rolled-back disk.
     """
     preferred_leader_ids: tuple[str, ...] = ()
-    """Members that ought to lead, the most wanted first (DLedger's `preferredLeaderIds`)."""
+    """Preferred leaders, the most preferred first (DLedger's `preferredLeaderIds`)."""
     transfer_lag_entries_max: int = 1000
-    """A member that lags by more is not handed the leadership (DLedger's
+    """Maximum lag of a member that receives the leadership (DLedger's
     `maxLeadershipTransferWaitIndex`).
     """
 
     addable_ids: tuple[str, ...] = ()
-    """Who is no voter at first and may be added. Whoever is neither is a stranger to this member:
-    nobody hears or adds it.
+    """Members that are not among the first voters but may be added later. This member ignores
+    messages from any id that is in neither list, and refuses to add it.
     """
     new_group: bool = False
-    """The settings say that the group has no log yet, unless one of the voters has it: so those who
-    may be added need not be there when it begins.
+    """Whether the settings declare the group new: if no voter has a log, there is none. The voters
+    can then start the group without an answer from the addable members.
     """
     promotion_lag_entries_max: int = 1000
-    """A learner that lags by more is not made a voter."""
+    """Maximum lag of a learner that is promoted to voter."""
 
     peers: tuple[str, ...] = field(init=False)
-    """All others that can ever be members, sorted; asked for with every message, so made once."""
+    """All other ids that can ever be members, sorted; computed once, since every message needs it.
+    """
 
     def __post_init__(self) -> None:
         known_ids = Membership(self.voters, self.addable_ids).members
@@ -81,17 +83,17 @@ class RaftConfig:
             raise ValueError(f"preferred leaders must be members: {self.preferred_leader_ids}")
 
     @property
-    def favour_ticks(self) -> int:
-        """For so long a preferred member must be fit to lead before it is handed the leadership."""
+    def preference_ticks(self) -> int:
+        """How long a preferred member must be fit to lead before the leader hands over to it."""
         return 10 * self.election_ticks
 
     def preference(self, member_id: str) -> tuple[int, str]:
-        """Sorts before that of every member that ought to lead less."""
+        """Return a sort key; a more preferred leader sorts first."""
         preferred = self.preferred_leader_ids
         wanted = preferred.index(member_id) if member_id in preferred else len(preferred)
         return wanted, member_id
 
     @property
     def stall_ticks(self) -> int:
-        """After this long without progress, pushes on their way to a peer are taken for lost."""
+        """How long pushes to a peer may go without progress before the leader assumes them lost."""
         return max(self.heartbeat_ticks, self.election_ticks // 2)

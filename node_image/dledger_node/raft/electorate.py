@@ -1,9 +1,9 @@
-"""Who votes and whom a leader pushes to, by the membership that a member knows.
+"""The voters, and the peers that a leader pushes to, by the membership that a member knows.
 
-Rules: Raft dissertation, sections 4.1, 4.2.1 and 4.2.2. Whom to count is decided by whoever asks: a
-member answers each candidate by term and log alone, also one that it does not count among the
-voters, and if it is no voter itself. A membership that only the candidate knows yet may have made
-them what they are, and need this very vote.
+Rules: Raft dissertation, sections 4.1, 4.2.1 and 4.2.2. The candidate decides which votes count. A
+member judges a candidate by term and log alone, even if by its own membership the candidate or the
+member itself is not a voter: the candidate may know a newer membership in which both are voters,
+and may need this vote to be elected.
 """
 
 from dledger_node.raft.member_state import Leader, MemberState
@@ -11,37 +11,38 @@ from dledger_node.raft.progress import Progress
 
 
 def other_voters(member: MemberState) -> list[str]:
-    """Whom a candidate asks."""
+    """Return the voters that a candidate asks: all but itself."""
     voters = member.memberships.current.voters
     return [voter_id for voter_id in voters if voter_id != member.self_id]
 
 
 def own_votes(member: MemberState) -> set[str]:
-    """What a candidate has before anybody answers: a member outside does not count itself."""
-    return {member.self_id} if member.votes else set()
+    """Return the votes that a candidate starts with: its own, unless it is not a voter."""
+    return {member.self_id} if member.is_voter else set()
 
 
 def belongs(member: MemberState, member_id: str) -> bool:
-    """Tell whether somebody is a member, or was one before a change that is not committed."""
+    """Tell whether an id is a member, or was one before a change that is not committed."""
     possible = member.memberships.possible(member.committed_index)
     return any(member_id in membership.members for membership in possible)
 
 
-def may_stand(member: MemberState) -> bool:
-    """Tell whether this member may be needed as a leader.
+def may_campaign(member: MemberState) -> bool:
+    """Tell whether this member may stand for election.
 
-    So may be a voter that is being removed: until that is committed, it can be the only one whose
-    log suffices (Raft dissertation, 4.2.2). Once it knows that it is, it stands no more.
+    A voter that is being removed may: until its removal is committed, it can be the only member
+    whose log is up to date (Raft dissertation, 4.2.2). Once it knows of the commit, it does not
+    stand.
     """
     possible = member.memberships.possible(member.committed_index)
     return any(member.self_id in membership.voters for membership in possible)
 
 
-def arrange(member: MemberState, leader: Leader, next_index: int) -> None:
-    """Push to all who belong to the group, and count its voters.
+def update_peers(member: MemberState, leader: Leader, next_index: int) -> None:
+    """Track progress for all members of the group, and mark its voters.
 
-    Who is being removed is pushed to until `let_go`. `next_index` is where a new peer is asked
-    first.
+    A peer that is being removed stays until `stop_pushing_to_removed`. `next_index` is the first
+    next_index of a new peer.
     """
     possible = member.memberships.possible(member.committed_index)
     peer_ids = {one for membership in possible for one in membership.members} - {member.self_id}
@@ -51,18 +52,19 @@ def arrange(member: MemberState, leader: Leader, next_index: int) -> None:
         progress = known.get(peer_id) or Progress(
             next_index=next_index,
             contact_tick=member.now_ticks,
-            answered_round=leader.heartbeat_round,  # rounds of an earlier stay count no more
+            answered_round=leader.heartbeat_round,  # answers to earlier rounds do not count
         )
-        progress.votes = peer_id in voters
+        progress.is_voter = peer_id in voters
         leader.progress[peer_id] = progress
-    leader.votes = member.votes
+    leader.is_voter = member.is_voter
     leader.push_due = True
 
 
-def let_go(member: MemberState, leader: Leader) -> None:
-    """Push no more to who was removed, once it has heard that it was, or hears nothing.
+def stop_pushing_to_removed(member: MemberState, leader: Leader) -> None:
+    """Drop removed peers that hold their removal's entry, or have been silent for election_ticks.
 
-    Called after every heartbeat round: the last one has told it that its removal is committed.
+    Called after each heartbeat round, so that the last round tells them that their removal is
+    committed.
     """
     index = member.memberships.last_index
     if not member.memberships.changed or index > member.committed_index:

@@ -1,8 +1,8 @@
-"""The follower's side of replication: what it takes from its leader, and what it confirms.
+"""The follower's side of replication: which entries it takes from its leader, and confirms.
 
-Rules: Raft paper, section 5.3; what is confirmed is durable and known to equal the leader's log.
-DLedger's counterpart is `EntryHandler`, whose checks of term, leader and committed index these are
-not: it had none, and lost acknowledged entries by it.
+Rules: Raft paper, section 5.3. A follower confirms only entries that are durable and known to equal
+the leader's. DLedger's counterpart is `EntryHandler`, which did not check term, leader and
+committed index, and so lost acknowledged entries.
 """
 
 from dledger_node.raft.member_state import Follower, MemberState
@@ -20,10 +20,10 @@ from dledger_node.raft.refusals import RefusalCause
 
 
 def handle_heartbeat(member: MemberState, follower: Follower, request: HeartBeatRequest) -> None:
-    """Commit what the leader committed; ask for a COMPARE if it relies on more than is verified.
+    """Advance the committed index; ask for a COMPARE if the leader's is beyond the verified index.
 
-    That is so after a restart in the leader's term: what this member confirmed before, it holds,
-    but it does not know any more that these are the leader's entries.
+    That happens after a restart in the leader's term: this member holds the entries that it
+    confirmed before, but no longer knows that they are the leader's.
     """
     commit_verified(member, follower, request.committed_index)
     if request.committed_index > follower.verified_index:
@@ -31,9 +31,9 @@ def handle_heartbeat(member: MemberState, follower: Follower, request: HeartBeat
 
 
 def handle_compare(member: MemberState, follower: Follower, request: CompareRequest) -> None:
-    """Say whether the entry is here; then all before it is the leader's too.
+    """Answer whether this log holds the entry; if so, it equals the leader's up to that entry.
 
-    What was removed from the front is committed, and the entry behind it too: the leader has both.
+    Removed entries were committed, and so is the first entry that remains: the leader has both.
     """
     agreed_index = request.index
     if request.index < member.log.begin_index and member.log.begin_index > 0:
@@ -47,9 +47,9 @@ def handle_compare(member: MemberState, follower: Follower, request: CompareRequ
 
 
 def handle_append(member: MemberState, follower: Follower, request: AppendRequest) -> None:
-    """Take the entries that are missing here, and remove those that contradict them.
+    """Append the pushed entries that are missing here, and truncate conflicting ones.
 
-    Entries behind the pushed ones stay: a push that was overtaken by a later one looks the same.
+    Entries after the pushed range stay: the push may simply be older than one already taken.
     """
     if not member.log.holds(request.previous_index, request.previous_term):
         reject(member, request, request.previous_index)
@@ -57,13 +57,14 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
     held_index = _last_index_held(member, request)
     if held_index < min(request.last_index, member.log.end_index):
         if held_index < follower.verified_index:
-            # Verified covers committed: a leader that contradicts either is none, or is broken.
+            # The verified index covers the committed one. A leader that contradicts either is a
+            # false leader, or broken.
             member.refuse(
                 RefusalCause.BELOW_COMMITTED,
-                f"{request.sender} of term {request.term} would replace entry {held_index + 1}; "
-                f"entries up to {member.committed_index} are committed",
+                f"{request.sender}, leader of term {request.term}, asked to replace entry "
+                f"{held_index + 1}; entries up to {member.committed_index} are committed",
             )
-            _say_what_is_here(member, request, held_index + 1)
+            _send_conflict(member, request, held_index + 1)
             return
         member.truncate(held_index + 1)
     if held_index < request.last_index:
@@ -76,7 +77,7 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
         )
         member.append(write, request.last_index, request.entries_term)
         for entry in write.memberships:
-            member.enter(entry)
+            member.adopt_membership(entry)
     follower.verified_index = max(follower.verified_index, request.last_index)
     commit_verified(member, follower, request.committed_index)
     if member.durable_index >= request.last_index:
@@ -86,16 +87,15 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
 def handle_install(
     member: MemberState, follower: Follower, request: InstallSnapshotRequest
 ) -> None:
-    """Take the leader's first entries in place of a log that they cannot be led up to.
+    """Replace the log by the leader's first entries, if the two have no entry in common.
 
-    What is removed is needed nowhere. The leader's first entry is committed, so a majority holds it
-    and all before it, and this member is not among them: every candidate that could win without
-    that majority's consent, it could not before either. And nothing from that entry on was ever
-    committed as it is here.
+    No removed entry is needed. The leader's first entry is committed, so a majority without this
+    member holds it and all entries before it; no candidate can win without a vote of that majority,
+    before or after. And of this log, nothing from that index on was ever committed.
     """
     first_index, verified_index = request.first_index, request.first_index
     if member.log.holds(first_index, request.entries_term):
-        pass  # asked twice
+        pass  # a repeated request
     elif first_index > follower.verified_index:  # which covers committed
         write = WriteSnapshot(
             first_index=first_index,
@@ -105,16 +105,16 @@ def handle_install(
             membership=request.membership,
             memberships=request.memberships,
         )
-        member.restart(write)
+        member.replace_log(write)
         verified_index = request.last_index
     elif member.log.begin_index <= first_index:
         member.refuse(
             RefusalCause.BELOW_COMMITTED,
-            f"{request.sender} of term {request.term} would replace entry {first_index}; "
-            f"entries up to {member.committed_index} are committed",
+            f"{request.sender}, leader of term {request.term}, asked to replace entry "
+            f"{first_index}; entries up to {member.committed_index} are committed",
         )
         return
-    # Otherwise it is committed here, and was removed since.
+    # Otherwise the entry was committed here and has been removed since.
     follower.verified_index = max(follower.verified_index, verified_index)
     member.commit(min(request.committed_index, follower.verified_index))
     if confirmed_index(member, follower) >= first_index:
@@ -122,27 +122,28 @@ def handle_install(
 
 
 def handle_persisted(member: MemberState, follower: Follower) -> None:
-    """Confirm to the leader, in one answer, what a flush made durable."""
+    """Confirm to the leader, in one response, all entries that a flush made durable."""
     if confirmed_index(member, follower) > follower.acknowledged_index:
         acknowledge(member, follower)
 
 
 def confirmed_index(member: MemberState, follower: Follower) -> int:
-    """How far this member answers for the leader's log: durable here, and verified as the
-    leader's. Its own tail behind that may be another leader's.
+    """Return the last index that is both durable here and verified to equal the leader's log.
+
+    The tail after it may come from another leader.
     """
     return min(member.durable_index, follower.verified_index)
 
 
 def commit_verified(member: MemberState, follower: Follower, leader_committed_index: int) -> None:
-    """Commit what the leader has committed, as far as it is verified to be here."""
+    """Advance the committed index to the leader's, but not beyond the verified index."""
     index = min(leader_committed_index, follower.verified_index)
-    follower.told_index = max(follower.told_index, index)
+    follower.advertised_index = max(follower.advertised_index, index)
     member.commit(index)
 
 
 def acknowledge(member: MemberState, follower: Follower, *, probe: int | None = None) -> None:
-    """Tell the leader what it may count on."""
+    """Confirm to the leader all entries up to `confirmed_index`."""
     if follower.leader_id is None:
         return
     follower.acknowledged_index = confirmed_index(member, follower)
@@ -161,27 +162,27 @@ def acknowledge(member: MemberState, follower: Follower, *, probe: int | None = 
 
 
 def reject(member: MemberState, request: Request, index: int) -> None:
-    """Say that the entry `index` is not here as the leader has it, and what is here instead."""
+    """Report that this log lacks the leader's entry `index`, with hints where the logs differ."""
     member.refuse(RefusalCause.INDEX_GAP)
-    _say_what_is_here(member, request, index)
+    _send_conflict(member, request, index)
 
 
 def refuse_expired(
     member: MemberState, request: CompareRequest | AppendRequest | InstallSnapshotRequest
 ) -> None:
-    """Tell a deposed leader that there is a newer term."""
-    _refuse(member, request, PushResult.EXPIRED_TERM)
+    """Tell a deposed leader of the newer term."""
+    _send_failure(member, request, PushResult.EXPIRED_TERM)
 
 
-def _say_what_is_here(member: MemberState, request: Request, index: int) -> None:
+def _send_conflict(member: MemberState, request: Request, index: int) -> None:
     conflict_term, conflict_index = -1, -1
     if member.log.begin_index <= index <= member.log.end_index:
         conflict_term = member.log.term_at(index)
         conflict_index = member.log.first_index_of_term_at(index)
-    _refuse(member, request, PushResult.INCONSISTENT_STATE, conflict_term, conflict_index)
+    _send_failure(member, request, PushResult.INCONSISTENT_STATE, conflict_term, conflict_index)
 
 
-def _refuse(
+def _send_failure(
     member: MemberState,
     request: Request,
     result: PushResult,
@@ -209,7 +210,7 @@ def _probe_of(request: Request) -> int | None:
 
 
 def _last_index_held(member: MemberState, request: AppendRequest) -> int:
-    """The last of the pushed entries that are here already; first_index - 1 when none is."""
+    """Return the last pushed entry that this log already holds; first_index - 1 if none."""
     if not member.log.holds(request.first_index, request.entries_term):
         return request.previous_index
     return min(request.last_index, member.log.last_index_of_term_at(request.first_index))

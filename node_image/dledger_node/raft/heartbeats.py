@@ -1,4 +1,4 @@
-"""A leader's signs of life, and what their answers prove.
+"""Heartbeat rounds, and what a quorum's answers to them prove.
 
 Rules: Raft paper, section 5.2; check-quorum: Raft dissertation, section 6.2.
 """
@@ -9,16 +9,16 @@ from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
 
 
 def quorum_active(member: MemberState, leader: Leader) -> bool:
-    """Tell whether a quorum, the leader included, has answered within election_ticks."""
-    contacts = [peer.contact_tick for peer in leader.progress.values() if peer.votes]
-    if leader.votes:
+    """Tell whether a quorum, counting the leader, has answered within election_ticks."""
+    contacts = [peer.contact_tick for peer in leader.progress.values() if peer.is_voter]
+    if leader.is_voter:
         contacts.append(member.now_ticks)
     reached = quorum.reached_by_majority(contacts)
     return member.now_ticks - reached < member.config.election_ticks
 
 
 def send_round(member: MemberState, leader: Leader) -> None:
-    """Begin a heartbeat round."""
+    """Start a heartbeat round: send a heartbeat to every peer."""
     leader.heartbeat_round += 1
     leader.heartbeat_due = member.now_ticks + member.config.heartbeat_ticks
     _forget_answered_rounds(leader)
@@ -28,36 +28,38 @@ def send_round(member: MemberState, leader: Leader) -> None:
 
 
 def confirmed_round(leader: Leader) -> int:
-    """The last round that a quorum has answered, the leader included; 0 when there is none."""
-    answered = [progress.answered_round for progress in leader.progress.values() if progress.votes]
-    if leader.votes:
+    """Return the last round that a quorum, counting the leader, has answered; 0 if none."""
+    answered = [
+        progress.answered_round for progress in leader.progress.values() if progress.is_voter
+    ]
+    if leader.is_voter:
         answered.append(leader.heartbeat_round)
     return quorum.reached_by_majority(answered)
 
 
 def confirmed_sent_tick(leader: Leader) -> int | None:
-    """When that round was sent; None when there is none."""
+    """Return the tick at which the confirmed round was sent; None if there is no such round."""
     _forget_answered_rounds(leader)
     round_, sent_tick = leader.rounds_sent[0]
     return sent_tick if round_ <= confirmed_round(leader) else None
 
 
 def send_to(member: MemberState, leader: Leader, peer_id: str) -> None:
-    """Tell one peer that the leader lives, and how much of what the peer holds is committed."""
+    """Send one peer a heartbeat, with the committed index or the peer's match index if lower."""
     match_index = leader.progress[peer_id].match_index
     member.send(
         HeartBeatRequest(
             sender=member.self_id,
             receiver=peer_id,
             term=member.term,
-            committed_index=min(member.told_committed_index, match_index),
+            committed_index=min(member.advertised_committed_index, match_index),
             round=leader.heartbeat_round,
         )
     )
 
 
 def answer(member: MemberState, request: HeartBeatRequest) -> None:
-    """Tell the leader that it was heard."""
+    """Answer a heartbeat."""
     member.send(
         HeartBeatResponse(
             sender=member.self_id,
@@ -69,17 +71,17 @@ def answer(member: MemberState, request: HeartBeatRequest) -> None:
     )
 
 
-def take_answer(member: MemberState, leader: Leader, response: HeartBeatResponse) -> None:
-    """Note that a peer lives; an answer that a newer one overtook is no news."""
+def handle_response(member: MemberState, leader: Leader, response: HeartBeatResponse) -> None:
+    """Record a peer's answer; ignore one that arrives after the answer to a later round."""
     progress = leader.progress[response.sender]
     if response.round > progress.answered_round:
         progress.answered_round = response.round
         progress.contact_tick = member.now_ticks
-        progress.remembers = not response.joining
+        progress.knows_promises = not response.joining
 
 
 def _forget_answered_rounds(leader: Leader) -> None:
-    """Keep the last round that a quorum has answered, and all later ones."""
+    """Drop all rounds before the last one that a quorum has answered."""
     confirmed = confirmed_round(leader)
     while len(leader.rounds_sent) > 1 and leader.rounds_sent[1][0] <= confirmed:
         leader.rounds_sent.popleft()

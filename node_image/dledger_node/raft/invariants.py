@@ -1,9 +1,9 @@
-"""The error that says that a member contradicts itself."""
+"""The error for a core whose own state is impossible."""
 
 
 class InvariantError(AssertionError):
-    """Raised when this member's own state is impossible; the shell stops the node.
+    """Raised if this member's own state is impossible; the shell stops the node.
 
-    No NodeError, so that nobody who handles those carries on with a broken core. What a peer says
-    can never raise it: that is refused and counted (`MemberState.refuse`).
+    Not a NodeError, so that no handler of those continues with a broken core. A message from a peer
+    never raises it: bad messages are refused and counted (`MemberState.refuse`).
     """

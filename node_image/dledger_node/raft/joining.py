@@ -98,7 +98,7 @@ def answer(member: MemberState, request: JoinRequest) -> None:
             term=member.term,
             incarnation=request.incarnation,
             ledger_end_index=member.log.end_index,
-            leading=isinstance(member.part, Leader),
+            leading=isinstance(member.role_state, Leader),
             joining=member.joining is not None,
             alone=member.alone,
             memberships=told_memberships(member),
@@ -108,8 +108,8 @@ def answer(member: MemberState, request: JoinRequest) -> None:
 
 def note_asker(member: MemberState, peer_id: str) -> None:
     """Remember, on a leader, that a peer is not ready to lead: it still joins or recalls."""
-    if isinstance(member.part, Leader) and peer_id in member.part.progress:
-        member.part.progress[peer_id].join_asked_tick = member.now_ticks
+    if isinstance(member.role_state, Leader) and peer_id in member.role_state.progress:
+        member.role_state.progress[peer_id].join_asked_tick = member.now_ticks
 
 
 def told_memberships(member: MemberState) -> tuple[Membership, ...]:
@@ -118,7 +118,7 @@ def told_memberships(member: MemberState) -> tuple[Membership, ...]:
     return memberships.possible(member.committed_index) if memberships.changed else ()
 
 
-def take_answer(member: MemberState, response: JoinResponse) -> None:
+def handle_response(member: MemberState, response: JoinResponse) -> None:
     """Learn from an answer to this start's question; the term rises with it."""
     joining = member.joining
     if joining is None or response.incarnation != joining.incarnation:
@@ -148,7 +148,7 @@ def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
             return False
 
 
-def go_on(member: MemberState, joining: Joining) -> None:
+def become_voter_if_safe(member: MemberState, joining: Joining) -> None:
     """Become a voter as soon as that is safe; the shell saves it before anything depends on it."""
     if _is_new_group(member, joining) or _has_caught_up(member, joining):
         member.joining = None
@@ -242,20 +242,20 @@ def _is_new_group(member: MemberState, joining: Joining) -> bool:
         all(peer_id in joining.answers for peer_id in awaited)
         and member.term == 0
         and member.log.end_index < 0
-        and member.votes
+        and member.is_voter
         and all(known.blank for known in joining.answers.values())
     )
 
 
 def _has_caught_up(member: MemberState, joining: Joining) -> bool:
     """Tell whether all is here that this term's leader had when it answered."""
-    part = member.part
-    if not isinstance(part, Follower) or part.leader_id is None:
+    role_state = member.role_state
+    if not isinstance(role_state, Follower) or role_state.leader_id is None:
         return False
-    known = joining.answers.get(part.leader_id)
+    known = joining.answers.get(role_state.leader_id)
     return (
         known is not None
         and known.term == member.term
         and _may_be_heeded(member, joining, known)
-        and entry_handler.confirmed_index(member, part) >= known.ledger_end_index
+        and entry_handler.confirmed_index(member, role_state) >= known.ledger_end_index
     )

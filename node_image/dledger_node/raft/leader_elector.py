@@ -1,10 +1,10 @@
-"""Who leads: timeouts, votes, and how a member changes its role.
+"""Elections: timeouts, pre-votes, votes, and how a member changes its role.
 
-    Follower -- no leader in time --> PreCandidate -- a majority would --> Candidate --> Leader
-                                      vote for it       in the next term
+    Follower -- election timeout --> PreCandidate -- a majority would --> Candidate --> Leader
+                                     vote for it       in the next term
 
-Rules: Raft paper, section 5.2 and 5.4.1; pre-vote, and keeping to a leader that lives: Raft
-dissertation, sections 9.6 and 4.2.3.
+Rules: Raft paper, sections 5.2 and 5.4.1; Raft dissertation, sections 9.6 (pre-vote) and 4.2.3
+(members that have a live leader ignore candidates).
 """
 
 from dledger_node.raft import electorate, heartbeats, marks, quorum, reads
@@ -28,16 +28,16 @@ from dledger_node.raft.refusals import RefusalCause
 
 
 def restart_election_timer(member: MemberState) -> None:
-    """Wait a random time before standing for election, so that members rarely stand together."""
+    """Draw a random election timeout, so that members rarely stand at the same time."""
     timeout_ticks = member.randint(member.config.election_ticks, 2 * member.config.election_ticks)
     member.election_deadline = member.now_ticks + timeout_ticks
 
 
-def try_again_soon(member: MemberState) -> None:
-    """Wait a random time for an election to be decided, then try anew.
+def restart_vote_timer(member: MemberState) -> None:
+    """Draw a random time for this round of votes; when it ends, the member starts another.
 
-    It is short, for while this member stands there is no leader whom that could disturb, and its
-    range is a few round trips wide, so that two who stood together hardly do so again.
+    The time is short, since there is no leader that a new round could disturb. Its range is a few
+    round trips wide, so that two members that stood together rarely do so again.
     """
     heartbeat_ticks = member.config.heartbeat_ticks
     timeout_ticks = member.randint(heartbeat_ticks, 3 * heartbeat_ticks)
@@ -45,16 +45,16 @@ def try_again_soon(member: MemberState) -> None:
 
 
 def leader_link_lost(member: MemberState, follower: Follower) -> None:
-    """Count a broken connection to the leader as a missed heartbeat round.
+    """Shorten the election timeout, as if a heartbeat round had been missed.
 
-    A leader that lives sends its next round within heartbeat_ticks, and restores the full timeout
-    with it; the tick on top is for a round that is late by less than one. While connections are
-    refused, this is called again and again: only the first call draws a time, or all followers
-    would end up with the shortest. Where leases are given, a broken connection breaks none.
+    A live leader sends its next round within heartbeat_ticks, which restores the full timeout; the
+    extra tick allows for a round that is slightly late. While connections are refused this is
+    called repeatedly: only the first call draws a time, or all followers would end up with the
+    shortest one. With leases the timeout stays, since a broken connection does not end a lease.
     """
     if member.config.lease_ticks:
         return
-    follower.leader_doubted = True
+    follower.leader_link_broken = True
     heartbeat_ticks = member.config.heartbeat_ticks
     if member.election_deadline > member.now_ticks + 2 * heartbeat_ticks:
         soon_ticks = heartbeat_ticks + member.randint(1, heartbeat_ticks)
@@ -62,99 +62,100 @@ def leader_link_lost(member: MemberState, follower: Follower) -> None:
 
 
 def forget_leader(member: MemberState) -> None:
-    """Wait for another leader, as who may not stand does when its own falls silent."""
+    """Follow no leader and wait for another; for members that may not stand for election."""
     become_follower(member, member.term, None)
     restart_election_timer(member)
 
 
-def trusts_leader(member: MemberState) -> bool:
-    """Tell whether there is a leader, as far as this member can see, whom nobody should depose.
+def has_live_leader(member: MemberState) -> bool:
+    """Tell whether this member has a live leader, or is one, that no candidate should depose.
 
-    A leader counts on whoever answered it (`lease_ticks`): also on one that has just started, or
-    that has learned of a newer term and forgotten its leader for it.
+    A lease depends on every member that answered the leader. So with `lease_ticks` the answer is
+    also yes if this member has just started, or left its leader for a newer term, within
+    election_ticks.
     """
     config = member.config
-    if config.lease_ticks and member.now_ticks - member.heard_tick < config.election_ticks:
+    if config.lease_ticks and member.now_ticks - member.leader_contact_tick < config.election_ticks:
         return True
-    match member.part:
+    match member.role_state:
         case Leader() as leader:
             return heartbeats.quorum_active(member, leader)
         case Follower() as follower:
-            return follower.hears_leader(member) and not follower.leader_doubted
+            return follower.leader_is_alive(member) and not follower.leader_link_broken
         case PreCandidate() | Candidate():
             return False
 
 
 def become_follower(member: MemberState, term: int, leader_id: str | None) -> None:
-    """Follow in this term, its leader being known or not.
+    """Become a follower in `term`; `leader_id` is None if the term's leader is not known.
 
-    The timer runs on: a candidate that nobody elects could hold up an election for ever by
-    restarting it. A deposed leader had none.
+    The election timer keeps running: otherwise a candidate that cannot win could delay an election
+    forever by raising the term. A deposed leader has no timer, so it starts one.
     """
     marks.note_all(member)
-    if isinstance(member.part, Leader):
-        reads.give_up(member, member.part)
+    if isinstance(member.role_state, Leader):
+        reads.fail_pending(member, member.role_state)
         restart_election_timer(member)
     if term > member.term:
         member.term = term
         member.vote_for = None
         member.contradiction = ""
-    member.part = Follower(leader_id=leader_id, verified_index=member.committed_index)
+    member.role_state = Follower(leader_id=leader_id, verified_index=member.committed_index)
 
 
-def heed_leader(member: MemberState, leader_id: str) -> Follower | None:
-    """Take a request of this term as its leader's sign of life.
+def accept_leader(member: MemberState, leader_id: str) -> Follower | None:
+    """Accept the sender of a leader's request as the leader of this term, and reset the timer.
 
-    None when this term has another leader already: one of the two is broken, and neither may be
-    believed on its word.
+    Returns None, and refuses the request, if this term already has another leader: one of the two
+    is broken, and this member cannot know which.
     """
-    if isinstance(member.part, Leader) or member.leader_id not in (None, leader_id):
+    if isinstance(member.role_state, Leader) or member.leader_id not in (None, leader_id):
         member.refuse(
             RefusalCause.OTHER_LEADER,
-            f"{leader_id} claims term {member.term}, whose leader is {member.leader_id}",
+            f"{leader_id} claims to lead term {member.term}, but {member.leader_id} leads it",
         )
         return None
     if member.leader_id is None:
         become_follower(member, member.term, leader_id)
         member.alone = False
-    assert isinstance(member.part, Follower)
-    member.part.heard_tick = member.heard_tick = member.now_ticks
-    member.part.leader_doubted = False
+    assert isinstance(member.role_state, Follower)
+    member.role_state.leader_contact_tick = member.leader_contact_tick = member.now_ticks
+    member.role_state.leader_link_broken = False
     restart_election_timer(member)
-    return member.part
+    return member.role_state
 
 
-def stand(member: MemberState) -> None:
-    """Find out whether a majority would vote for this member before it raises its term.
+def start_pre_vote(member: MemberState) -> None:
+    """Ask whether a majority would vote for this member, before it raises its term.
 
-    So a member that comes back from a partition, or has lost its own links only, deposes nobody.
+    A member that returns from a partition, or has lost only its own links, thus deposes no leader.
     """
     marks.note_all(member)
     candidate = PreCandidate(votes=electorate.own_votes(member))
-    member.part = candidate
-    try_again_soon(member)
+    member.role_state = candidate
+    restart_vote_timer(member)
     for peer_id in electorate.other_voters(member):
         ask_for_vote(member, candidate, peer_id)
     _count_votes(member, candidate)
 
 
 def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
-    """Stand for election in the next term; a member never stands twice in one."""
+    """Stand for election in the next term; a member never stands twice in one term."""
     marks.note_all(member)
     member.term += 1
     member.vote_for = member.self_id
     member.contradiction = ""
     candidate = Candidate(votes=electorate.own_votes(member), take_leadership=take_leadership)
-    member.part = candidate
-    try_again_soon(member)
+    member.role_state = candidate
+    restart_vote_timer(member)
     for peer_id in electorate.other_voters(member):
         ask_for_vote(member, candidate, peer_id)
     _count_votes(member, candidate)
 
 
-def ask_for_vote(member: MemberState, part: PreCandidate | Candidate, peer_id: str) -> None:
-    """Ask one peer; asked again, it gives the same answer."""
-    match part:
+def ask_for_vote(member: MemberState, candidate: PreCandidate | Candidate, peer_id: str) -> None:
+    """Ask one peer for its vote or pre-vote; a repeated request gets the same answer."""
+    match candidate:
         case PreCandidate():
             member.send(
                 PreVoteRequest(
@@ -178,34 +179,34 @@ def ask_for_vote(member: MemberState, part: PreCandidate | Candidate, peer_id: s
             )
 
 
-def answer_pre_vote_request(member: MemberState, request: PreVoteRequest) -> None:
-    """Say what this member would vote; whatever the terms are, nothing changes here."""
+def handle_pre_vote_request(member: MemberState, request: PreVoteRequest) -> None:
+    """Answer how this member would vote; its own state and term do not change."""
     member.send(
         PreVoteResponse(
             sender=member.self_id,
             receiver=request.sender,
             term=member.term,
             requested_term=request.term,
-            result=_judge_pre_candidate(member, request),
+            result=_pre_vote_result(member, request),
         )
     )
 
 
-def take_pre_vote(member: MemberState, response: PreVoteResponse) -> None:
-    """Count an answer to this member's question, or learn from it that there is a newer term."""
+def handle_pre_vote_response(member: MemberState, response: PreVoteResponse) -> None:
+    """Count a pre-vote, or follow in the newer term that the response reports."""
     if response.term > member.term:
         become_follower(member, response.term, None)
         return
-    candidate = member.part
+    candidate = member.role_state
     if not isinstance(candidate, PreCandidate) or response.requested_term != member.term:
         return
     if response.result is VoteResult.ACCEPT:
-        _take_vote_of(member, candidate, response.sender)
+        _add_vote(member, candidate, response.sender)
 
 
-def answer_vote_request(member: MemberState, request: VoteRequest) -> None:
-    """Vote, or say why not. The term of the request is this member's own."""
-    result = _judge_candidate(member, request)
+def handle_vote_request(member: MemberState, request: VoteRequest) -> None:
+    """Vote, or answer why not. The request's term equals this member's."""
+    result = _vote_result(member, request)
     if result is VoteResult.ACCEPT:
         member.vote_for = request.sender
         marks.note(member, request.sender, BEFORE_FIRST)
@@ -215,7 +216,7 @@ def answer_vote_request(member: MemberState, request: VoteRequest) -> None:
 
 
 def send_vote(member: MemberState, request: VoteRequest, result: VoteResult) -> None:
-    """Tell a candidate the result; a vote leaves only once the hard state is durable."""
+    """Send a candidate the result. The shell saves the hard state before it sends the vote."""
     member.send(
         VoteResponse(
             sender=member.self_id,
@@ -227,46 +228,49 @@ def send_vote(member: MemberState, request: VoteRequest, result: VoteResult) -> 
     )
 
 
-def take_vote(member: MemberState, candidate: Candidate, response: VoteResponse) -> None:
-    """Count an answer to this member's own candidacy."""
+def handle_vote_response(member: MemberState, candidate: Candidate, response: VoteResponse) -> None:
+    """Count a response to this candidate's vote request."""
     if response.requested_term == member.term and response.result is VoteResult.ACCEPT:
         marks.note(member, response.sender, BEFORE_FIRST)
-        _take_vote_of(member, candidate, response.sender)
+        _add_vote(member, candidate, response.sender)
 
 
-def _judge_pre_candidate(member: MemberState, request: PreVoteRequest) -> VoteResult:
-    """What this member would say if it were asked in the term after the request's."""
+def _pre_vote_result(member: MemberState, request: PreVoteRequest) -> VoteResult:
+    """Return how this member would vote in the term after the request's."""
     if request.term < member.term:
         return VoteResult.REJECT_EXPIRED_VOTE_TERM
-    if trusts_leader(member):
+    if has_live_leader(member):
         return VoteResult.REJECT_ALREADY_HAS_LEADER
-    if isinstance(member.part, Candidate) or (
-        isinstance(member.part, PreCandidate) and _goes_first(member, request)
+    if isinstance(member.role_state, Candidate) or (
+        isinstance(member.role_state, PreCandidate) and _goes_first(member, request)
     ):
-        return VoteResult.REJECT_ALREADY_VOTED  # for itself, or it would in a moment
-    return _judge_log(member, request)
+        return VoteResult.REJECT_ALREADY_VOTED  # for itself, or it soon would
+    return _result_by_log(member, request)
 
 
 def _goes_first(member: MemberState, request: PreVoteRequest) -> bool:
-    """Of two with equal logs who ask at once, one must give way, or they split the votes."""
+    """Tell whether this member precedes a pre-candidate with an equal log.
+
+    One of two members that ask at the same time must give way, or they split the votes.
+    """
     own_log = (member.log.end_term, member.log.end_index)
     same_log = own_log == (request.ledger_end_term, request.ledger_end_index)
     config = member.config
     return same_log and config.preference(member.self_id) < config.preference(request.sender)
 
 
-def _judge_candidate(member: MemberState, request: VoteRequest) -> VoteResult:
+def _vote_result(member: MemberState, request: VoteRequest) -> VoteResult:
     if member.leader_id not in (None, request.sender):
         return VoteResult.REJECT_ALREADY_HAS_LEADER
     if member.vote_for not in (None, request.sender):
         return VoteResult.REJECT_ALREADY_VOTED
     if member.vote_for is None and member.term <= member.unsure_term:
-        return VoteResult.REJECT_ALREADY_VOTED  # perhaps: its disk may have forgotten it
-    return _judge_log(member, request)
+        return VoteResult.REJECT_ALREADY_VOTED  # the disk may lack a vote of that term
+    return _result_by_log(member, request)
 
 
-def _judge_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> VoteResult:
-    """A candidate must hold all that may be committed (Raft paper, 5.4.1)."""
+def _result_by_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> VoteResult:
+    """Accept a candidate only if its log is at least as up to date (Raft paper, 5.4.1)."""
     if request.ledger_end_term < member.log.end_term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
     if (
@@ -277,8 +281,8 @@ def _judge_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> Vo
     return VoteResult.ACCEPT
 
 
-def _take_vote_of(member: MemberState, candidate: PreCandidate | Candidate, voter_id: str) -> None:
-    """Count a vote, if it is a voter's."""
+def _add_vote(member: MemberState, candidate: PreCandidate | Candidate, voter_id: str) -> None:
+    """Count a vote if it comes from a voter."""
     if voter_id in member.memberships.current.voters:
         candidate.votes.add(voter_id)
         _count_votes(member, candidate)
@@ -291,18 +295,18 @@ def _count_votes(member: MemberState, candidate: PreCandidate | Candidate) -> No
         case PreCandidate():
             campaign(member)
         case Candidate():
-            _lead(member)
+            _become_leader(member)
 
 
-def _lead(member: MemberState) -> None:
-    """Begin to lead: write the term's no-op, tell everyone, and compare every log anew.
+def _become_leader(member: MemberState) -> None:
+    """Become the leader: append a no-op, send heartbeats, and compare every peer's log.
 
-    The no-op commits what earlier terms left, which may not be committed by counting (Raft paper,
-    sections 5.4.2 and 8). A peer is first asked about the entry before it.
+    The no-op commits entries of earlier terms, which must not be committed by counting (Raft paper,
+    sections 5.4.2 and 8). The first probe of each peer asks about the entry before the no-op.
     """
     noop_index = member.log.end_index + 1
     leader = Leader(noop_index=noop_index, progress={}, heartbeat_due=member.now_ticks)
-    member.part = leader
-    electorate.arrange(member, leader, next_index=noop_index)
+    member.role_state = leader
+    electorate.update_peers(member, leader, next_index=noop_index)
     member.append(WriteNoop(index=noop_index, term=member.term), noop_index, member.term)
     heartbeats.send_round(member, leader)

@@ -1,7 +1,7 @@
-"""The memberships of a log, without its entries.
+"""The membership entries of a log, without its other entries.
 
-All that the log holds are kept, since a leader may have to push any of them to a member that lags.
-They are few: a group changes a few times in its life.
+All of them are kept, since a leader may have to push any of them to a member that lags. They are
+few: a group's membership rarely changes.
 """
 
 from bisect import bisect_right
@@ -13,100 +13,107 @@ from dledger_node.raft.membership import Membership, MembershipEntry
 
 
 class LogMemberships:
-    """Which membership holds where in a log. The hot path asks only `current` and `last_index`."""
+    """The membership in effect at each index of a log.
 
-    __slots__ = ("_cut", "_entries", "_first", "current", "last_index")
+    The hot path reads only `current` and `last_index`.
+    """
 
-    # Invariant: the indexes of _entries are strictly rising.
-    # Invariant: current and last_index are those of the last entry, or of what holds before it.
+    __slots__ = ("_base", "_entries", "_initial", "current", "last_index")
+
+    # Invariant: the indexes of _entries are strictly increasing.
+    # Invariant: current and last_index belong to the last entry; without entries, current is the
+    # base or the initial membership and last_index is -1.
 
     def __init__(
         self,
         first: Membership,
         entries: Iterable[MembershipEntry] = (),
         *,
-        cut: Membership | None = None,
+        base: Membership | None = None,
     ) -> None:
-        """`first` holds before the group's first membership entry; `entries` are those that the log
-        holds; `cut` is the last of those that were removed from its front, if there was one.
+        """Take over a recovered log's memberships.
+
+        `first` is in effect before the group's first membership entry. `entries` are the membership
+        entries in the log. `base` is the last one that was removed from its front, if any.
         """
-        self._first = first
-        self._cut = cut
+        self._initial = first
+        self._base = base
         self._entries: list[MembershipEntry] = []
-        self.current = cut or first
+        self.current = base or first
         self.last_index = BEFORE_FIRST
         for entry in entries:
             self.append(entry)
 
     @property
-    def cut(self) -> Membership | None:
-        """What holds before the log's first membership entry; None if the group began with it."""
-        return self._cut
+    def base(self) -> Membership | None:
+        """The membership in effect at the front of the log; None for the group's first one."""
+        return self._base
 
     @property
     def changed(self) -> bool:
-        """Whether there ever was a membership entry."""
-        return self._cut is not None or bool(self._entries)
+        """Whether the group's log has, or had, a membership entry."""
+        return self._base is not None or bool(self._entries)
 
     def append(self, entry: MembershipEntry) -> None:
-        """Let a membership hold from an index on; InvariantError unless that is a later one."""
+        """Add a membership entry. Raises InvariantError unless its index is the highest so far."""
         if entry.index <= self.last_index:
             raise InvariantError(
-                f"the membership entry {entry.index} cannot follow that of {self.last_index}"
+                f"membership entry {entry.index} cannot follow membership entry {self.last_index}"
             )
         self._entries.append(entry)
         self.last_index, self.current = entry
 
     def truncate(self, first_index: int) -> None:
-        """Go back to what held before the entry `first_index`."""
+        """Remove the entries from `first_index` on; the membership before them returns."""
         if self.last_index < first_index:
             return
         del self._entries[self._count_before(first_index) :]
-        self._look()
+        self._update_current()
 
     def remove_before(self, first_index: int) -> None:
-        """Forget the entries before `first_index`; what held there holds still."""
+        """Forget the entries before `first_index`; the last of them becomes the base."""
         count = self._count_before(first_index)
         if count:
-            self._cut = self._entries[count - 1].membership
+            self._base = self._entries[count - 1].membership
             del self._entries[:count]
-            self._look()
+            self._update_current()
 
-    def restart(self, cut: Membership | None) -> None:
-        """Forget all entries; `cut` holds before those that follow."""
+    def reset(self, base: Membership | None) -> None:
+        """Forget all entries; `base` is in effect before the entries that follow."""
         self._entries.clear()
-        self._cut = cut
-        self._look()
+        self._base = base
+        self._update_current()
 
     def before(self, first_index: int) -> Membership | None:
-        """What holds before the entry `first_index`; None if no entry has said it."""
+        """Return the membership in effect before `first_index`; None for the group's first."""
         count = self._count_before(first_index)
-        return self._entries[count - 1].membership if count else self._cut
+        return self._entries[count - 1].membership if count else self._base
 
     def between(self, first_index: int, last_index: int) -> tuple[MembershipEntry, ...]:
-        """The entries from one index to another, both included; hardly ever there is one."""
+        """Return the membership entries in `first_index`..`last_index`; rarely there is one."""
         if self.last_index < first_index:
             return ()
         first, end = self._count_before(first_index), self._count_before(last_index + 1)
         return tuple(self._entries[first:end])
 
     def possible(self, committed_index: int) -> tuple[Membership, ...]:
-        """The current membership; before it the one that comes back if its entry is truncated.
+        """Return the current membership, preceded by the one that a truncation would bring back.
 
-        All earlier entries are committed for sure: no leader changes what is not (`changes`).
+        All earlier entries are committed: a leader accepts a change only once the one before it is
+        committed (`changes`).
         """
         if self.last_index <= committed_index:
             return (self.current,)
-        return (self.before(self.last_index) or self._first, self.current)
+        return (self.before(self.last_index) or self._initial, self.current)
 
     def _count_before(self, index: int) -> int:
         return bisect_right(self._entries, index - 1, key=_index)
 
-    def _look(self) -> None:
+    def _update_current(self) -> None:
         if self._entries:
             self.last_index, self.current = self._entries[-1]
         else:
-            self.last_index, self.current = BEFORE_FIRST, self._cut or self._first
+            self.last_index, self.current = BEFORE_FIRST, self._base or self._initial
 
 
 def _index(entry: MembershipEntry) -> int:

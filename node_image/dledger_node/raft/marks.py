@@ -26,12 +26,12 @@ def note_all(member: MemberState) -> None:
     """Remember what peers have confirmed to this leader, or what this follower's leader, who counts
     its own disk, has said to be committed.
     """
-    match member.part:
+    match member.role_state:
         case Leader(progress=progress):
             for peer_id, one in progress.items():
                 if one.match_index > BEFORE_FIRST:
                     note(member, peer_id, one.match_index)
-        case Follower(leader_id=str(leader_id), told_index=index):
+        case Follower(leader_id=str(leader_id), advertised_index=index):
             note(member, leader_id, index)
         case _:
             pass

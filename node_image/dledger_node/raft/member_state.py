@@ -1,4 +1,4 @@
-"""All that a member knows, in one mutable value; the rules that change it are in the other modules.
+"""The whole state of a member, in one mutable value. The rules that change it are in other modules.
 
 Indexes start at 0 and an empty log ends at -1, as in DLedger.
 """
@@ -24,7 +24,7 @@ from dledger_node.raft.refusals import CONTRADICTIONS, RefusalCause
 class Role(enum.Enum):
     """A member's role in its term (DLedger's `MemberState.Role`).
 
-    One that still finds out whether it would be elected is a candidate too, as it is there.
+    As in DLedger, a pre-candidate counts as a candidate.
     """
 
     LEADER = "LEADER"
@@ -34,63 +34,63 @@ class Role(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """What a member knows while it follows, or waits for a leader."""
+    """The state of a member that follows a leader, or waits for one."""
 
     leader_id: str | None
-    """The leader of this term, once it has shown itself."""
+    """The leader of this term; None until a request from it arrives."""
     verified_index: int
-    """Up to here the log is known to equal that leader's. It begins at the committed index, which
-    every later leader holds (Raft paper, leader completeness).
+    """The log is known to equal that leader's up to this index. It starts at the committed index,
+    up to which every later leader holds the same entries (Raft paper, Leader Completeness).
 
     Invariant: committed_index <= verified_index <= log.end_index.
     """
     acknowledged_index: int = -1
-    """The highest match_index told to that leader."""
-    told_index: int = -1
-    """Up to here that leader has said, in this term, that its log is committed; so it is durable
-    there too.
+    """The highest match_index sent to that leader."""
+    advertised_index: int = -1
+    """The highest index that this leader has, in this term, advertised as committed (so it is
+    durable on the leader) and that is verified here.
     """
-    heard_tick: int = 0
-    """When that leader was last heard."""
-    leader_doubted: bool = False
-    """The connection to that leader broke, and it was not heard since."""
+    leader_contact_tick: int = 0
+    """The tick of that leader's last request."""
+    leader_link_broken: bool = False
+    """The connection to that leader broke, and no request has arrived since."""
 
-    def hears_leader(self, member: "MemberState") -> bool:
-        """Tell whether this term's leader was heard within election_ticks."""
-        heard_lately = member.now_ticks - self.heard_tick < member.config.election_ticks
+    def leader_is_alive(self, member: "MemberState") -> bool:
+        """Tell whether a request of this term's leader arrived within election_ticks."""
+        heard_lately = member.now_ticks - self.leader_contact_tick < member.config.election_ticks
         return self.leader_id is not None and heard_lately
 
 
 @dataclass(slots=True, kw_only=True)
 class PreCandidate:
-    """What a member knows while it finds out whether it would be elected."""
+    """The state of a member that asks for pre-votes."""
 
     votes: set[str]
-    """Who would accept, this member included. Only counted, never iterated over."""
+    """Members that granted a pre-vote, this one included. Only counted, never iterated over."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Candidate:
-    """What a member knows while it stands for election."""
+    """The state of a member that stands for election."""
 
     votes: set[str]
-    """Who accepted, this member included. Only counted, never iterated over."""
+    """Members that voted for this one, itself included. Only counted, never iterated over."""
     take_leadership: bool
-    """The leader asked for it."""
+    """The leader asked this member to stand."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Transfer:
-    """A leadership that is being handed over; no appends are taken meanwhile."""
+    """A leadership transfer in progress; the leader refuses appends until it ends."""
 
     transferee_id: str
     deadline: int
-    """The tick from which appends are taken again, if this member still leads."""
+    """The tick at which the leader takes appends again, if it still leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRead:
-    """A read that waits until this member has proved that it still leads."""
+    """A read that waits for proof that this member still leads."""
 
     first_round: int
     """The first heartbeat round whose answers prove it."""
@@ -100,29 +100,31 @@ class PendingRead:
 
 @dataclass(slots=True, kw_only=True)
 class Leader:
-    """What a member knows while it leads."""
+    """The state of a member that leads."""
 
     noop_index: int
     """Index of this term's first entry; the leader is master once it is committed."""
     progress: dict[str, Progress]
-    """One for each peer that is pushed to, in the order of their ids."""
-    votes: bool = True
-    """This member is a voter itself; one that removes itself leads until that is committed."""
+    """One for each peer that the leader pushes to, in the order of their ids."""
+    is_voter: bool = True
+    """Whether this member counts itself; a leader that removes itself leads until the removal is
+    committed, without its own vote.
+    """
     heartbeat_due: int
     """The tick of the next heartbeat round."""
     heartbeat_round: int = 0
     rounds_sent: deque[tuple[int, int]] = field(default_factory=deque)
-    """Number and tick of the last round that a quorum answered, and of all later ones."""
+    """Number and tick of the last round that a quorum answered, and of all later rounds."""
     reads: deque[PendingRead] = field(default_factory=deque)
     lease_ended: bool = False
-    """A member was asked to take the leadership in this term."""
+    """A transfer has begun in this term, which ends the read lease."""
     push_due: bool = True
-    """Something happened that may allow a push or ask for a probe."""
+    """A push or a probe may be due; `entry_pusher.send_due` must look."""
     transfer: Transfer | None = None
-    favourite_id: str | None = None
-    """The peer that ought to lead instead, and could."""
-    favourite_since: int = 0
-    """The tick since which it could without a break."""
+    preferred_peer_id: str | None = None
+    """The peer that is preferred to this leader, and fit to lead."""
+    preferred_since: int = 0
+    """The tick since which that peer has been fit without a break."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,27 +158,29 @@ class Recalling:
     """The tick at which those who are silent are asked again."""
 
 
-Part: TypeAlias = Follower | PreCandidate | Candidate | Leader
+RoleState: TypeAlias = Follower | PreCandidate | Candidate | Leader
 
 
 @dataclass(slots=True, kw_only=True)
 class MemberState:
-    """One member. Invariants: term never falls; vote_for changes only with the term, or from
-    None; committed_index never falls, and is at most log.end_index.
+    """The state of one member.
+
+    Invariants: term never decreases; vote_for changes only with the term, or from None;
+    committed_index never decreases, and is at most log.end_index.
     """
 
     config: RaftConfig
     randint: Callable[[int, int], int]
-    """Random whole number between both arguments, both included."""
+    """Returns a random integer between its arguments, both included."""
     term: int
     vote_for: str | None
     log: LogTerms
     memberships: LogMemberships
-    """Those of `log`; the current one decides who counts in quorums."""
+    """The memberships of `log`; the current one defines the quorums."""
     committed_index: int
     durable_index: int
-    """Up to here the log survives a crash. Invariant: at most log.end_index."""
-    part: Part
+    """The log is flushed up to this index. Invariant: at most log.end_index."""
+    role_state: RoleState
     joining: Joining | None = None
     """None on a voter. Invariant: while it is there, the part is Follower."""
     recalling: Recalling | None = None
@@ -190,16 +194,16 @@ class MemberState:
     alone: bool = False
     """This member was its group's only one, and nobody else has led since."""
     now_ticks: int = 0
-    heard_tick: int = 0
-    """When a leader was last heard, of whatever term; 0, when this life began, if none was."""
+    leader_contact_tick: int = 0
+    """The tick of the last request of any leader, in any term; 0, the start, if there was none."""
     election_deadline: int = 0
-    """The tick at which this member stands for election, unless it leads then."""
+    """The tick at which this member stands for election, unless it leads."""
     writes: list[Write] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     reads: list[ReadState] = field(default_factory=list)
     refusals: Counter[RefusalCause] = field(default_factory=Counter)
     contradiction: str = ""
-    """What a leader asked for in this term that no sane leader asks; empty while there was none."""
+    """A request in this term that no correct leader sends; empty if there was none."""
 
     @property
     def self_id(self) -> str:
@@ -207,8 +211,8 @@ class MemberState:
         return self.config.self_id
 
     @property
-    def votes(self) -> bool:
-        """Whether this member is a voter, by the membership that it knows."""
+    def is_voter(self) -> bool:
+        """Whether this member is a voter by its current membership."""
         return self.config.self_id in self.memberships.current.voters
 
     @property
@@ -218,8 +222,8 @@ class MemberState:
 
     @property
     def role(self) -> Role:
-        """The role that this member plays now."""
-        match self.part:
+        """This member's role."""
+        match self.role_state:
             case Follower():
                 return Role.FOLLOWER
             case Leader():
@@ -229,8 +233,8 @@ class MemberState:
 
     @property
     def leader_id(self) -> str | None:
-        """The leader of this term, if it is known."""
-        match self.part:
+        """The leader of this term, if this member knows it."""
+        match self.role_state:
             case Leader():
                 return self.self_id
             case Follower(leader_id=leader_id):
@@ -239,14 +243,15 @@ class MemberState:
                 return None
 
     @property
-    def told_committed_index(self) -> int:
-        """What a leader says to be committed: as much as it holds durably itself. So who hears it
-        knows what this disk must not lose (`marks`).
+    def advertised_committed_index(self) -> int:
+        """The committed index that a leader sends, limited to its own durable entries.
+
+        Followers thus know which entries the leader's disk must not lose (`marks`).
         """
         return min(self.committed_index, self.durable_index)
 
-    def unsaved(self, saved: HardState) -> HardState | None:
-        """What must be made durable before anything that depends on it; None when nothing must."""
+    def hard_state_to_save(self, saved: HardState) -> HardState | None:
+        """Return the hard state if it differs from the saved one; None if it does not."""
         if (
             self.term == saved.term
             and self.vote_for == saved.vote_for
@@ -266,14 +271,14 @@ class MemberState:
         self.messages.append(message)
 
     def append(self, write: Write, last_index: int, term: int) -> None:
-        """Queue a write that lets the log grow up to `last_index`."""
+        """Queue a write that extends the log up to `last_index`."""
         self.log.append(last_index, term)
         self.writes.append(write)
 
-    def enter(self, entry: MembershipEntry) -> None:
-        """Let the membership hold that an entry of the log says, from now on.
+    def adopt_membership(self, entry: MembershipEntry) -> None:
+        """Put the membership of a log entry into effect.
 
-        Who comes or goes by it may have another disk the next time.
+        Marks of added and removed members are dropped: they may return with a different disk.
         """
         stay = {*self.memberships.current.members} & {*entry.membership.members}
         self.marks = {one: mark for one, mark in self.marks.items() if one in stay}
@@ -281,7 +286,7 @@ class MemberState:
         self.alone = False
 
     def truncate(self, first_index: int) -> None:
-        """Queue the removal of `first_index` and all behind it."""
+        """Queue the removal of entry `first_index` and all entries after it."""
         if first_index <= self.committed_index:
             raise InvariantError(
                 f"truncating at {first_index} would remove committed entries "
@@ -292,23 +297,23 @@ class MemberState:
         self.durable_index = min(self.durable_index, first_index - 1)
         self.writes.append(Truncate(first_index=first_index))
 
-    def restart(self, write: WriteSnapshot) -> None:
-        """Queue the removal of the whole log, and entries in its place."""
+    def replace_log(self, write: WriteSnapshot) -> None:
+        """Queue the removal of the whole log, and the entries that replace it."""
         if write.first_index <= self.committed_index:
             raise InvariantError(
                 f"a log from {write.first_index} on would replace committed entries up to "
                 f"{self.committed_index}"
             )
-        self.log.restart(write.first_index)
-        self.memberships.restart(write.membership)
+        self.log.reset(write.first_index)
+        self.memberships.reset(write.membership)
         self.marks.clear()
-        self.durable_index = -1  # nothing of either log survives a crash now
+        self.durable_index = -1  # a crash may now lose both the old log and the new
         self.append(write, write.last_index, write.term)
         for entry in write.memberships:
-            self.enter(entry)
+            self.adopt_membership(entry)
 
     def commit(self, index: int) -> None:
-        """Move the committed index forward to `index`; a lower one changes nothing."""
+        """Raise the committed index to `index`; a lower one has no effect."""
         if index > self.log.end_index:
             raise InvariantError(
                 f"entry {index} cannot be committed: the log ends at {self.log.end_index}"
@@ -316,7 +321,7 @@ class MemberState:
         self.committed_index = max(self.committed_index, index)
 
     def refuse(self, cause: RefusalCause, contradiction: str = "") -> None:
-        """Count a message of which nothing was done; one that no sane peer sends is described."""
+        """Count a refused message; if no correct leader sends it, record it as a contradiction."""
         self.refusals[cause] += 1
         if cause in CONTRADICTIONS:
             self.contradiction = contradiction

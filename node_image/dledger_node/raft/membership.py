@@ -1,9 +1,9 @@
-"""Who belongs to a group, and the changes that there are: one member at a time.
+"""A group's membership, and the possible changes to it, of one member at a time.
 
-A membership is valid from the moment its entry is in a member's log, committed or not, and goes
-when the entry is truncated. Changes of one member leave any two majorities of neighbouring
-memberships with a voter in common, so no third state is needed between them (Raft dissertation,
-4.1). The rules that a leader keeps are in `changes`.
+A membership is in effect on a member as soon as its entry is in the log, committed or not, until
+the entry is truncated. If each change concerns one member, any two majorities of successive
+memberships have a voter in common, so no joint state is needed between them (Raft dissertation,
+4.1). The rules for leaders are in `changes`.
 """
 
 from dataclasses import dataclass
@@ -14,22 +14,24 @@ MEMBERS_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Voters and learners, each sorted; ValueError when they contradict each other."""
+    """Voters and learners, each sorted. Raises ValueError if they contradict each other."""
 
     voters: tuple[str, ...]
     learners: tuple[str, ...] = ()
-    """Who takes entries and confirms them, and counts in no quorum."""
+    """Members that receive and confirm entries, but count in no quorum."""
 
     def __post_init__(self) -> None:
         for ids in (self.voters, self.learners):
             if list(ids) != sorted(set(ids)):
                 raise ValueError(f"members must be sorted and distinct: {ids}")
         if not self.voters:
-            raise ValueError("a group without voters cannot be")
+            raise ValueError("a group must have at least one voter")
         if not set(self.voters).isdisjoint(self.learners):
-            raise ValueError(f"{self.voters} and {self.learners} have a member in common")
+            raise ValueError(
+                f"voters {self.voters} and learners {self.learners} have a member in common"
+            )
         if len(self.voters) + len(self.learners) > MEMBERS_MAX:
-            raise ValueError(f"a group has {MEMBERS_MAX} members at most")
+            raise ValueError(f"a group has at most {MEMBERS_MAX} members")
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -38,15 +40,15 @@ class Membership:
 
 
 class MembershipEntry(NamedTuple):
-    """A membership, and the index of the entry that it is in."""
+    """A membership, and the index of its log entry."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
     membership: Membership
 
 
 @dataclass(frozen=True, slots=True)
 class AddLearner:
-    """Let somebody take entries, who is no member yet."""
+    """Add a new member as a learner."""
 
     member_id: str
 
@@ -67,7 +69,7 @@ class Demote:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Let a voter or a learner belong to the group no more."""
+    """Remove a voter or a learner from the group."""
 
     member_id: str
 
@@ -76,7 +78,7 @@ Change: TypeAlias = AddLearner | Promote | Demote | Remove
 
 
 def changed(membership: Membership, change: Change) -> Membership:
-    """The membership after a change; ValueError when that cannot be."""
+    """Return the membership after a change. Raises ValueError if it would be invalid."""
     voters = set(membership.voters) - {change.member_id}
     learners = set(membership.learners) - {change.member_id}
     match change:

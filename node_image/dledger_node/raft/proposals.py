@@ -1,6 +1,4 @@
-"""What the core answers to its shell's own wishes: appends, reads, transfers, changes of the
-membership.
-"""
+"""Results of the shell's requests to the core: appends, reads, transfers, membership changes."""
 
 import enum
 from dataclasses import dataclass
@@ -8,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Bodies that became the entries `first_index`..`last_index` of `term`.
+    """Proposed bodies, which became the entries `first_index`..`last_index` of `term`.
 
-    They are stored once the committed index reaches them while this member still leads `term`;
-    once it does not, others may have taken their places.
+    They are committed once the committed index reaches them while this member still leads `term`.
+    If it stops leading before, other entries may take their indexes.
     """
 
     first_index: int
@@ -20,35 +18,35 @@ class Proposal:
 
 
 class RefusalReason(enum.Enum):
-    """Why nothing was done (names of DLedger's `DLedgerResponseCode`)."""
+    """Why the core refused a request (names of DLedger's `DLedgerResponseCode`)."""
 
     NOT_LEADER = "NOT_LEADER"
     LEADER_TRANSFERRING = "LEADER_TRANSFERRING"
-    """The leadership is being handed over; whoever leads next takes appends again."""
+    """A leadership transfer is in progress; the next leader takes appends again."""
     UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
-    """The transferee is no other voter of the group; or there is nobody whom to change."""
+    """The transferee is not another voter of the group, or the member to change is not known."""
     FALL_BEHIND_TOO_MUCH = "FALL_BEHIND_TOO_MUCH"
-    """The transferee, or the learner that shall vote, lags too far behind, or still joins."""
+    """The transferee, or the learner to promote, lags too far behind, or is joining."""
     MEMBERSHIP_CHANGING = "MEMBERSHIP_CHANGING"
     """An earlier change is not committed yet."""
     TERM_NOT_COMMITTED = "TERM_NOT_COMMITTED"
-    """No entry of this leader's term is committed yet: it may not know the last change."""
+    """No entry of this leader's term is committed yet, so it may not know the last change."""
     ALREADY_MEMBER = "ALREADY_MEMBER"
-    """The member is already what it shall become."""
+    """The member already has the requested role."""
     LAST_VOTER = "LAST_VOTER"
-    """Nobody would be left to vote."""
+    """The change would leave the group without voters."""
     TOO_MANY_MEMBERS = "TOO_MANY_MEMBERS"
-    """A membership has a bound: `membership.MEMBERS_MAX`."""
+    """The group already has `membership.MEMBERS_MAX` members."""
     QUORUM_AT_RISK = "QUORUM_AT_RISK"
-    """Those voters that are well now would be no majority of all: nothing more could be committed,
-    not even the change.
+    """After the change, the healthy voters would not be a majority: nothing could be committed, not
+    even the change itself.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Nothing was done, and never will be."""
+    """A refused request, which has no effect now or later."""
 
     reason: RefusalReason
     leader_id: str | None
-    """Who leads, as far as this member knows."""
+    """The leader of the term, if this member knows it."""

@@ -1,8 +1,9 @@
 """Linearizable reads: a leader proves that it still leads, without writing to the log.
 
-By read-index: what is committed now may be shown once a heartbeat round that began later was
-answered by a quorum (Raft dissertation, 6.4). By lease: while no other can have been elected since
-the last such round; that trusts every member's clock, see `RaftConfig.lease_ticks`.
+ReadIndex: a read at the current committed index is released once a quorum has answered a heartbeat
+round that started after the read arrived (Raft dissertation, 6.4). Lease: a read is released at
+once while no other leader can have been elected since the last such round; this relies on every
+member's clock, see `RaftConfig.lease_ticks`.
 """
 
 from dledger_node.raft import heartbeats
@@ -10,10 +11,11 @@ from dledger_node.raft.member_state import Leader, MemberState, PendingRead
 from dledger_node.raft.ready import ReadState
 
 
-def ask(member: MemberState, leader: Leader, handle: object) -> None:
-    """Confirm a read by the lease, or let it wait for the next heartbeat round.
+def begin(member: MemberState, leader: Leader, handle: object) -> None:
+    """Release a read by the lease, or queue it for the next heartbeat round.
 
-    A new leader does not know yet what is committed, but its first entry comes after all of that.
+    A new leader does not know the committed index yet, but its no-op comes after all committed
+    entries.
     """
     index = max(member.committed_index, leader.noop_index)
     if _lease_holds(member, leader):
@@ -23,20 +25,21 @@ def ask(member: MemberState, leader: Leader, handle: object) -> None:
     leader.reads.append(PendingRead(first_round=first_round, index=index, handle=handle))
 
 
-def go_on(member: MemberState, leader: Leader) -> None:
-    """Release what is proved, and begin a round for the reads that wait for one, unless another is
-    on its way: so any number of reads costs one round after the other.
+def release_confirmed(member: MemberState, leader: Leader) -> None:
+    """Release the reads whose round a quorum has answered, and start a round for the others.
+
+    At most one round is open at a time, so the number of rounds does not grow with that of reads.
     """
     if not leader.reads:
         return
     _confirm(member, leader)
     if leader.reads and leader.reads[0].first_round > leader.heartbeat_round:
         heartbeats.send_round(member, leader)
-        _confirm(member, leader)  # a group of one needs no answer
+        _confirm(member, leader)  # a single voter is a quorum without any answer
 
 
-def give_up(member: MemberState, leader: Leader) -> None:
-    """Release what waits, unconfirmed: this member leads no more."""
+def fail_pending(member: MemberState, leader: Leader) -> None:
+    """Release all pending reads as unconfirmed, since this member no longer leads."""
     member.reads += [ReadState(handle=read.handle, index=None) for read in leader.reads]
     leader.reads.clear()
 
@@ -50,10 +53,10 @@ def _confirm(member: MemberState, leader: Leader) -> None:
 
 
 def _lease_holds(member: MemberState, leader: Leader) -> bool:
-    """Tell whether nobody can have been elected since.
+    """Tell whether no other leader can have been elected since the last confirmed round.
 
-    Members that answered a round vote for nobody for election_ticks after it; but a member that was
-    ever asked to take the leadership may stand at any time, so a transfer ends the lease for good.
+    Members that answered a round do not vote for election_ticks after it. But a member that was
+    asked to take the leadership may stand at any time, so a transfer ends the lease for this term.
     """
     if not member.config.lease_ticks or leader.lease_ended:
         return False

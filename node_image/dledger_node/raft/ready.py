@@ -1,4 +1,4 @@
-"""What the core asks of its shell, and in which order the shell must do it."""
+"""The work that the core gives its shell, and the order in which the shell must do it."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,28 +9,26 @@ from dledger_node.raft.messages import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardState:
-    """What a member must never forget: its term, and whom it voted for in that term."""
+    """The state that a member must never lose: its term, and its vote in that term."""
 
     term: int
     vote_for: str | None
     joining: bool = False
-    """It came up without a memory and is no voter yet: see `joining`."""
+    """The member lacks its earlier promises and does not vote yet; see `joining`."""
     alone: bool = False
-    """It was its group's only member, and nobody else has led since."""
+    """The member was the only one of its group, and no other has led since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Remove the entry `first_index` and everything behind it; never at or below the committed
-    index.
-    """
+    """Remove entry `first_index` and all after it; never at or below the committed index."""
 
     first_index: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteProposal:
-    """Write the bodies that the shell proposed, as entries of this leader's term."""
+    """Write bodies that the shell proposed, as entries of this leader's term."""
 
     first_index: int
     last_index: int
@@ -40,7 +38,7 @@ class WriteProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteNoop:
-    """Write the empty entry with which a leader begins its term (Raft paper, section 8)."""
+    """Write the no-op with which a leader starts its term (Raft paper, section 8)."""
 
     index: int
     term: int
@@ -48,7 +46,7 @@ class WriteNoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteMembership:
-    """Write an entry that changes the membership, as the leader of this term."""
+    """Write a membership entry, as the leader of this term."""
 
     index: int
     term: int
@@ -60,7 +58,7 @@ class WritePushed:
     """Write entries that the leader pushed, from `first_index` on.
 
     `entries` is the handle of an AppendRequest. It may begin before `first_index`, with entries
-    that the log holds already. `memberships` are those of the written entries that are such.
+    that the log already holds. `memberships` are the membership entries among those to write.
     """
 
     first_index: int
@@ -72,10 +70,10 @@ class WritePushed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSnapshot:
-    """Remove the whole log, durably, and write entries that the leader pushed in its place.
+    """Durably remove the whole log, and write entries that the leader pushed in its place.
 
-    `entries` is the handle of an InstallSnapshotRequest. `membership` holds before the first of
-    them, which no entry says any more; None for the voters with which the group began.
+    `entries` is the handle of an InstallSnapshotRequest. `membership` is in effect before the first
+    of them; its own entry may have been removed. None means the group's first voters.
     """
 
     first_index: int
@@ -93,14 +91,13 @@ Write: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadState:
-    """What became of a read that was asked for by `read_index`."""
+    """The result of a `read_index` call."""
 
     handle: object
-    """As given by the shell."""
+    """The handle that the shell passed to `read_index`."""
     index: int | None
-    """A read that sees all up to here misses nothing that was acknowledged before it was asked for;
-    the committed index may have to reach it first. None: this member stopped leading before it
-    knew.
+    """A read that includes all entries up to this index is linearizable. The committed index may
+    still be below it. None if this member stopped leading before it could confirm the read.
     """
 
 
@@ -108,14 +105,14 @@ class ReadState:
 class Ready:
     """A batch of work. The shell does it in the order of the fields, then calls `advance`.
 
-    1. `hard_state`, when it is not None, is made durable. Nothing else of this batch may happen
-       before: a vote that is told and then forgotten elects two leaders.
-    2. `writes` are done in order, to the page cache. The shell flushes them when it likes, in the
-       background, and tells the core by `persisted`; nothing is acknowledged before.
-    3. `messages` are sent. They may be lost, repeated, delayed and reordered.
+    1. Make `hard_state` durable, if it is not None, before any other step: a vote that is sent and
+       then lost can elect two leaders.
+    2. Do `writes` in order, to the page cache. The shell flushes in the background, at any time,
+       and reports it with `persisted`; no entry counts as durable before that.
+    3. Send `messages`. They may be lost, repeated, delayed and reordered.
     4. Entries up to `committed_index` may be applied, and shown to clients.
-    5. `reads` are answered, each once the committed index has reached its own; a member that leads
-       no more refuses those that wait still, for it may never be reached.
+    5. Answer each of `reads` once the committed index has reached its index. A member that stops
+       leading refuses the reads that still wait, since it may never reach that index.
     """
 
     hard_state: HardState | None

@@ -90,7 +90,7 @@ def forbids(member: MemberState, message: Message) -> bool:
     return member.recalls and not isinstance(message, _NonBinding)
 
 
-def take_answer(member: MemberState, response: RecallResponse) -> None:
+def handle_response(member: MemberState, response: RecallResponse) -> None:
     """Compare what a peer remembers with this member's disk."""
     recalling = member.recalling
     if recalling is None or response.incarnation != recalling.incarnation:

@@ -32,7 +32,7 @@ def recovered(
         memberships=memberships,
         committed_index=committed_index,
         durable_index=log.end_index,
-        part=Follower(leader_id=None, verified_index=committed_index),
+        role_state=Follower(leader_id=None, verified_index=committed_index),
         joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
         recalling=(
             Recalling(incarnation=incarnation, asked=asked)

@@ -1,4 +1,4 @@
-"""Why a message of a peer was not obeyed. Every one is counted, none of them changes anything."""
+"""Why a member refused a peer's message. Refused messages are counted and have no other effect."""
 
 import enum
 
@@ -7,24 +7,26 @@ class RefusalCause(enum.Enum):
     """The first two contradict Raft itself: a member that sees one stops serving in that term."""
 
     OTHER_LEADER = "OTHER_LEADER"
-    """The term has another leader already: one of the two is broken."""
+    """The term already has another leader; one of the two is broken."""
     BELOW_COMMITTED = "BELOW_COMMITTED"
-    """It would replace entries that are committed, or verified as the leader's."""
+    """The request would replace entries that are committed, or verified to equal the leader's."""
     EXPIRED_TERM = "EXPIRED_TERM"
-    """The sender's term is over, which it may not know yet."""
+    """The sender's term is older than this member's."""
     INDEX_GAP = "INDEX_GAP"
-    """The entry before is not here, or another one: the leader goes on by comparing."""
+    """This log lacks the entry before the push, or holds a different one; the leader probes next.
+    """
     LEADER_LIVES = "LEADER_LIVES"
-    """A candidate would depose a leader that this member hears."""
+    """A candidate would depose a live leader."""
     JOINING = "JOINING"
-    """This member has no memory yet of what it may have promised: see `joining`."""
+    """This member does not know its earlier promises yet; see `joining`."""
     RECALLING = "RECALLING"
-    """This member has just started, and asks whether its disk is the newest: see `recalling`."""
+    """This member has just started and is checking that its disk is current; see `recalling`."""
     UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
-    """It is for another member, or from none of this group; or an answer of one that was removed.
+    """The message is for another member, or from an id outside the group; or it is a response from
+    a removed member.
     """
     NO_VOTER = "NO_VOTER"
-    """This member, a learner or removed, is asked to lead."""
+    """This member is asked to lead, but is a learner or was removed."""
 
 
 CONTRADICTIONS = frozenset((RefusalCause.OTHER_LEADER, RefusalCause.BELOW_COMMITTED))

@@ -69,15 +69,15 @@ def step(member: MemberState, message: Message) -> None:
         case JoinRequest():
             joining.answer(member, message)
         case JoinResponse():
-            joining.take_answer(member, message)
+            joining.handle_response(member, message)
         case RecallRequest():
             recalling.answer(member, message)
         case RecallResponse():
-            recalling.take_answer(member, message)
+            recalling.handle_response(member, message)
         case PreVoteRequest():
-            leader_elector.answer_pre_vote_request(member, message)
+            leader_elector.handle_pre_vote_request(member, message)
         case PreVoteResponse():
-            leader_elector.take_pre_vote(member, message)
+            leader_elector.handle_pre_vote_response(member, message)
         case VoteRequest() if _disturbs(member, message):
             # No answer: the leader that this member hears will settle the terms.
             member.refuse(RefusalCause.LEADER_LIVES)
@@ -99,7 +99,7 @@ def _disturbs(member: MemberState, request: VoteRequest) -> bool:
     return (
         (request.term > member.term or (member.config.lease_ticks > 0 and not member.leader_id))
         and not request.take_leadership
-        and leader_elector.trusts_leader(member)
+        and leader_elector.has_live_leader(member)
     )
 
 
@@ -113,7 +113,7 @@ def _step_in_term(member: MemberState, message: _TermMessage) -> None:
             member.refuse(RefusalCause.UNKNOWN_MEMBER)  # a removed member deposes nobody
             return
         leader_elector.become_follower(member, message.term, None)
-    match member.part:
+    match member.role_state:
         case Leader() as leader:
             _step_leader(member, leader, message)
         case Candidate() as candidate:
@@ -139,25 +139,25 @@ def _refuse_old_term(member: MemberState, message: _TermMessage) -> None:
 def _step_leader(member: MemberState, leader: Leader, message: _TermMessage) -> None:
     match message:
         case PushResponse() if message.sender in leader.progress:
-            entry_pusher.take_answer(member, leader, message)
-            if member.part is leader:
-                transfer.go_on(member, leader)
+            entry_pusher.handle_response(member, leader, message)
+            if member.role_state is leader:
+                transfer.ask_if_caught_up(member, leader)
         case HeartBeatResponse() if message.sender in leader.progress:
-            heartbeats.take_answer(member, leader, message)
+            heartbeats.handle_response(member, leader, message)
         case PushResponse() | HeartBeatResponse():
             member.refuse(RefusalCause.UNKNOWN_MEMBER)
         case VoteRequest():
-            leader_elector.answer_vote_request(member, message)
+            leader_elector.handle_vote_request(member, message)
         case VoteResponse():
             pass  # this election is decided
         case _:
-            leader_elector.heed_leader(member, message.sender)  # which refuses and counts it
+            leader_elector.accept_leader(member, message.sender)  # which refuses and counts it
 
 
 def _step_candidate(member: MemberState, candidate: Candidate, message: _TermMessage) -> None:
     match message:
         case VoteResponse():
-            leader_elector.take_vote(member, candidate, message)
+            leader_elector.handle_vote_response(member, candidate, message)
         case _:
             _step_follower(member, message)
 
@@ -165,7 +165,7 @@ def _step_candidate(member: MemberState, candidate: Candidate, message: _TermMes
 def _step_follower(member: MemberState, message: _TermMessage) -> None:
     match message:
         case VoteRequest():
-            leader_elector.answer_vote_request(member, message)
+            leader_elector.handle_vote_request(member, message)
         case VoteResponse() | HeartBeatResponse() | PushResponse():
             pass  # answers what this member asked in an earlier role
         case _:
@@ -174,7 +174,7 @@ def _step_follower(member: MemberState, message: _TermMessage) -> None:
 
 def _obey(member: MemberState, request: LeaderRequest) -> None:
     """Do what the leader of this term asks."""
-    follower = leader_elector.heed_leader(member, request.sender)
+    follower = leader_elector.accept_leader(member, request.sender)
     if follower is None:
         return
     match request:
@@ -187,7 +187,7 @@ def _obey(member: MemberState, request: LeaderRequest) -> None:
             entry_handler.handle_append(member, follower, request)
         case InstallSnapshotRequest():
             entry_handler.handle_install(member, follower, request)
-        case TakeLeadershipRequest() if electorate.may_stand(member):
+        case TakeLeadershipRequest() if electorate.may_campaign(member):
             leader_elector.campaign(member, take_leadership=True)
         case TakeLeadershipRequest():
             member.refuse(RefusalCause.NO_VOTER)

@@ -1,4 +1,4 @@
-"""Handing the leadership over: on request, and to a member that ought to lead.
+"""Leadership transfer, on request and to preferred leaders.
 
 Rules: Raft dissertation, section 3.10; DLedger's `preferredLeaderIds`.
 """
@@ -8,19 +8,19 @@ from dledger_node.raft.messages import TakeLeadershipRequest
 
 
 def begin(member: MemberState, leader: Leader, transferee_id: str) -> None:
-    """Stop taking appends, and let the transferee stand as soon as it has all."""
+    """Stop taking appends, and ask the transferee to stand as soon as it holds the whole log."""
     deadline = member.now_ticks + member.config.election_ticks
     leader.transfer = Transfer(transferee_id=transferee_id, deadline=deadline)
     leader.lease_ended = True
     leader.push_due = True
-    go_on(member, leader)
+    ask_if_caught_up(member, leader)
 
 
-def go_on(member: MemberState, leader: Leader) -> None:
-    """Ask the transferee to stand if it holds all of the log; asked twice, it stands once.
+def ask_if_caught_up(member: MemberState, leader: Leader) -> None:
+    """Ask the transferee to stand if it holds the whole log, and all of the log is committed.
 
-    All must be committed too: a leader that is deposed before leaves its clients in doubt, whose
-    entries a transferee with a faster disk may hold sooner than a majority does.
+    A transferee with a fast disk can hold the last entries before a majority does; a leader that is
+    deposed then must answer their clients with outcome unknown. A repeated request has no effect.
     """
     if leader.transfer is None or member.committed_index < member.log.end_index:
         return
@@ -32,18 +32,18 @@ def go_on(member: MemberState, leader: Leader) -> None:
 
 
 def end_overdue(member: MemberState, leader: Leader) -> None:
-    """Take appends again when the transferee does not lead in time."""
+    """Take appends again if the transferee has not been elected in time."""
     if leader.transfer is not None and member.now_ticks >= leader.transfer.deadline:
         leader.transfer = None
 
 
 def lag_entries(member: MemberState, leader: Leader, peer_id: str) -> int:
-    """How many entries a peer has yet to store durably."""
+    """Return how many entries of this log a peer does not hold durably yet."""
     return member.log.end_index - leader.progress[peer_id].match_index
 
 
-def has_nearly_all(member: MemberState, leader: Leader, peer_id: str) -> bool:
-    """Tell whether a peer could take over soon; one that still joins never does."""
+def is_nearly_caught_up(member: MemberState, leader: Leader, peer_id: str) -> bool:
+    """Tell whether a peer's lag allows a transfer; a joining peer never qualifies."""
     asked_tick = leader.progress[peer_id].join_asked_tick
     joins = (
         asked_tick is not None
@@ -54,34 +54,38 @@ def has_nearly_all(member: MemberState, leader: Leader, peer_id: str) -> bool:
 
 
 def fit_peers(member: MemberState, leader: Leader) -> tuple[str, ...]:
-    """The peers that live and could take over, first who holds most; the more wanted of equals."""
+    """Return the peers fit to lead, the least lag first; equal lags in order of preference."""
     fit = [peer_id for peer_id in leader.progress if is_fit(member, leader, peer_id)]
     lag = {peer_id: lag_entries(member, leader, peer_id) for peer_id in fit}
     return tuple(sorted(fit, key=lambda one: (lag[one], member.config.preference(one))))
 
 
 def fittest(member: MemberState, leader: Leader) -> str | None:
-    """The peer that could take over soonest; None when no peer could."""
+    """Return the peer that is fittest to lead; None if none is fit."""
     return next(iter(fit_peers(member, leader)), None)
 
 
-def consider_favourite(member: MemberState, leader: Leader) -> None:
-    """Hand over to a peer that ought to lead, once it has been fit to for a while.
+def transfer_to_preferred(member: MemberState, leader: Leader) -> None:
+    """Hand over to a preferred peer once it has been fit to lead for `preference_ticks`.
 
-    The wait is what keeps a member that comes and goes from taking the leadership each time, and a
-    transfer that failed from being tried again at once.
+    The delay keeps an unstable member from taking the leadership each time it returns, and a failed
+    transfer from being repeated at once.
     """
-    favourite_id = _favourite(member, leader)
-    if favourite_id != leader.favourite_id:
-        leader.favourite_id, leader.favourite_since = favourite_id, member.now_ticks
-    waited_ticks = member.now_ticks - leader.favourite_since
-    if favourite_id and leader.transfer is None and waited_ticks >= member.config.favour_ticks:
-        leader.favourite_since = member.now_ticks
-        begin(member, leader, favourite_id)
+    preferred_peer_id = _preferred_peer_id(member, leader)
+    if preferred_peer_id != leader.preferred_peer_id:
+        leader.preferred_peer_id, leader.preferred_since = preferred_peer_id, member.now_ticks
+    waited_ticks = member.now_ticks - leader.preferred_since
+    if (
+        preferred_peer_id
+        and leader.transfer is None
+        and waited_ticks >= member.config.preference_ticks
+    ):
+        leader.preferred_since = member.now_ticks
+        begin(member, leader, preferred_peer_id)
 
 
-def _favourite(member: MemberState, leader: Leader) -> str | None:
-    """The most preferred peer, if it is preferred to this member, lives, and lags little."""
+def _preferred_peer_id(member: MemberState, leader: Leader) -> str | None:
+    """Return the most preferred fit peer; None unless it is preferred to this member."""
     config = member.config
     if leader.noop_index > member.committed_index:
         return None
@@ -94,9 +98,9 @@ def _favourite(member: MemberState, leader: Leader) -> str | None:
 
 
 def is_fit(member: MemberState, leader: Leader, peer_id: str) -> bool:
-    """Tell whether a voter lives and could take over soon."""
+    """Tell whether a peer is a voter that answered lately and is nearly caught up."""
     progress = leader.progress.get(peer_id)
-    if progress is None or not progress.votes:
+    if progress is None or not progress.is_voter:
         return False
     lives = member.now_ticks - progress.contact_tick <= 2 * member.config.heartbeat_ticks
-    return lives and has_nearly_all(member, leader, peer_id)
+    return lives and is_nearly_caught_up(member, leader, peer_id)

@@ -22,7 +22,7 @@ from dledger_node.remoting.service import AppendCall, BatchCall, Caller, ClientC
 from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.refusals import PROPOSAL_CODES, Reserve
-from dledger_node.services.waiting import COMMIT_WAIT_S, CommitWaiters, Waiter
+from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
 PENDING_BYTES_MAX: Final = 64 << 20
@@ -209,7 +209,7 @@ class Appends:
         self, proposal: Proposal, upcoming: _NextProposal, sizes: Sequence[int]
     ) -> None:
         """Add a waiter for all singles, and one for each batch."""
-        deadline_s = self._loop.time() + COMMIT_WAIT_S
+        deadline_s = self._loop.time() + ANSWER_WAIT_S
         parts: list[tuple[Sequence[ClientCall], int]]
         parts = [([batch], len(batch.bodies)) for batch in upcoming.batches]
         if upcoming.singles:

@@ -1,4 +1,4 @@
-"""GET: committed entries, and the proof that there are no more.
+"""GET: committed entries, and the proof that the log ends after them.
 
 A committed entry never changes. But a deposed leader that does not know it yet would answer "out of
 range" for an entry that the new leader has acknowledged. So that answer waits until the core has

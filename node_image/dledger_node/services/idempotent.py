@@ -19,7 +19,7 @@ from dledger_node.raft.proposals import Refusal
 from dledger_node.remoting.service import AppendCall, IdempotentCall, Reply
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Reserve
-from dledger_node.services.waiting import COMMIT_WAIT_S, Answer, CommitWaiters, Waiter, answer_all
+from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, CommitWaiters, Waiter, answer_all
 from dledger_node.store.derived.producers import Finding
 from dledger_node.store.log.log_store import LogStore
 
@@ -59,8 +59,8 @@ class IdempotentAppends:
     ) -> tuple[list[IdempotentCall], list[IdempotentCall]]:
         """Answer, now or later, the calls that must not be appended.
 
-        Returns the calls to append, and further copies of these: they are to be passed in again
-        once the log has the first ones.
+        Returns the calls to append, and further duplicates of these: the caller passes them in
+        again once the log has the first ones.
         """
         new: list[IdempotentCall] = []
         repeated: list[IdempotentCall] = []
@@ -156,7 +156,7 @@ class IdempotentAppends:
             self._await_commit(index, answer)
 
     def _await_commit(self, index: int, answer: Answer) -> None:
-        deadline_s = self._loop.time() + COMMIT_WAIT_S
+        deadline_s = self._loop.time() + ANSWER_WAIT_S
         self._waiters.add(Waiter([answer], index, self._core.term, deadline_s))
 
     def _answer_with_place(self, call: IdempotentCall, index: int) -> None:

@@ -21,7 +21,7 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import AddLearner, Change, Demote, Promote, Remove
 from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason
 from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Reserve
-from dledger_node.services.waiting import COMMIT_WAIT_S, CommitWaiters, Waiter
+from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
 logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class MembershipChanges:
         begun = self._core.change_membership(change)
         if isinstance(begun, Proposal):
             self.give_up()  # of an earlier term
-            deadline_s = self._loop.time() + COMMIT_WAIT_S
+            deadline_s = self._loop.time() + ANSWER_WAIT_S
             self._waiters.add(Waiter([reply], begun.last_index, begun.term, deadline_s))
         return begun
 

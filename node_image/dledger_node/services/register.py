@@ -12,11 +12,10 @@ from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterR
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.services.refusals import Prove
-from dledger_node.services.waiting import Answer, CommitWaiters, Waiter, answer_all
+from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, CommitWaiters, Waiter, answer_all
 from dledger_node.state_machine.machine import StateMachine
 from dledger_node.state_machine.register import Register
 
-APPLIED_WAIT_S: Final = 2.0
 READS_MAX: Final = 10_000
 _ANY_TERM: Final = 0
 """A proved read stays valid whoever leads later, so its wait does not end with a term."""
@@ -50,7 +49,7 @@ class RegisterReads:
         group: str,
         prove: Prove,
         reads_max: int = READS_MAX,
-        wait_s: float = APPLIED_WAIT_S,
+        wait_s: float = ANSWER_WAIT_S,
     ) -> None:
         self._core = core
         self._state = state

@@ -22,8 +22,8 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 
 ReplyT = TypeVar("ReplyT")
 
-COMMIT_WAIT_S: Final = 2.0
-"""Longest wait for a commit. Java clients time out after 3 s."""
+ANSWER_WAIT_S: Final = 2.0
+"""Longest wait for an entry to be committed, or applied. Java clients time out after 3 s."""
 _COMPACT_AT: Final = 64
 
 

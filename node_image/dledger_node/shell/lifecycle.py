@@ -92,6 +92,8 @@ class Lifecycle:
         serve: Callable[[DLedgerServer], Awaitable[None]],
         heal: Callable[[StoreDamagedError], Awaitable[str]],
         stopping: asyncio.Event,
+        retry_delay_min_s: float = RETRY_DELAY_MIN_S,
+        retry_delay_max_s: float = RETRY_DELAY_MAX_S,
     ) -> None:
         """`open_store` blocks; its argument says whether to verify everything. `serve` returns when
         the member was asked to stop, and raises the error that made it stop otherwise. `heal` gets
@@ -107,7 +109,9 @@ class Lifecycle:
         self._shown = CurrentSource(self._outage(StorageState.SOUND, "the store is being opened"))
         self._runner: web.AppRunner | None = None
         self._http_listener: asyncio.Server | None = None
-        self._delay_s = RETRY_DELAY_MIN_S
+        self._retry_delay_min_s = retry_delay_min_s
+        self._retry_delay_max_s = retry_delay_max_s
+        self._delay_s = retry_delay_min_s
         self._verify_all = False
         self._damaged = False
         """Whether the last opening, or the last time in service, found damage."""
@@ -142,7 +146,7 @@ class Lifecycle:
             await self._serve(server)
         finally:
             if asyncio.get_running_loop().time() - began_s > STEADY_S:
-                self._delay_s = RETRY_DELAY_MIN_S
+                self._delay_s = self._retry_delay_min_s
 
     async def _opened(self) -> Opened:
         """Open the store in a thread. HTTP starts meanwhile if that takes long."""
@@ -165,7 +169,8 @@ class Lifecycle:
                 logger.error("%s: %s", self._settings.self_id, obstacle)
                 reason = f"{reason}. {obstacle}"
         self._damaged = isinstance(error, StoreDamagedError)
-        delay_s, self._delay_s = self._delay_s, min(RETRY_DELAY_MAX_S, 2 * self._delay_s)
+        delay_s = self._delay_s
+        self._delay_s = min(self._retry_delay_max_s, 2 * delay_s)
         self._shown.source = self._outage(state, reason)
         await self._start_http()
         with contextlib.suppress(TimeoutError):

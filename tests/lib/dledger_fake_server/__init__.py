@@ -1,5 +1,5 @@
-"""Servers that speak DLedger's client protocol over real sockets and do as a test tells them.
+"""Servers that speak DLedger's client protocol over real sockets and behave as a test tells them.
 
-What belongs here: answers that a test can choose, so that the client meets each of them. What does
-not: Raft. The real node is tested in tests/node.
+Belongs here: responses that a test can choose, so that the client receives each of them. Does not
+belong here: Raft. The real node is tested in tests/node.
 """

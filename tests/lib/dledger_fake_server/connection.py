@@ -3,22 +3,22 @@
 import asyncio
 from typing import Protocol, cast
 
-from dledger_fake_server.behaviour import Instead
+from dledger_fake_server.behavior import Fault
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 
 
 class Handler(Protocol):
-    """The member that it leads to."""
+    """The member that owns a connection."""
 
     largest_read: int
     connections: "set[Connection]"
 
-    def handle(self, command: RemotingCommand, connection: "Connection") -> bytes | Instead:
-        """Answer with one frame, or do something else instead."""
+    def handle(self, command: RemotingCommand, connection: "Connection") -> bytes | Fault:
+        """Return the response frame, or a fault."""
 
 
 class Connection(asyncio.Protocol):
-    """Decodes what a client sends, and writes what its member answers."""
+    """Decodes a client's requests and writes the member's responses."""
 
     def __init__(self, member: Handler) -> None:
         self.member = member
@@ -40,11 +40,11 @@ class Connection(asyncio.Protocol):
         answers: list[bytes] = []
         for command in commands:
             answer = self.member.handle(command, self)
-            if answer in (Instead.HANG_UP, Instead.APPEND_AND_HANG_UP):
+            if answer in (Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT):
                 self.transport.write(b"".join(answers))
                 self.transport.close()
                 return
-            if answer is Instead.SEND_GARBAGE:
+            if answer is Fault.SEND_GARBAGE:
                 answer = b"HTTP/1.1 400 Bad Request\r\n\r\n"
             if isinstance(answer, bytes):
                 answers.append(answer)

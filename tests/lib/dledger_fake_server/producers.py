@@ -1,4 +1,4 @@
-"""What a group remembers of producers: every sequence, in a dictionary."""
+"""A group's memory of producers: every sequence, in a dictionary."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
 class Producers:
-    """Their identities count from 0."""
+    """Producers with ids from 0."""
 
     def __init__(self) -> None:
         self._indexes: list[dict[int, int]] = []
@@ -18,18 +18,18 @@ class Producers:
         return len(self._indexes)
 
     def register(self) -> int:
-        """A new identity."""
+        """Return a new producer id."""
         self._indexes.append({})
         return len(self._indexes) - 1
 
     def forget_all(self) -> None:
-        """Know nobody who has registered so far."""
+        """Forget all producers registered so far."""
         self._forgotten = len(self._indexes)
 
     def take(
         self, request: IdempotentAppendRequest, append: Callable[[bytes], int]
     ) -> int | DLedgerResponseCode:
-        """The index of the append or of the one it is a copy of; or why it is refused."""
+        """Return the index of the append or of its earlier copy, or the code of a refusal."""
         if not self._forgotten <= request.producer < len(self._indexes):
             return DLedgerResponseCode.UNKNOWN_PRODUCER
         indexes, sequence = self._indexes[request.producer], request.sequence

@@ -35,33 +35,35 @@ def stop_clock(member: Any, *, marks: bool) -> None:
     member.marks = dict(sorted(member.marks.items())) if marks else {}
     member.now_ticks = 0
     member.election_deadline = LONG_TICKS
-    part = member.part
-    if isinstance(part, Follower) and not marks:
-        part.told_index = -1
-    for one in (part, member.recalling, *getattr(part, "progress", {}).values()):
+    role_state = member.role_state
+    if isinstance(role_state, Follower) and not marks:
+        role_state.advertised_index = -1
+    for one in (role_state, member.recalling, *getattr(role_state, "progress", {}).values()):
         for name in _times(type(one)):
             setattr(one, name, 0)
-    if isinstance(part, Leader):
-        rounds = [(round_, 0) for round_, _ in part.rounds_sent]
-        part.rounds_sent.clear()
-        part.rounds_sent.extend(rounds)
+    if isinstance(role_state, Leader):
+        rounds = [(round_, 0) for round_, _ in role_state.rounds_sent]
+        role_state.rounds_sent.clear()
+        role_state.rounds_sent.extend(rounds)
 
 
 def rank(member: Any) -> int:
     """How far a member has come: a sum of what hardly ever goes back within a term."""
-    part = member.part
+    role_state = member.role_state
     told = 3 * member.term + 4 * (
         member.log.end_index + member.committed_index + member.durable_index
     )
-    if isinstance(part, Leader):
-        told += part.heartbeat_round
-        for one in part.progress.values():
+    if isinstance(role_state, Leader):
+        told += role_state.heartbeat_round
+        for one in role_state.progress.values():
             told += 2 * one.probe + 6 * one.match_index + one.next_index + one.answered_round
             told += one.state is PushState.APPEND
-    elif isinstance(part, Follower):
-        told += 2 * (part.verified_index + part.acknowledged_index) + 3 * bool(part.leader_id)
+    elif isinstance(role_state, Follower):
+        told += 2 * (role_state.verified_index + role_state.acknowledged_index) + 3 * bool(
+            role_state.leader_id
+        )
     else:
-        told += len(part.votes)
+        told += len(role_state.votes)
     return int(told)
 
 

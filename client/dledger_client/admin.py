@@ -1,0 +1,164 @@
+"""Group administration: metadata, membership changes and leadership transfers."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from dledger_client.calls.call import CHANGE_MEMBERSHIP, METADATA, TRANSFER
+from dledger_client.cluster.backoff import pause_s
+from dledger_client.cluster.search import ask_all_members
+from dledger_client.errors import (
+    ClientError,
+    GroupUnreachableError,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from dledger_client.session import Session
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.protocol.membership_change import (
+    ChangeKind,
+    ChangeMembershipRequest,
+    ChangeMembershipResponse,
+)
+from dledger_formats.protocol.requests import (
+    DLedgerResponseCode,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+TRANSFER_S: Final = 5.0
+"""How long a leader may take to answer a transfer, on top of the request timeout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadata:
+    """The group as one member describes it."""
+
+    group: str
+    leader_id: str | None
+    peers: dict[str, str]
+    """HOST:PORT of every member, by member id."""
+    term: int
+    """-1 from Java servers, which do not report it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMembership:
+    """The members of the group as its leader describes them."""
+
+    group: str
+    leader_id: str | None
+    term: int
+    voters: tuple[str, ...]
+    learners: tuple[str, ...]
+    """Members that receive entries but count in no quorum."""
+    index: int
+    """Index of the entry that set this membership; -1 while the initial settings apply."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    """HOST:PORT of every member, by member id."""
+    addable: dict[str, str] = field(default_factory=dict)
+    """HOST:PORT of every member that may be added, by member id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAdmin:
+    """Administers the group of a session."""
+
+    session: Session
+    group: str
+    random: Callable[[], float]
+    deadline_s: float | None = None
+
+    async def metadata(self) -> GroupMetadata:
+        """Ask all members for METADATA until one answers.
+
+        Raises GroupUnreachableError if no member answers before the client's deadline.
+        """
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        while True:
+            answer = await ask_all_members(self.session.dispatcher.members)
+            elapsed_s = loop.time() - began_s
+            if isinstance(answer, RefusedError):
+                raise answer
+            if not isinstance(answer, ClientError):
+                return GroupMetadata(
+                    group=self.group,
+                    leader_id=answer.leader_id,
+                    peers=answer.peers,
+                    term=answer.term,
+                )
+            if elapsed_s >= self.session.timing.deadline_s:
+                raise GroupUnreachableError(
+                    f"no member of group {self.group} answered within {elapsed_s:.1f} s; "
+                    f"last error: {answer}"
+                )
+            await asyncio.sleep(pause_s(elapsed_s, self.random))
+
+    async def transfer(self, transferee_id: str, term: int | None) -> GroupMetadata:
+        """Transfer leadership to a member and return the group with its new leader."""
+        before = await self.metadata()
+        if before.leader_id == transferee_id:
+            return before
+        request = _transfer_request(before, transferee_id, term)
+        try:
+            await self.session.ask(
+                TRANSFER, request, self.deadline_s, is_repeatable=False, answer_s=TRANSFER_S
+            )
+        except (RefusedError, OutcomeUnknownError):
+            after = await self.metadata()
+            if after.leader_id != transferee_id:
+                raise
+            return after
+        return await self.metadata()
+
+    async def membership(self) -> GroupMembership:
+        """Ask the leader for the voters and the learners."""
+        request = MetadataRequest(group=self.group)
+        answer = await self.session.ask(METADATA, request, self.deadline_s)
+        assert isinstance(answer, MetadataResponse)
+        return GroupMembership(
+            group=self.group,
+            leader_id=answer.leader_id,
+            term=answer.term,
+            voters=answer.voters or tuple(sorted(answer.peers)),
+            learners=answer.learners,
+            index=answer.membership_index,
+            addresses=answer.peers,
+            addable=answer.addable,
+        )
+
+    async def change_membership(self, change: ChangeKind, member_id: str) -> GroupMembership:
+        """Change one member and return the membership that a majority has stored."""
+        request = ChangeMembershipRequest(group=self.group, change=change, member_id=member_id)
+        answer = await self.session.ask(CHANGE_MEMBERSHIP, request, self.deadline_s)
+        assert isinstance(answer, ChangeMembershipResponse)
+        return GroupMembership(
+            group=self.group,
+            leader_id=answer.leader_id,
+            term=answer.term,
+            voters=answer.voters,
+            learners=answer.learners,
+            index=answer.index,
+        )
+
+
+def _transfer_request(
+    group: GroupMetadata, transferee_id: str, term: int | None
+) -> LeadershipTransferRequest:
+    if transferee_id not in group.peers:
+        raise RefusedError(
+            DLedgerResponseCode.UNKNOWN_MEMBER,
+            f"{transferee_id} is not a member of group {group.group}; "
+            f"members: {', '.join(sorted(group.peers))}",
+        )
+    if term is None:
+        term = group.term
+    if term < 0:
+        raise RefusedError(
+            DLedgerResponseCode.INCONSISTENT_TERM,
+            f"the servers of group {group.group} do not report their term (Java servers do not); "
+            "specify the leader's term",
+        )
+    return LeadershipTransferRequest(group=group.group, term=term, transferee_id=transferee_id)

@@ -1,0 +1,172 @@
+"""The read-only side of the core: what the shell can look up about a member, at any time."""
+
+from collections.abc import Mapping
+
+from dledger_node.raft import heartbeats, joining, transfer
+from dledger_node.raft.config import RaftConfig
+from dledger_node.raft.log_memberships import LogMemberships
+from dledger_node.raft.member_state import (
+    Candidate,
+    Follower,
+    Leader,
+    MemberState,
+    PreCandidate,
+    Role,
+)
+from dledger_node.raft.membership import Membership
+from dledger_node.raft.refusals import RefusalCause
+
+
+class CoreView:
+    """A member's state as its shell sees it. Reading it changes nothing."""
+
+    _member: MemberState
+
+    @property
+    def config(self) -> RaftConfig:
+        """The settings that the core was built with."""
+        return self._member.config
+
+    # -- role and term ---------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """This member's role in `term`."""
+        return self._member.role
+
+    @property
+    def term(self) -> int:
+        """The highest term that this member knows of."""
+        return self._member.term
+
+    @property
+    def vote_for(self) -> str | None:
+        """The member that this one voted for in `term`."""
+        return self._member.vote_for
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader of `term`, if this member knows it."""
+        return self._member.leader_id
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member is the leader of `term`, as far as it knows."""
+        return isinstance(self._member.role_state, Leader)
+
+    @property
+    def master(self) -> bool:
+        """Whether this member is a leader whose first entry of its term is committed.
+
+        All entries of earlier terms are then committed, too.
+        """
+        role_state = self._member.role_state
+        return (
+            isinstance(role_state, Leader) and role_state.noop_index <= self._member.committed_index
+        )
+
+    @property
+    def quorum_active(self) -> bool:
+        """Whether a quorum answers this leader, or this follower has contact with its leader."""
+        member = self._member
+        match member.role_state:
+            case Leader() as leader:
+                return heartbeats.quorum_active(member, leader)
+            case Follower() as follower:
+                return follower.leader_is_alive(member)
+            case PreCandidate() | Candidate():
+                return False
+
+    @property
+    def contradiction(self) -> str:
+        """A request in this term that no correct leader sends; empty if there was none.
+
+        While it is not empty, this member should not serve clients.
+        """
+        return self._member.contradiction
+
+    @property
+    def refusals(self) -> Mapping[RefusalCause, int]:
+        """The number of refused messages since the start, by cause."""
+        return self._member.refusals
+
+    # -- membership ------------------------------------------------------------------------------
+
+    @property
+    def membership(self) -> Membership:
+        """The group's membership, by the last membership entry of this member's log."""
+        return self._member.memberships.current
+
+    @property
+    def memberships(self) -> LogMemberships:
+        """All memberships of this member's log; callers must not change them."""
+        return self._member.memberships
+
+    @property
+    def joining(self) -> str:
+        """Human-readable: what this member waits for before it may vote; empty on a voter."""
+        member = self._member
+        return joining.awaited(member, member.joining) if member.joining is not None else ""
+
+    @property
+    def recalling(self) -> bool:
+        """Whether this member has just started and makes no promises until its peers answer."""
+        return self._member.recalls
+
+    # -- leadership transfer ---------------------------------------------------------------------
+
+    @property
+    def transferee_id(self) -> str | None:
+        """The member that this leader is handing over to; None if it is not handing over."""
+        role_state = self._member.role_state
+        return (
+            role_state.transfer.transferee_id
+            if isinstance(role_state, Leader) and role_state.transfer
+            else None
+        )
+
+    @property
+    def fittest_peer_id(self) -> str | None:
+        """The best transferee of this leader; None if no peer is fit, or on other members."""
+        return next(iter(self.fit_peer_ids), None)
+
+    @property
+    def fit_peer_ids(self) -> tuple[str, ...]:
+        """The peers that this leader could hand over to, the fittest first; empty on others."""
+        role_state = self._member.role_state
+        return (
+            transfer.fit_peers(self._member, role_state) if isinstance(role_state, Leader) else ()
+        )
+
+    # -- log -------------------------------------------------------------------------------------
+
+    @property
+    def committed_index(self) -> int:
+        """The last committed entry; no entry up to it is lost while a majority keeps its disks."""
+        return self._member.committed_index
+
+    @property
+    def durable_index(self) -> int:
+        """The last entry that the shell has reported as flushed."""
+        return self._member.durable_index
+
+    @property
+    def ledger_begin_index(self) -> int:
+        """Index of the first entry that has not been removed."""
+        return self._member.log.begin_index
+
+    @property
+    def ledger_end_index(self) -> int:
+        """Index of the last entry, flushed or not; -1 if the log is empty."""
+        return self._member.log.end_index
+
+    @property
+    def ledger_end_term(self) -> int:
+        """Term of the last entry; -1 if the log is empty."""
+        return self._member.log.end_term
+
+    def match_indexes(self) -> dict[str, int]:
+        """Return the match index of each peer; empty on members that do not lead."""
+        role_state = self._member.role_state
+        progress = role_state.progress if isinstance(role_state, Leader) else {}
+        return {peer_id: one.match_index for peer_id, one in progress.items()}

@@ -1,0 +1,20 @@
+"""The behaviors that tests script for a member."""
+
+import enum
+from typing import TypeAlias
+
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.requests import DLedgerResponseCode
+
+
+class Fault(enum.Enum):
+    """What a member does with a request instead of answering it."""
+
+    NO_ANSWER = enum.auto()
+    APPEND_WITHOUT_ANSWER = enum.auto()
+    DISCONNECT = enum.auto()
+    APPEND_AND_DISCONNECT = enum.auto()
+    SEND_GARBAGE = enum.auto()
+
+
+Behavior: TypeAlias = Fault | DLedgerResponseCode | RemotingCommand

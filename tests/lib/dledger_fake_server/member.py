@@ -1,0 +1,320 @@
+"""One server of a group. Tests choose its responses."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dledger_fake_server.behavior import Behavior, Fault
+from dledger_fake_server.connection import Connection
+from dledger_formats.protocol.append_batch import APPEND_BATCH, split
+from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
+from dledger_formats.protocol.frames import RemotingCommand, encode, encode_responses
+from dledger_formats.protocol.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
+from dledger_formats.protocol.producers import (
+    APPEND_IDEMPOTENT,
+    REGISTER_PRODUCER,
+    IdempotentAppendRequest,
+    RegisterProducerRequest,
+    RegisterProducerResponse,
+)
+from dledger_formats.protocol.requests import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    DLedgerResponseCode,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+    Request,
+    RequestCode,
+)
+
+if TYPE_CHECKING:
+    from dledger_fake_server.group import Group
+
+Code = DLedgerResponseCode
+
+
+@dataclass(eq=False, kw_only=True)
+class Member:
+    """One server. `script` holds its behavior for the next appends; then it succeeds."""
+
+    group: "Group"
+    member_id: str
+    port: int = 0
+    needs_remote_id: bool = False
+    """Whether METADATA must contain the member's id, as for Java servers."""
+    reads_only_numbers: bool = False
+    """Whether bytes must be arrays of numbers, as for Java DLedger 0.4.3."""
+    supports_follow: bool = True
+    """False for Java servers."""
+    supports_producers: bool = True
+    """False for Java servers."""
+    names_voters: bool = False
+    """Whether METADATA names the voters, as this project's servers do; clients then use
+    APPEND_BATCH.
+    """
+    supports_batches: bool = False
+    """False for Java servers. A batch consumes one behavior of `script`."""
+    registrations: deque[Behavior] = field(default_factory=deque)
+    """Behavior for the next registrations; then they succeed."""
+    begin_index: int = 0
+    """Index of the first entry in the log."""
+    entries_per_answer: int = 1
+    entries_per_answers: list[int] = field(default_factory=list)
+    """The same for each of the next responses."""
+    leader_hint: str | None = "the group's"
+    """The leader that the member reports."""
+    stale_term: int | None = None
+    """The term that the member reports, if it differs from the group's."""
+    script: deque[Behavior] = field(default_factory=deque)
+    is_frozen: bool = False
+    """Whether the member reads requests but answers none."""
+    appends: list[bytes] = field(default_factory=list)
+    """The body of every append received, in order."""
+    batches: list[list[bytes]] = field(default_factory=list)
+    """The bodies of every APPEND_BATCH."""
+    metadata_requested: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by every METADATA."""
+    transfers: deque[Behavior] = field(default_factory=deque)
+    """Behavior for the next transfers; then they succeed."""
+    followers: list[tuple[Connection, int, FollowRequest]] = field(default_factory=list)
+    """FOLLOW requests that wait for an entry, with their connection and opaque."""
+    follow_waiting: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by every FOLLOW that waits."""
+    append_received: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by every append."""
+    largest_read: int = 0
+    """The largest number of requests in one read."""
+    connections: set[Connection] = field(default_factory=set)
+    server: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.group.leader_id if self.leader_hint == "the group's" else self.leader_hint
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.server = await loop.create_server(lambda: Connection(self), "127.0.0.1", self.port)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop like a killed process: close the listening socket and reset all connections."""
+        if self.server is not None:
+            self.server.close()
+            for connection in list(self.connections):
+                connection.transport.abort()
+                await connection.gone.wait()
+            await self.server.wait_closed()
+            self.server = None
+
+    def answer_followers(self) -> None:
+        """Answer every waiting FOLLOW, whether there is an entry for it or not."""
+        for follower in list(self.followers):
+            self._answer_follower(follower)
+
+    def _answer_follower(self, follower: tuple[Connection, int, FollowRequest]) -> None:
+        if follower not in self.followers:
+            return
+        self.followers.remove(follower)
+        connection, opaque, request = follower
+        if not connection.transport.is_closing():
+            connection.transport.write(self.follow_answer(opaque, request))
+
+    def stop_reading(self) -> None:
+        """Stop reading, so that clients' requests accumulate on their side."""
+        for connection in self.connections:
+            connection.transport.pause_reading()
+
+    def send_to_all(self, command: RemotingCommand) -> None:
+        """Send a frame to every client."""
+        for connection in self.connections:
+            connection.transport.write(encode(command))
+
+    def handle(self, command: RemotingCommand, connection: Connection) -> bytes | Fault:
+        """Return the response frame, or a fault."""
+        if self.is_frozen:
+            return Fault.NO_ANSWER
+        try:
+            if command.code == FOLLOW and self.supports_follow:
+                return self._follow(command, connection)
+            answer = self._answer(command)
+        except ValueError as error:
+            remark = f"com.alibaba.fastjson2.JSONException: illegal input : {error}"
+            answer = RemotingCommand(code=1, flag=1, opaque=command.opaque, remark=remark)
+        if isinstance(answer, Fault):
+            return answer
+        if isinstance(answer, Message):
+            return encode_responses([(command.opaque, answer.to_json())])
+        return encode(
+            RemotingCommand(
+                code=answer.code,
+                flag=1,
+                opaque=command.opaque,
+                remark=answer.remark,
+                body=answer.body,
+            )
+        )
+
+    def _answer(self, command: RemotingCommand) -> Message | RemotingCommand | Fault:
+        if command.code == RequestCode.METADATA:
+            self.metadata_requested.set()
+            return self._metadata(MetadataRequest.from_json(command.body))
+        if command.code == RequestCode.APPEND:
+            request = AppendEntryRequest.from_json(self._readable(command.body))
+            return self._append(request, [request.body])
+        if command.code == APPEND_IDEMPOTENT and self.supports_producers:
+            once = IdempotentAppendRequest.from_json(command.body)
+            return self._append(once, [once.body])
+        if command.code == APPEND_BATCH and self.supports_batches:
+            envelope, bodies = split(command.body)
+            self.batches.append(bodies)
+            return self._append(Request.from_json(envelope), bodies)
+        if command.code == REGISTER_PRODUCER and self.supports_producers:
+            return self._register(RegisterProducerRequest.from_json(command.body))
+        if command.code == RequestCode.GET:
+            return self._get(GetEntriesRequest.from_json(command.body))
+        if command.code == RequestCode.LEADERSHIP_TRANSFER:
+            return self._transfer(LeadershipTransferRequest.from_json(command.body))
+        return RemotingCommand(code=3, opaque=0, remark="request type not supported")
+
+    def _refusal(self, request: Request, *, of_metadata: bool = False) -> DLedgerResponseCode:
+        needs_id = self.needs_remote_id or not of_metadata or request.remote_id is not None
+        if needs_id and request.remote_id != self.member_id:
+            return Code.UNKNOWN_MEMBER
+        if request.group != self.group.name:
+            return Code.UNKNOWN_GROUP
+        if not of_metadata and self.leader_id != self.member_id:
+            return Code.NOT_LEADER
+        return Code.SUCCESS
+
+    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+        code = self._refusal(request, of_metadata=True)
+        if code is not Code.SUCCESS:
+            return MetadataResponse(code=code, group=request.group, remote_id=request.remote_id)
+        return MetadataResponse(
+            group=self.group.name,
+            leader_id=self.leader_id,
+            local_id=None if self.needs_remote_id else self.member_id,
+            peers={member.member_id: member.address for member in self.group.members.values()},
+            voters=tuple(self.group.members) if self.names_voters else (),
+            term=-1 if self.needs_remote_id else self.stale_term or self.group.term,
+        )
+
+    def _readable(self, body: bytes) -> bytes:
+        if self.reads_only_numbers and b'"body":[' not in body:
+            raise ValueError("eA==, offset 16")
+        return body
+
+    def _register(
+        self, request: RegisterProducerRequest
+    ) -> RegisterProducerResponse | RemotingCommand | Fault:
+        behavior: Behavior = self.registrations.popleft() if self.registrations else Code.SUCCESS
+        if behavior is Code.SUCCESS:
+            behavior = self._refusal(request)
+        if not isinstance(behavior, DLedgerResponseCode):
+            return behavior
+        producer = self.group.producers.register() if behavior is Code.SUCCESS else -1
+        return RegisterProducerResponse(code=behavior, leader_id=self.leader_id, producer=producer)
+
+    def _append(
+        self, request: Request, bodies: list[bytes]
+    ) -> AppendEntryResponse | RemotingCommand | Fault:
+        self.appends += bodies
+        self.append_received.set()
+        behavior: Behavior = self.script.popleft() if self.script else Code.SUCCESS
+        if behavior is Code.SUCCESS:
+            behavior = self._refusal(request)
+        if behavior is Code.SUCCESS or behavior in (
+            Fault.APPEND_AND_DISCONNECT,
+            Fault.APPEND_WITHOUT_ANSWER,
+        ):
+            found = (
+                self.group.producers.take(request, self.group.append)
+                if isinstance(request, IdempotentAppendRequest)
+                else self.group.append_all(bodies)
+            )
+            if isinstance(found, DLedgerResponseCode):
+                behavior = found
+        if not isinstance(behavior, DLedgerResponseCode):
+            return behavior
+        if behavior is Code.SUCCESS:
+            return AppendEntryResponse(
+                group=self.group.name,
+                index=found,
+                leader_id=self.member_id,
+                pos=0,
+                term=self.group.term,
+            )
+        return AppendEntryResponse(code=behavior, leader_id=self.leader_id)
+
+    def _get(self, request: GetEntriesRequest) -> GetEntriesResponse:
+        code = self._refusal(request)
+        log = self.group.log
+        if code is Code.SUCCESS and not 0 <= request.begin_index < len(log):
+            code = Code.INDEX_OUT_OF_RANGE
+        elif code is Code.SUCCESS and request.begin_index < self.begin_index:
+            code = Code.INDEX_LESS_THAN_LOCAL_BEGIN
+        if code is not Code.SUCCESS:
+            return GetEntriesResponse(code=code, leader_id=self.leader_id)
+        count = (
+            self.entries_per_answers.pop(0) if self.entries_per_answers else self.entries_per_answer
+        )
+        count = count if request.max_size else 1
+        last = min(len(log), request.begin_index + count)
+        entries = [self.group.entry(index) for index in range(request.begin_index, last)]
+        return GetEntriesResponse(group=self.group.name, entries=entries)
+
+    def _follow(self, command: RemotingCommand, connection: Connection) -> bytes | Fault:
+        request = FollowRequest.from_json(command.body)
+        if request.begin_index >= len(self.group.log) and request.wait_ms:
+            follower = (connection, command.opaque, request)
+            self.followers.append(follower)
+            wait_s = request.wait_ms / 1000
+            asyncio.get_running_loop().call_later(wait_s, self._answer_follower, follower)
+            self.follow_waiting.set()
+            return Fault.NO_ANSWER
+        return self.follow_answer(command.opaque, request)
+
+    def follow_answer(self, opaque: int, request: FollowRequest) -> bytes:
+        """Return the response frame to a FOLLOW with the current entries."""
+        code = self._refusal(request)
+        entries = []
+        if code is Code.SUCCESS and request.begin_index != ONLY_THE_ENDS:
+            answer = self._get(request)  # type: ignore[arg-type]  # has the same fields
+            entries = answer.entries
+            if answer.code is Code.INDEX_LESS_THAN_LOCAL_BEGIN:
+                code = answer.code
+        response = FollowResponse(
+            code=code,
+            leader_id=self.leader_id,
+            entries=entries,
+            ledger_begin_index=self.begin_index,
+            committed_index=len(self.group.log) - 1,
+        )
+        return encode_responses([(opaque, response.to_json())])
+
+    def _transfer(
+        self, request: LeadershipTransferRequest
+    ) -> LeadershipTransferResponse | RemotingCommand | Fault:
+        behavior: Behavior = self.transfers.popleft() if self.transfers else Code.SUCCESS
+        if behavior is Code.SUCCESS:
+            behavior = self._refusal(request)
+        if behavior is Code.SUCCESS and request.transfer_id != self.member_id:
+            behavior = Code.UNEXPECTED_ARGUMENT
+        if behavior is Code.SUCCESS and request.term != self.group.term:
+            behavior = Code.INCONSISTENT_TERM
+        if behavior is Code.SUCCESS:
+            self.group.elect(request.transferee_id)
+        if not isinstance(behavior, DLedgerResponseCode):
+            return behavior
+        return LeadershipTransferResponse(code=behavior, term=self.group.term)
