@@ -20,7 +20,7 @@ PLAIN_FOLDERS = (
     "audit/dledger_audit", "audit/pyspark_dledger", "tools", "bench",
     "node_image/dledger_node/services", "node_image/dledger_node/shell",
     "node_image/dledger_node/state_machine", "tests/state_machine", "tests/lib/dledger_sim",
-    "tests/sim",
+    "tests/sim", "formats", "node_image/dledger_node/remoting",
 )  # fmt: skip
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 400
