@@ -8,7 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from dledger_node.errors import StoreDamagedError
-from dledger_node.healing.decision import SET_ASIDE_MAX, Case, Remedy, Word, plan
+from dledger_node.healing.repair_plan import (
+    SET_ASIDE_MAX,
+    DamagedMember,
+    PeerReport,
+    RepairAction,
+    plan_repair,
+)
 from dledger_node.raft.membership import Membership
 from dledger_sim.faults.reshaping import may_lose_volume
 from dledger_sim.group.conditions import Conditions
@@ -111,30 +117,30 @@ class Rotting:
             disk.damaged = max(disk.rotten) >= disk.verified_from
             self._checker.rot.counts["found_by_start"] += disk.damaged
             return not disk.damaged
-        case = Case(
+        case = DamagedMember(
             self_id=member_id,
-            others=tuple(one for one in self._members if one != member_id),
+            peer_ids=tuple(one for one in self._members if one != member_id),
             log_is_sound=not disk.rotten,
             log_is_empty=False,
             index_is_sound=True,
-            memory=disk.hard_state,
+            hard_state=disk.hard_state,
             set_aside_count=disk.set_aside_count,
         )
-        match plan(case, self._words(member_id)).remedy:
-            case Remedy.JOIN:
+        match plan_repair(case, self._words(member_id)).action:
+            case RepairAction.JOIN:
                 disk.set_aside()
                 self._note(member_id, f"sets aside all entries after {len(disk.durable) - 1}")
                 self._checker.promises.lost_volume(member_id)
                 self._checker.rot.counts["set_aside"] += 1
                 return True
-            case Remedy.LOOK_AGAIN:
+            case RepairAction.REOPEN:
                 disk.damaged = False
                 return True
             case _:
                 self._checker.rot.counts["stayed_out"] += 1
                 return False
 
-    def _words(self, member_id: str) -> dict[str, Word]:
+    def _words(self, member_id: str) -> dict[str, PeerReport]:
         """Return the answers of the reachable peers to a member that stays out."""
         links, words = self._network.links, {}
         for peer_id, peer in self._members.items():
@@ -143,7 +149,7 @@ class Rotting:
             cut = links[member_id][peer_id].cut or links[peer_id][member_id].cut
             if not cut and self._events.now_us >= peer.paused_until_us:
                 raft = peer.raft
-                words[peer_id] = Word(
+                words[peer_id] = PeerReport(
                     leader_id=raft.leader_id,
                     term=raft.term,
                     joining=bool(raft.joining),
