@@ -221,7 +221,7 @@ def fill(store: LogStore, log_bytes: int) -> None:
 def settle(store: LogStore) -> None:
     """Save what a member saves once a second; every durable entry counts as committed."""
     store.save_checkpoint(store.durable_index)
-    store.producers.table.settle(store.durable_index)
+    store.producers.table.mark_stable(store.durable_index)
     image = store.producers.image_due()
     if image is not None:
         store.producers.save(image)

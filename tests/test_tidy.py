@@ -19,7 +19,8 @@ PYTHON_FOLDERS = (*SOURCE_FOLDERS, "tools", "bench", "tests")
 PLAIN_FOLDERS = (
     "audit/dledger_audit", "audit/pyspark_dledger", "tools", "bench",
     "node_image/dledger_node/services", "node_image/dledger_node/shell",
-    "node_image/dledger_node/state_machine", "tests/state_machine",
+    "node_image/dledger_node/state_machine", "tests/state_machine", "tests/lib/dledger_sim",
+    "tests/sim",
 )  # fmt: skip
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 400

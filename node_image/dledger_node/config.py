@@ -1,4 +1,4 @@
-"""The node's settings, turned into what its parts are built from."""
+"""Derive the configuration of the node's parts from its settings."""
 
 from pathlib import Path
 from typing import Final
@@ -7,13 +7,12 @@ from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_node.raft.config import RaftConfig
 
-# Coarser ticks make two followers stand at the same moment more often; finer ones only cost wake-
-# ups.
+# With coarser ticks two followers campaign at the same moment more often; finer ones cost wake-ups.
 TICK_MS: Final = 10
 
 
 def raft_config(settings: NodeSettings) -> RaftConfig:
-    """The core's configuration, in ticks of `TICK_MS`."""
+    """Return the core's configuration, in ticks of `TICK_MS`."""
     return RaftConfig(
         self_id=settings.self_id,
         voters=tuple(sorted(settings.peers)),
@@ -27,11 +26,11 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
 
 
 def store_folder(settings: NodeSettings) -> Path:
-    """Where a member keeps its files: in a folder named as DLedger names it."""
+    """Return the folder of a member's files, named as in DLedger."""
     return Path(settings.store_base_dir) / f"dledger-{settings.self_id}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`, which `NodeSettings` has checked."""
+    """Split `host:port`, which `NodeSettings` has validated, into host and port."""
     host, _, port = address.rpartition(":")
     return host, int(port)

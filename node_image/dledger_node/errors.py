@@ -1,24 +1,23 @@
 """The node's errors.
 
 NodeError
-├── StoreError              the files under this member
+├── StoreError              this member's files failed
 │   ├── StoreFullError      no room for another segment; nothing was written
-│   ├── StoreDamagedError   what is on disk cannot be trusted; the message names file and offset
+│   ├── StoreDamagedError   files cannot be trusted; the message names file and offset
 │   └── StoreInUseError     another process holds the folder
-├── ListenError             the port cannot be had
-└── RemoteProtocolError     a peer or client sent bytes that no sane one sends; its connection is
-closed
+├── ListenError             the port cannot be opened
+└── RemoteProtocolError     a peer or client sent invalid bytes; its connection is closed
 """
 
 import enum
 
 
 class NodeError(Exception):
-    """Anything that this package raises on purpose."""
+    """The base of all errors of this package."""
 
 
 class StoreError(NodeError):
-    """The files under this member."""
+    """This member's files failed."""
 
 
 class StoreFullError(StoreError):
@@ -26,40 +25,40 @@ class StoreFullError(StoreError):
 
 
 class Damage(enum.StrEnum):
-    """What is wrong with a store: the verdict of recovery, and of every read."""
+    """The kind of damage that recovery or a read has found in a store."""
 
     BAD_ENTRY = "BadEntry"
-    """An entry that was durable is not what was written: its own checksums say so."""
+    """The checksums of a durable entry do not match."""
     MISSING_ENTRIES = "MissingEntries"
     """The log ends before entries that were durable."""
     MISSING_SEGMENT = "MissingSegment"
-    """The data files leave a gap, or the first of them are gone."""
+    """A data file in the middle or at the front of the log is missing."""
     WRONG_INDEX = "WrongIndex"
-    """The index files disagree with the data; opening with everything verified makes them anew."""
+    """The index files disagree with the data; an opening that verifies everything rebuilds them."""
     UNREADABLE = "Unreadable"
-    """The disk gives an error where entries should be."""
+    """The disk cannot read entries."""
     UNKNOWN_FORMAT = "UnknownFormat"
-    """A file that no segment is, or records of a kind that this version does not know."""
+    """A file is not a segment, or holds records of a kind that this version does not know."""
     HARD_STATE = "HardState"
     """Term and vote cannot be read, or are older than the log."""
     BAD_SNAPSHOT = "BadSnapshot"
-    """No snapshot can be read, and the entries that would make its state anew were removed."""
+    """No snapshot can be read, and the entries to rebuild its state were removed."""
     NO_SNAPSHOT = "NoSnapshot"
-    """The same, and nothing shows that there ever was one: the group may have had no state."""
+    """Like BAD_SNAPSHOT, but without a trace of a snapshot: the group may have had no state."""
     MEMBERSHIPS = "Memberships"
-    """The file that says who belongs to the group was lost, or cannot be read."""
+    """The file of committed memberships was lost or cannot be read."""
     DIVERGED = "Diverged"
-    """The leader's entries do not follow this log: two logs differ that must not."""
+    """The leader's entries do not follow this log: the two logs differ where they must be equal."""
 
 
 class StoreDamagedError(StoreError):
-    """What is on disk cannot be trusted; nothing was changed."""
+    """Files cannot be trusted; nothing was changed."""
 
     def __init__(self, message: str, damage: Damage, index: int | None = None) -> None:
         super().__init__(message)
         self.damage = damage
         self.index = index
-        """The first entry that is damaged; None when that is not known."""
+        """The first damaged entry; None if unknown."""
 
 
 class StoreInUseError(StoreError):
@@ -67,8 +66,8 @@ class StoreInUseError(StoreError):
 
 
 class ListenError(NodeError):
-    """The port cannot be had: another process has it, or it is not this machine's."""
+    """The port cannot be opened: another process uses it, or the address is not local."""
 
 
 class RemoteProtocolError(NodeError):
-    """The other side sent bytes that no sane one sends; the connection is closed and counted."""
+    """The other side sent invalid bytes; the connection is closed and counted."""

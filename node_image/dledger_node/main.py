@@ -1,4 +1,4 @@
-"""The program `dledger-node`: read the settings, run one member until it is told to stop."""
+"""The program `dledger-node`: read the settings and run one member until it is stopped."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from dledger_formats import log_lines
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.errors import ListenError, NodeError, StoreError
-from dledger_node.healing.healer import Healer
+from dledger_node.healing.repair import StoreRepair
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
@@ -26,6 +26,7 @@ from dledger_node.shell.lifecycle import Lifecycle, Opened
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.recovery import MARGIN_BYTES
 from dledger_node.store.small_files.hard_state import begin_hard_state, save_hard_state
 
 logger = logging.getLogger(__name__)
@@ -37,19 +38,19 @@ EXIT_FATAL: Final = 1
 CHATTY: Final = ("aiohttp.access",)
 USAGE: Final = (
     "dledger-node                         run one member; settings are DLEDGER_* variables\n"
-    "dledger-node store COMMAND FOLDER    look at a member's files (store --help)"
+    "dledger-node store COMMAND FOLDER    inspect a member's files (store --help)"
 )
 
 
 def _store_command(arguments: list[str]) -> int:
-    # A member that starts after a failover need not wait for what it never uses.
+    # Imported here, so that a starting member does not wait for modules that it never uses.
     from dledger_node.store_command import command
 
     return command.main(arguments)
 
 
 def main() -> int:
-    """Run one member, with the environment's settings; or `dledger-node store …` on its files."""
+    """Run one member with the settings of the environment, or run `dledger-node store`."""
     if sys.argv[1:2] == ["store"]:
         return _store_command(sys.argv[2:])
     if sys.argv[1:]:
@@ -64,13 +65,13 @@ def main() -> int:
     try:
         uvloop.run(serve(settings))
     except (NodeError, OSError) as error:
-        logger.critical("%s %s stops: %s", settings.group, settings.self_id, error)
+        logger.critical("%s %s stopped: %s", settings.group, settings.self_id, error)
         return EXIT_FATAL
     return 0
 
 
 async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> None:
-    """Run one member until `stop` is set or a signal comes; raises what made it stop otherwise."""
+    """Run one member until `stop` is set or a signal arrives; raise the error if it fails."""
     stopping = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     if stop is None:
@@ -82,7 +83,7 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
         open_store=lambda verify_all: open_store(settings, verify_all=verify_all),
         build_server=lambda opened: build_server(settings, opened),
         serve=lambda server: serve_member(settings, server, stopping),
-        heal=Healer(settings, lambda: datetime.now(UTC)).heal,
+        heal=StoreRepair(settings, lambda: datetime.now(UTC)).repair,
         stopping=stopping,
     )
     await lifecycle.run()
@@ -91,9 +92,9 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
 async def serve_member(
     settings: NodeSettings, server: DLedgerServer, stopping: asyncio.Event
 ) -> None:
-    """Listen, and take part in the group, until told to stop; raises what made it stop otherwise.
+    """Listen, and take part in the group, until `stopping` is set; raise the error if it fails.
 
-    Whatever happens, the store is closed behind it.
+    Closes the store in any case.
     """
     loop = asyncio.get_running_loop()
     listener: asyncio.Server | None = None
@@ -107,7 +108,7 @@ async def serve_member(
             )
         except OSError as error:
             raise ListenError(f"{settings.listen_host}:{port}: {error}") from error
-        logger.info("%s %s listens on port %d", settings.group, settings.self_id, port)
+        logger.info("%s %s is listening on port %d", settings.group, settings.self_id, port)
         waited: set[asyncio.Future[Any]] = {stopped, running, server.fatal}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if not (running.done() or server.fatal.done()):
@@ -124,23 +125,26 @@ async def serve_member(
 
 
 async def _close(server: DLedgerServer) -> None:
-    """Close in order; a volume that failed is no reason to hide what it was that failed."""
+    """Close the server; an error of closing must not hide the error that stopped the member."""
     try:
         await server.close()
     except (StoreError, OSError) as error:
         if not server.fatal.done():
             raise
-        logger.warning("the store could not be closed in order: %s", error)
+        logger.warning("cannot close the store cleanly: %s", error)
 
 
-def open_store(settings: NodeSettings, *, verify_all: bool = False) -> Opened:
-    """Open the store and recover, read term and vote, and restore the state; blocks."""
+def open_store(
+    settings: NodeSettings, *, verify_all: bool = False, margin_bytes: int = MARGIN_BYTES
+) -> Opened:
+    """Open and recover the store, load term and vote, and restore the state; blocks."""
     folder = store_folder(settings)
     store = LogStore.open(
         folder,
         segment_size_bytes=settings.segment_size_bytes,
         index_segment_size_bytes=settings.index_segment_size_bytes,
         verify_all=verify_all,
+        margin_bytes=margin_bytes,
     )
     logger.info("opened %s: %s", folder, store.recovery)
     try:
@@ -156,7 +160,7 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
     store, hard_state, state = opened
     folder = store_folder(settings)
     chance = random.SystemRandom()
-    # Drawn with every push that comes: too often to ask the kernel each time.
+    # Used for every push that arrives, too often for a system call each time.
     timeouts = random.Random(chance.getrandbits(128))
     config = raft_config(settings)
     core = Raft(

@@ -12,7 +12,7 @@ from dledger_client.read.tail import LogBounds
 from dledger_client.sync import BlockingClient
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
-from dledger_group.waiting import wait_for
+from tools.groups.waiting import wait_for
 
 
 def test_the_blocking_client_appends_and_reads(group_in_thread: Group) -> None:

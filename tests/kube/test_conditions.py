@@ -85,12 +85,12 @@ def test_a_group_with_a_bare_majority_is_ready_and_degraded() -> None:
 
 def test_a_healing_member_has_a_reason_of_its_own() -> None:
     healing = replace(node_status("n2"), storage=StorageState.HEALING)
-    lost = member(2, ready=False, reason="healing: entries 7 to 9 are taken again", status=healing)
+    lost = member(2, ready=False, reason="healing: re-fetching entries 7 to 9", status=healing)
 
     judged = conditions(observed_group(members=(member(0), member(1), lost)))["Degraded"]
 
     assert (judged["status"], judged["reason"]) == ("True", "MemberHealing")
-    assert judged["message"] == "flights-2: healing: entries 7 to 9 are taken again"
+    assert judged["message"] == "flights-2: healing: re-fetching entries 7 to 9"
 
 
 def test_a_group_without_a_majority_is_not_ready() -> None:

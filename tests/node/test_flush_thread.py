@@ -1,4 +1,4 @@
-"""Flush targets on their way into the flush thread and back."""
+"""Targets go to the flush thread, and results come back to the loop."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ async def test_each_target_is_flushed_in_the_thread_and_reported_on_the_loop() -
     assert len({where for _, where in flushed}) == 1
 
 
-async def test_an_error_of_a_flush_is_reported_and_the_thread_goes_on() -> None:
+async def test_an_error_of_a_flush_is_reported_and_the_thread_continues() -> None:
     reported: asyncio.Queue[BaseException | None] = asyncio.Queue()
     broken = StoreError("the disk is gone")
 
@@ -49,7 +49,7 @@ async def test_an_error_of_a_flush_is_reported_and_the_thread_goes_on() -> None:
     thread.close()
 
 
-async def test_no_thread_is_left_after_close() -> None:
+async def test_close_leaves_no_thread_and_no_open_file() -> None:
     threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
     reported = asyncio.Event()
     thread = FlushThread(lambda _: None, lambda *_: reported.set())

@@ -13,7 +13,7 @@ def leader_view(group: NodeGroup, member: str, query: str = "") -> LeaderView:
     return LeaderView.from_json(body)
 
 
-def test_the_long_poll_answers_at_once_when_the_caller_is_behind(steady_group: NodeGroup) -> None:
+def test_a_long_poll_with_an_old_view_is_answered_at_once(steady_group: NodeGroup) -> None:
     master = steady_group.master()
 
     began_s = time.monotonic()
@@ -23,7 +23,7 @@ def test_the_long_poll_answers_at_once_when_the_caller_is_behind(steady_group: N
     assert time.monotonic() - began_s < 5
 
 
-def test_the_long_poll_answers_when_the_leader_changes(group: NodeGroup) -> None:
+def test_a_long_poll_is_answered_when_the_leader_changes(group: NodeGroup) -> None:
     master = group.master()
     follower = next(member for member in group.running() if member != master)
     group.wait_for_status(follower, lambda view: view.leader_id == master, "follows the master")
@@ -35,7 +35,9 @@ def test_the_long_poll_answers_when_the_leader_changes(group: NodeGroup) -> None
     assert view.token != known
 
 
-def test_the_long_poll_answers_after_its_wait_when_nothing_changes(steady_group: NodeGroup) -> None:
+def test_a_long_poll_is_answered_after_its_wait_when_nothing_changes(
+    steady_group: NodeGroup,
+) -> None:
     master = steady_group.master()
     known = leader_view(steady_group, master).token
 
@@ -46,14 +48,14 @@ def test_the_long_poll_answers_after_its_wait_when_nothing_changes(steady_group:
     assert 0.25 < time.monotonic() - began_s < 5
 
 
-def test_a_wait_that_is_no_duration_is_refused_with_an_example(steady_group: NodeGroup) -> None:
+def test_a_malformed_wait_is_refused_with_an_example(steady_group: NodeGroup) -> None:
     status, body = steady_group.get(steady_group.master(), "/leader?since=0:&wait=soon")
 
     assert status == 400
     assert b"30s" in body
 
 
-def test_a_member_that_serves_is_ready_and_one_without_a_majority_says_why(
+def test_a_member_without_a_majority_is_not_ready_and_reports_why(
     group: NodeGroup,
 ) -> None:
     master = group.master()
@@ -69,7 +71,7 @@ def test_a_member_that_serves_is_ready_and_one_without_a_majority_says_why(
     assert (status, b"no leader" in body) == (503, True)
 
 
-def test_the_metrics_name_the_role_and_count_the_flushes(steady_group: NodeGroup) -> None:
+def test_the_metrics_contain_the_role_and_the_flushes(steady_group: NodeGroup) -> None:
     master = steady_group.master()
 
     status, body = steady_group.get(master, "/metrics")
@@ -79,7 +81,7 @@ def test_the_metrics_name_the_role_and_count_the_flushes(steady_group: NodeGroup
     assert b"dledger_node_flushes_total" in body
 
 
-def test_a_segment_is_read_by_ranges_and_no_further_than_committed(steady_group: NodeGroup) -> None:
+def test_a_segment_is_served_by_range_up_to_the_committed_index(steady_group: NodeGroup) -> None:
     master = steady_group.master()
     file = steady_group.manifest(master).data[0]
     path = f"/segments/data/{file.name}"
@@ -88,13 +90,13 @@ def test_a_segment_is_read_by_ranges_and_no_further_than_committed(steady_group:
     part = steady_group.get(master, path, {"Range": "bytes=8-15"})
     beyond = steady_group.get(master, path, {"Range": f"bytes={file.readable_bytes}-"})
 
-    assert whole == (200, whole[1])
+    assert whole[0] == 200
     assert len(whole[1]) == file.readable_bytes < file.size_bytes
     assert part == (206, whole[1][8:16])
     assert beyond[0] == 416
 
 
-def test_a_file_that_is_none_is_not_found(steady_group: NodeGroup) -> None:
+def test_an_unknown_file_is_not_found(steady_group: NodeGroup) -> None:
     master = steady_group.master()
 
     assert steady_group.get(master, "/segments/data/00000000009999999999")[0] == 404

@@ -1,4 +1,4 @@
-"""Idle HTTP connections are closed in time; those that wait for an answer are not."""
+"""HTTP connections without a request time out; those that wait for an answer do not."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Site:
-    """A page behind doors that answers when the test says so."""
+    """A server behind `Doors`, with a page that answers once `answer` is set."""
 
     def __init__(self, doors: Doors) -> None:
         self.doors = doors
@@ -30,7 +30,7 @@ class Site:
         return web.Response(text="answered")
 
     async def connect(self) -> Streams:
-        """Open a connection, which is admitted or refused."""
+        """Connect, and wait until the connection was accepted or refused."""
         before = self.doors.connections + self.doors.closed
         self.streams.append(await asyncio.open_connection(HOST, self.port))
         await until(lambda: self.doors.connections + self.doors.closed > before)
@@ -68,7 +68,7 @@ async def is_cut(streams: Streams) -> bool:
     return True
 
 
-async def test_a_request_whose_head_never_ends_is_cut_off_in_time() -> None:
+async def test_a_request_head_that_never_ends_times_out() -> None:
     async with site(head_s=0.2) as opened:
         slow = await opened.connect()
         slow[1].write(REQUEST[:-2])
@@ -77,20 +77,20 @@ async def test_a_request_whose_head_never_ends_is_cut_off_in_time() -> None:
         assert (opened.asked, opened.doors.closed) == (0, 1)
 
 
-async def test_a_request_that_waits_for_its_answer_is_not_cut_off() -> None:
+async def test_a_request_that_waits_for_its_answer_does_not_time_out() -> None:
     async with site(head_s=0.2, idle_s=0.2) as opened:
         patient, silent = await opened.connect(), await opened.connect()
         patient[1].write(REQUEST)
 
-        assert await is_cut(silent)  # by then the time of the waiting one would be over too
+        assert await is_cut(silent)  # by now the patient connection would have timed out too
         opened.answer.set()
         assert b"200 OK" in await asyncio.wait_for(patient[0].readline(), 20)
         assert await asyncio.wait_for(patient[0].readuntil(b"answered"), 20)
-        assert await is_cut(patient), "it asks nothing more"
+        assert await is_cut(patient), "it sends no further request"
         assert opened.doors.closed == 2
 
 
-async def test_connections_beyond_the_limit_are_refused_until_one_leaves() -> None:
+async def test_connections_over_the_limit_are_refused_until_one_closes() -> None:
     async with site(connections_max=1) as opened:
         first, second = await opened.connect(), await opened.connect()
         assert await is_cut(second)

@@ -172,7 +172,7 @@ async def test_a_removed_member_that_starts_again_disturbs_no_election(group: No
             group.wait_until_up(removed)
             for _ in range(5):
                 await load.goes_on()
-        wait_for(lambda: "belongs to no group" in group.status(removed).reason, "says why")
+        wait_for(lambda: "not a member of the group" in group.status(removed).reason, "says why")
         assert group.get(removed, "/readyz")[0] == 503
         group.wait_for_status(
             group.master(),

@@ -16,7 +16,7 @@ from dledger_node.shell import pushes
 from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.health import StorageWatch
+from dledger_node.volume.health import VolumeHealth
 
 ONE, TWO = Membership(("n0",)), Membership(("n0", "n1"))
 SAID = (MembershipEntry(1, TWO),)
@@ -31,7 +31,7 @@ class Room:
         return True
 
 
-WATCH = cast("StorageWatch", Room())
+WATCH = cast("VolumeHealth", Room())
 
 
 def open_store(folder: Path) -> LogStore:

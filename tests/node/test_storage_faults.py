@@ -1,4 +1,4 @@
-"""What a member does when its volume fails it: it stays up, says why, and comes back by itself."""
+"""A member whose volume fails stays up, reports why, and returns to service by itself."""
 
 import contextlib
 import fcntl
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.storage
 
 
 async def append_all(group: NodeGroup, bodies: list[bytes]) -> None:
-    # A disk that is busy for 2 s makes an outcome unknown; it is sent again.
+    # If a disk is busy for 2 s the outcome is unknown, and the client retries.
     async with DLedgerClient(servers=group.servers, group="g", at_least_once=True) as client:
         async for outcome in client.append_all(bodies):
             assert isinstance(outcome, Acknowledged)
@@ -39,7 +39,7 @@ def follower_of(group: NodeGroup) -> str:
 
 @pytest.fixture
 def group_that_heals_nothing(tmp_path: Path) -> Iterator[NodeGroup]:
-    """Three members whose damaged files are left as they are."""
+    """Three members that do not repair damaged files."""
     with NodeGroup(tmp_path, on_damage="stay-out") as running:
         yield running
 
@@ -57,7 +57,9 @@ async def test_a_member_whose_log_is_damaged_stays_out_and_says_why(
     before = (data / f"{0:020}").read_bytes()
 
     group.start(hurt)
-    group.wait_for_status(hurt, lambda view: "since the settings say so" in view.reason, "says so")
+    group.wait_for_status(
+        hurt, lambda view: "the setting on_damage says to stay out" in view.reason, "says so"
+    )
 
     status = group.status(hurt)
     assert status.storage is StorageState.DAMAGED
@@ -72,7 +74,7 @@ async def test_a_member_whose_log_is_damaged_stays_out_and_says_why(
     await append_all(group, [b"the group goes on"])
 
 
-async def test_a_member_whose_files_are_mended_comes_back_by_itself(
+async def test_a_member_returns_to_service_once_its_files_are_restored(
     group_that_heals_nothing: NodeGroup,
 ) -> None:
     group = group_that_heals_nothing
@@ -84,7 +86,7 @@ async def test_a_member_whose_files_are_mended_comes_back_by_itself(
     moved = group.folder / "moved"
     (data / f"{0:020}").rename(moved)
     group.start(hurt)
-    group.wait_for_status(hurt, lambda view: view.storage is StorageState.DAMAGED, "says so")
+    group.wait_for_status(hurt, lambda view: view.storage is StorageState.DAMAGED, "reports it")
 
     moved.rename(data / f"{0:020}")
 
@@ -92,23 +94,23 @@ async def test_a_member_whose_files_are_mended_comes_back_by_itself(
     assert group.status(hurt).storage is StorageState.SOUND
 
 
-async def test_a_member_that_finds_damage_while_it_serves_stops_serving(group: NodeGroup) -> None:
-    """The leader is asked for a damaged entry: another one leads, and nobody reads a wrong byte."""
+async def test_a_member_that_finds_damage_stops_serving(group: NodeGroup) -> None:
+    """A client reads a damaged entry from the leader: it gets no wrong byte, and another leads."""
     leader = group.master()
     await append_all(group, [bytes([7]) * 1000] * 100)
     flip(group.store_folder(leader) / "data", 50_000, segment_bytes=SEGMENT_BYTES)
 
-    with contextlib.suppress(ClientError):  # it may be refused, or moved to another leader
+    with contextlib.suppress(ClientError):  # a read may be refused, or go to another leader
         async with DLedgerClient(servers=group.servers, group="g") as client:
             for index in range(1, 100):
                 assert (await client.get(index)).body == bytes([7]) * 1000
 
-    group.wait_for_status(leader, lambda view: view.storage is StorageState.DAMAGED, "says so")
+    group.wait_for_status(leader, lambda view: view.storage is StorageState.DAMAGED, "reports it")
     assert group.master() != leader
 
 
 def run(*command: str) -> None:
-    """Run a command that must succeed."""
+    """Run a command; skip the test if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"{' '.join(command)}: {done.stderr}")
@@ -116,7 +118,7 @@ def run(*command: str) -> None:
 
 @pytest.fixture
 def group_with_a_small_volume(tmp_path: Path) -> Iterator[NodeGroup]:
-    """The member n0 has a volume of 8 MiB, and does not lead."""
+    """Three members; n0 has a volume of 8 MiB, and does not lead."""
     at = tmp_path / "dledger-n0"
     at.mkdir()
     run("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(at))
@@ -141,31 +143,31 @@ def let_lead(group: NodeGroup, member: str) -> None:
         group.kill(master)
         group.master()
         group.start(master)
-        group.wait_for_status(master, lambda view: view.ready, "is back")
+        group.wait_for_status(master, lambda view: view.ready, "is ready")
 
 
 def fill_up(volume: Path) -> None:
-    """Leave not one block."""
+    """Fill a volume to its last block."""
     with contextlib.suppress(OSError), (volume / "filler").open("wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
 
 
 @AS_ROOT
-async def test_a_member_on_a_full_volume_says_so_votes_and_comes_back(
+async def test_a_member_on_a_full_volume_reports_it_votes_and_recovers(
     group_with_a_small_volume: NodeGroup,
 ) -> None:
     group = group_with_a_small_volume
     fill_up(group.store_folder("n0"))
     await append_all(group, [bytes(10_000)] * 600)
     group.wait_for_status(
-        "n0", lambda view: view.storage is StorageState.FULL and not view.ready, "says so"
+        "n0", lambda view: view.storage is StorageState.FULL and not view.ready, "reports it"
     )
     term = group.status("n0").term
 
     group.kill(group.master())
 
-    # The candidate leads by this vote, but nothing commits while only one of the two has room.
+    # The candidate wins with this vote, but commits nothing while only one of the two has room.
     wait_for(lambda: group.status("n0").term > term, "n0 has saved a later term")
     (group.store_folder("n0") / "filler").unlink()
     group.wait_for_status("n0", lambda view: view.ready, "serves again")
@@ -173,10 +175,10 @@ async def test_a_member_on_a_full_volume_says_so_votes_and_comes_back(
 
 
 @AS_ROOT
-async def test_a_leader_on_a_full_volume_hands_over_and_appends_go_on(
+async def test_a_leader_on_a_full_volume_transfers_its_leadership(
     group_with_a_small_volume: NodeGroup,
 ) -> None:
-    """DLedger's stays the leader, and refuses what the others have room for."""
+    """In DLedger it stays the leader and refuses appends that its peers have room for."""
     group = group_with_a_small_volume
     let_lead(group, "n0")
     fill_up(group.store_folder("n0"))
@@ -184,12 +186,12 @@ async def test_a_leader_on_a_full_volume_hands_over_and_appends_go_on(
     await append_all(group, [bytes(10_000)] * 600)
 
     assert group.master() != "n0"
-    group.wait_for_status("n0", lambda view: view.storage is StorageState.FULL, "says so")
+    group.wait_for_status("n0", lambda view: view.storage is StorageState.FULL, "reports it")
 
 
 @pytest.fixture
 def group_with_a_disk(tmp_path: Path) -> Iterator[NodeGroup]:
-    """The member n0 has a disk of its own, with ext4 on it, and does not lead."""
+    """Three members; n0 has its own ext4 file system, and does not lead."""
     if not shutil.which("mkfs.ext4") or not Path("/dev/loop-control").exists():
         pytest.skip("needs mkfs.ext4 and loop devices")
     at = tmp_path / "dledger-n0"
@@ -212,7 +214,7 @@ def plug_in(folder: Path) -> None:
 
 
 @AS_ROOT
-async def test_a_member_whose_disk_fails_says_so_and_comes_back_with_all_it_had(
+async def test_a_member_whose_disk_fails_reports_it_and_returns_with_its_data(
     group_with_a_disk: NodeGroup,
 ) -> None:
     group = group_with_a_disk
@@ -224,10 +226,10 @@ async def test_a_member_whose_disk_fails_says_so_and_comes_back_with_all_it_had(
 
     await append_all(group, [bytes(1000)] * 100)
 
-    group.wait_for_status("n0", lambda view: view.storage is StorageState.FAILED, "says so")
+    group.wait_for_status("n0", lambda view: view.storage is StorageState.FAILED, "reports it")
     assert "Input/output error" in group.status("n0").reason
     run("umount", "-l", str(at))
-    # Copied, since another mount namespace may still hold the file system that was stopped.
+    # Copied, since another mount namespace may still use the file system that was shut down.
     shutil.copyfile(group.folder / "disk", group.folder / "copied")
     (group.folder / "copied").rename(group.folder / "disk")
     run("mount", "-o", "loop", str(group.folder / "disk"), str(at))

@@ -1,4 +1,4 @@
-"""Entries of logs that rot: what the disk gives, what members do, and that lives meet it all."""
+"""Rotten log entries: how members find them and heal, and that seeds meet every case."""
 
 import itertools
 import random
@@ -6,14 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dledger_node.errors import StoreDamagedError
-from dledger_node.raft.ready import HardState
 from dledger_sim.faults.acts import perform
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import TICK_US, Conditions
-from dledger_sim.group.disk import Entry, chained
 from dledger_sim.group.member import SimMember
-from dledger_sim.group.rotting_disk import MARGIN_ENTRIES, SEGMENT_ENTRIES, RottingDisk
+from dledger_sim.group.rotting_disk import RottingDisk
 from dledger_sim.judges.history import Answer, Operation
 from dledger_sim.judges.rot_rules import RotRules
 from dledger_sim.judges.violation import ViolationError
@@ -25,119 +22,26 @@ CONDITIONS = Conditions(faults=("rot_entry",), checkpoint=1.0)
 ELECTION_US = CONDITIONS.election_ticks * TICK_US
 ENTRY_COUNT = 12
 OLD = 4
-"""An entry that lies long before the last."""
+"""An entry far before the end of the log."""
 EVENT_COUNT = 1500
 SEEDS = range(1200)
 WITH_READ = 1478
-"""A life in which a client's read finds what has rotted; there is one in seventy such lives."""
+"""A seed in which a client's read finds a rotten entry, as in one of seventy seeds with rot."""
 SEEDS_PER_CHUNK = 2500
 CHUNK_COUNT = 8
 SEEDS_MAX = 100
-"""After so many seeds in which entries rot, a planted bug must have been found."""
+"""Seeds with rot within which a planted bug must be found."""
 WHAT_HAPPENS = {
     "found_by_push", "found_by_read", "found_by_start", "found_in_the_end", "healed", "rotted",
     "rotted_entries", "set_aside", "stayed_out",
 }  # fmt: skip
 
 
-# -- the disk --------------------------------------------------------------------------------------
-
-
-def opened_disk(count: int = ENTRY_COUNT) -> RottingDisk:
-    """A disk whose member has restarted with so many entries."""
-    log: list[Entry] = []
-    for body in range(1, count + 1):
-        log.append(chained(log, 1, body))
-    memory = HardState(term=1, vote_for=None)
-    disk = RottingDisk(hard_state=memory, durable=log, cached=list(log), checkpoint_end=count - 1)
-    disk.open()
-    return disk
-
-
-def append(disk: RottingDisk, count: int) -> None:
-    for body in range(100, 100 + count):
-        disk.append(chained(disk.cached, 1, body))
-    disk.begin_flush()
-    disk.finish_flush()
-
-
-def test_what_has_rotted_is_not_given() -> None:
-    disk = opened_disk()
-    disk.rot(OLD, OLD + 1)
-
-    assert disk.read(0, OLD) == disk.durable[:OLD]
-    assert not disk.damaged
-    with pytest.raises(StoreDamagedError, match="entry 4 has rotted"):
-        disk.read(0, OLD + 1)
-    assert disk.damaged
-
-
-def test_what_this_life_has_written_or_verified_is_read_from_the_page_cache() -> None:
-    disk = opened_disk()
-    append(disk, 3)
-    disk.save_checkpoint(ENTRY_COUNT + 2)
-    first_seen = ENTRY_COUNT - MARGIN_ENTRIES
-    disk.rot(first_seen, ENTRY_COUNT + 3)
-
-    assert len(disk.read(first_seen, ENTRY_COUNT + 3)) == MARGIN_ENTRIES + 3
-
-
-def test_behind_the_checkpoint_nothing_rots_that_a_torn_tail_would_look_like() -> None:
-    disk = opened_disk()
-    append(disk, 1)
-
-    with pytest.raises(AssertionError):
-        disk.rot(ENTRY_COUNT, ENTRY_COUNT + 1)
-    disk.save_checkpoint(ENTRY_COUNT)
-    disk.rot(ENTRY_COUNT, ENTRY_COUNT + 1)
-
-
-def test_segments_before_the_first_damage_are_kept_with_term_and_vote() -> None:
-    disk = opened_disk()
-    before, hard_state = disk.durable, disk.hard_state
-    disk.rot(7, 9)
-    disk.set_aside()
-
-    assert disk.durable == before[: 7 // SEGMENT_ENTRIES * SEGMENT_ENTRIES]
-    assert disk.lost == [before], "its member has confirmed that"
-    assert (disk.hard_state.term, disk.hard_state.joining) == (hard_state.term, True)
-    assert not disk.rotten
-
-
-@pytest.mark.parametrize("what", ["truncated", "replaced", "removed from the front", "lost"])
-def test_what_is_removed_is_rotten_no_more(what: str) -> None:
-    disk = opened_disk()
-    disk.rot(OLD, OLD + 2)
-    assert not disk.has_memory
-    match what:
-        case "truncated":
-            disk.truncate(OLD)
-        case "replaced":
-            disk.replace(disk.durable[:3])
-        case "removed from the front":
-            disk.remove_before(OLD + 2)
-        case _:
-            disk.lose(None)
-
-    assert not disk.rotten
-    assert disk.has_memory == (what != "lost")
-
-
-def test_a_judge_sees_what_is_given_that_was_not_written() -> None:
-    disk = opened_disk()
-    rules = RotRules({"n0": disk})
-    disk.rot(OLD, OLD + 1)
-
-    rules.serves("n0", 0, disk.durable)
-    with pytest.raises(ViolationError, match="nothing that has rotted is served"):
-        rules.serves("n0", OLD, [disk.rotten[OLD]])
-
-
 # -- members ---------------------------------------------------------------------------------------
 
 
 class Group:
-    """Three members. One may have been away while the others wrote; these have restarted since."""
+    """Three members that have restarted. One may have been away while the others wrote."""
 
     def __init__(self, *, away: bool = True) -> None:
         self.cluster = SimCluster(CONDITIONS, random.Random(1))
@@ -185,14 +89,14 @@ class Group:
         return self.cluster.read(self.leader.member_id, index)
 
 
-def test_a_leader_that_must_push_what_has_rotted_leaves_and_takes_it_from_another() -> None:
+def test_a_leader_that_finds_rot_in_a_push_leaves_and_heals() -> None:
     group = Group()
     rotten = group.leader
     group.rot(rotten, OLD)
     group.cluster.heal_network()
     group.until_agreed()
 
-    assert rotten.life == 2, "it restarted, and it left"
+    assert rotten.life == 2, "one restart, and one leave"
     assert group.leader is not rotten
     assert len(rotten.disk.durable) > ENTRY_COUNT
     found = {"found_by_push": 1, "set_aside": 1, "healed": 1}
@@ -200,7 +104,7 @@ def test_a_leader_that_must_push_what_has_rotted_leaves_and_takes_it_from_anothe
     assert not rotten.disk.rotten
 
 
-def test_the_member_that_lags_gets_what_was_written() -> None:
+def test_a_lagging_member_receives_the_original_entries() -> None:
     group = Group()
     group.rot(group.leader, OLD)
     group.cluster.heal_network()
@@ -210,7 +114,7 @@ def test_the_member_that_lags_gets_what_was_written() -> None:
     assert [entry.chain for entry in log] == [e.chain for e in group.cluster.checker.committed]
 
 
-def test_rot_that_nobody_reads_harms_nobody() -> None:
+def test_rotten_entries_that_are_never_read_have_no_effect() -> None:
     group = Group(away=False)
     group.until_agreed()
     leader = group.leader
@@ -223,7 +127,7 @@ def test_rot_that_nobody_reads_harms_nobody() -> None:
     assert group.counts == {"rotted": 1, "rotted_entries": 1}
 
 
-def test_a_clients_read_that_finds_rot_is_refused_and_the_member_leaves_and_heals() -> None:
+def test_a_read_that_finds_rot_is_refused_and_the_member_leaves_and_heals() -> None:
     group = Group(away=False)
     group.until_agreed()
     rotten = group.leader
@@ -238,7 +142,7 @@ def test_a_clients_read_that_finds_rot_is_refused_and_the_member_leaves_and_heal
     assert group.read(OLD).answered is Answer.DONE
 
 
-def test_a_start_finds_what_rotted_near_the_checkpoint_and_not_what_lies_long_before() -> None:
+def test_a_start_finds_rot_near_the_checkpoint_but_not_far_before_it() -> None:
     group = Group(away=False)
     group.until_agreed()
     follower = group.follower
@@ -262,14 +166,14 @@ def test_a_damaged_member_stays_out_until_the_others_have_a_leader() -> None:
     group.run(10 * ELECTION_US)
 
     assert follower.raft is None
-    assert follower.disk.durable == log, "nothing was changed"
+    assert follower.disk.durable == log, "its log is unchanged"
     assert group.counts["stayed_out"] > 1
     group.cluster.heal_network()
     group.until_agreed()
     assert group.counts["healed"] == 1
 
 
-def test_of_three_disks_one_may_have_rotted_until_it_is_healed() -> None:
+def test_only_one_of_three_disks_may_be_rotten_at_a_time() -> None:
     group = Group(away=False)
     group.until_agreed()
     leader, follower = group.leader, group.follower
@@ -286,7 +190,7 @@ def test_of_three_disks_one_may_have_rotted_until_it_is_healed() -> None:
     assert list(leader.disk.rotten) == [OLD]
 
 
-def test_without_conditions_that_say_so_nothing_rots() -> None:
+def test_no_entry_rots_unless_the_conditions_allow_it() -> None:
     cluster = SimCluster(Conditions(), random.Random(1))
     cluster.run_until(cluster.agreed, 20 * ELECTION_US)
     perform(cluster, ("rot_entry", "n0", 0, 1))
@@ -294,7 +198,7 @@ def test_without_conditions_that_say_so_nothing_rots() -> None:
     assert not cluster.checker.rot.counts
 
 
-# -- lives -----------------------------------------------------------------------------------------
+# -- seeds -----------------------------------------------------------------------------------------
 
 
 def assert_sound(seeds: range) -> campaign.Totals:
@@ -305,7 +209,7 @@ def assert_sound(seeds: range) -> campaign.Totals:
     return totals
 
 
-def test_lives_meet_all_that_becomes_of_rot() -> None:
+def test_seeds_with_rot_reach_every_outcome_of_rot() -> None:
     totals = assert_sound(SEEDS)
     totals.rot_counts.update(assert_sound(range(WITH_READ, WITH_READ + 1)).rot_counts)
 
@@ -315,7 +219,7 @@ def test_lives_meet_all_that_becomes_of_rot() -> None:
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("chunk", range(CHUNK_COUNT))
-def test_no_life_with_rot_breaks_a_rule(chunk: int) -> None:
+def test_no_seed_with_rot_breaks_a_rule(chunk: int) -> None:
     first_seed = SEEDS.stop + chunk * SEEDS_PER_CHUNK
     totals = assert_sound(range(first_seed, first_seed + SEEDS_PER_CHUNK))
 
@@ -323,7 +227,7 @@ def test_no_life_with_rot_breaks_a_rule(chunk: int) -> None:
 
 
 def first_violation() -> str:
-    """The rule that the first life breaks which breaks one."""
+    """Return the first rule that a seed with rot breaks, or an empty string."""
     seeds: Iterator[int] = filter(rots, itertools.count())
     for seed in itertools.islice(seeds, SEEDS_MAX):
         try:
@@ -333,20 +237,24 @@ def first_violation() -> str:
     return ""
 
 
-def test_a_shell_that_does_not_verify_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_does_not_verify_its_reads_is_detected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(RottingDisk, "verify", lambda *_: None)
 
-    assert first_violation() == "nothing that has rotted is served"
+    assert first_violation() == "a rotten entry is never served"
 
 
-def test_and_so_are_its_peers_that_have_taken_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_that_have_accepted_a_rotten_entry_are_detected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(RottingDisk, "verify", lambda *_: None)
     monkeypatch.setattr(RotRules, "serves", lambda *_: None)
 
     assert first_violation() == "equal index and term mean equal logs"
 
 
-def test_a_member_that_sets_its_log_aside_and_does_not_join_is_found_out(
+def test_a_member_that_sets_its_log_aside_without_joining_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_aside = RottingDisk.set_aside
@@ -358,10 +266,10 @@ def test_a_member_that_sets_its_log_aside_and_does_not_join_is_found_out(
 
     monkeypatch.setattr(RottingDisk, "set_aside", without_joining)
 
-    assert first_violation() == "who votes holds what it had confirmed"
+    assert first_violation() == "a voter holds every committed entry that it confirmed"
 
 
-def test_one_seed_in_eleven_has_rot() -> None:
+def test_entries_rot_in_one_seed_of_eleven() -> None:
     share = sum(map(rots, range(4000))) / 4000
 
     assert 1 / 13 < share < 1 / 9

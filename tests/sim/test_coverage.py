@@ -1,8 +1,8 @@
-"""What a campaign must meet: situations that a list names, by message, role, term, log, answer.
+"""The situations that a campaign must reach, listed by message, role, term, log and answer.
 
-A cell is added to the list once a campaign of 400 seeds meets it 80 times, so that fewer seeds
-meet it for sure. One that is no longer met is a hole in the faults, or a change of the core that
-its author has to explain by taking the line out.
+A situation is added to the list once a campaign of 400 seeds reaches it 80 times, so that fewer
+seeds reach it reliably. A situation that is no longer reached is a gap in the faults, or a change
+of the core whose author removes the line and explains why.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ def reachable_cells() -> list[Cell]:
 
 
 @pytest.mark.simulation
-def test_a_campaign_meets_every_situation_that_is_named_as_reachable() -> None:
+def test_a_campaign_reaches_every_listed_situation() -> None:
     seeds = range(20_000, 20_000 + SEED_COUNT)
     totals = run_task(Task(seeds=seeds, event_count=EVENT_COUNT, covered=True))
     missed = [cell for cell in reachable_cells() if not totals.coverage.counts[cell]]
@@ -31,7 +31,7 @@ def test_a_campaign_meets_every_situation_that_is_named_as_reachable() -> None:
     assert not missed
 
 
-def test_the_list_of_situations_names_each_once() -> None:
+def test_the_list_names_each_situation_once() -> None:
     cells = reachable_cells()
 
     assert len(set(cells)) == len(cells) > 80

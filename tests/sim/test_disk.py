@@ -1,4 +1,4 @@
-"""What the simulated disk may forget, and what it may not."""
+"""What the simulated disk may lose, and what it must keep."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def bodies(disk: SimDisk) -> list[int]:
 
 
 def flushed_and_more() -> SimDisk:
-    """Entries 1 and 2 are durable; 3, 4 and 5 are not."""
+    """Return a disk with durable entries 1 and 2, and unflushed entries 3, 4 and 5."""
     disk = SimDisk()
     write(disk, 1, 1, 2)
     flush(disk)
@@ -31,7 +31,9 @@ def flushed_and_more() -> SimDisk:
 
 
 @pytest.mark.parametrize(("keep", "left"), [(Keep.EVERYTHING, 5), (Keep.NOTHING, 2)])
-def test_a_kill_keeps_the_page_cache_and_a_bad_power_cut_nothing(keep: Keep, left: int) -> None:
+def test_a_kill_keeps_unflushed_entries_and_a_bad_power_cut_loses_them(
+    keep: Keep, left: int
+) -> None:
     disk = flushed_and_more()
     disk.crash(keep, 1)
 
@@ -39,7 +41,7 @@ def test_a_kill_keeps_the_page_cache_and_a_bad_power_cut_nothing(keep: Keep, lef
     assert disk.cached == disk.durable
 
 
-def test_a_power_cut_keeps_what_was_flushed_and_any_first_part_of_the_rest() -> None:
+def test_a_power_cut_keeps_flushed_entries_and_any_prefix_of_the_others() -> None:
     lengths = set()
     for chance_seed in range(CUTS):
         disk = flushed_and_more()
@@ -50,7 +52,7 @@ def test_a_power_cut_keeps_what_was_flushed_and_any_first_part_of_the_rest() -> 
     assert lengths == {2, 3, 4, 5}
 
 
-def test_a_power_cut_in_a_rewritten_tail_leaves_one_history_or_the_other() -> None:
+def test_a_power_cut_in_a_rewritten_tail_leaves_the_old_or_the_new_tail() -> None:
     found = set()
     for chance_seed in range(CUTS):
         disk = SimDisk()
@@ -64,7 +66,7 @@ def test_a_power_cut_in_a_rewritten_tail_leaves_one_history_or_the_other() -> No
     assert found == {(1,), (1, 2), (1, 2, 3), (1, 7), (1, 7, 8)}
 
 
-def test_a_flush_that_fails_loses_what_it_should_have_kept() -> None:
+def test_a_failed_flush_loses_its_entries() -> None:
     disk = flushed_and_more()
     disk.begin_flush()
     disk.fail_flush()
@@ -73,7 +75,7 @@ def test_a_flush_that_fails_loses_what_it_should_have_kept() -> None:
     assert bodies(disk) == [1, 2]
 
 
-def test_a_truncation_overtakes_the_flush_that_began_before_it() -> None:
+def test_a_flush_does_not_report_entries_that_were_truncated_meanwhile() -> None:
     disk = flushed_and_more()
     disk.begin_flush()
     disk.truncate(3)

@@ -1,4 +1,4 @@
-"""Every run of small groups, searched to the end; see `dledger_sim.search.exhaustive`."""
+"""Exhaustive searches of small groups; see `dledger_sim.search.exhaustive`."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,8 +13,9 @@ from dledger_node.raft.membership import Membership, Promote, Remove
 from dledger_node.raft.ready import HardState, Ready
 from dledger_node.raft.recovered import recovered
 from dledger_sim.judges.violation import ViolationError
-from dledger_sim.search.exhaustive import Limits, Search
-from dledger_sim.search.members import Scope
+from dledger_sim.search.exhaustive import Search
+from dledger_sim.search.result import Limits
+from dledger_sim.search.scope import Scope
 
 LIMITS = Limits(visits_max=2_000_000)
 ONE_IS_REMOVED = Scope(
@@ -45,12 +46,12 @@ def test_no_run_of_a_small_group_breaks_a_rule(scope: Scope) -> None:
 
     assert result.complete
     assert result.leaders_seen
-    assert result.committed_max == scope.entries_max - 1, "all that is proposed can be committed"
+    assert result.committed_max == scope.entries_max - 1, "every entry can be committed"
 
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("scope", [ONE_IS_REMOVED, ONE_IS_PROMOTED], ids=["removed", "promoted"])
-def test_no_run_of_a_small_group_that_changes_breaks_a_rule(scope: Scope) -> None:
+def test_no_run_of_a_small_group_with_a_membership_change_breaks_a_rule(scope: Scope) -> None:
     result = Search(scope).run(LIMITS)
 
     assert result.complete
@@ -79,15 +80,17 @@ def test_no_run_of_a_small_group_that_changes_breaks_a_rule(scope: Scope) -> Non
     ids=["two-members-two-terms", "two-members-two-crashes", "three-members-one-entry",
          "three-members-two-entries", "three-members-that-ask", "two-members-that-ask"],
 )  # fmt: skip
-def test_no_run_of_a_small_group_that_crashes_breaks_a_rule(scope: Scope) -> None:
+def test_no_run_of_a_small_group_with_crashes_breaks_a_rule(scope: Scope) -> None:
     result = Search(scope).run(LIMITS)
 
     assert result.complete
     assert result.crashed_count, "members crash"
-    assert result.committed_max >= scope.entries_max - 1, "all that is proposed can be committed"
+    assert result.committed_max >= scope.entries_max - 1, "every entry can be committed"
 
 
-def test_a_search_finds_a_start_that_forgets_a_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_finds_a_member_that_forgets_its_vote_at_a_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def forgetful(*arguments: Any) -> MemberState:
         member = recovered(*arguments)
         member.vote_for = None
@@ -95,11 +98,11 @@ def test_a_search_finds_a_start_that_forgets_a_vote(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(core, "recovered", forgetful)
 
-    with pytest.raises(ViolationError, match="one leader a term"):
+    with pytest.raises(ViolationError, match="one leader per term"):
         Search(ONE_CRASHES).run(LIMITS)
 
 
-def test_a_search_finds_a_vote_that_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_finds_a_vote_that_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     unsaved = MemberState.hard_state_to_save
 
     def without_vote(member: MemberState, saved: HardState) -> HardState | None:
@@ -108,11 +111,13 @@ def test_a_search_finds_a_vote_that_is_not_saved(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(MemberState, "hard_state_to_save", without_vote)
 
-    with pytest.raises(ViolationError, match="one leader a term"):
+    with pytest.raises(ViolationError, match="one leader per term"):
         Search(ONE_CRASHES).run(LIMITS)
 
 
-def test_a_search_finds_what_is_told_before_it_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_finds_a_message_that_is_sent_before_its_term_is_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ready_in_order = Raft.ready
 
     def told_first(raft: Raft) -> Ready | None:
@@ -123,11 +128,11 @@ def test_a_search_finds_what_is_told_before_it_is_saved(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Raft, "ready", told_first)
 
-    with pytest.raises(ViolationError, match="what is told outlives a crash"):
+    with pytest.raises(ViolationError, match="a promise is durable before it is sent"):
         Search(ONE_CRASHES).run(LIMITS)
 
 
-def test_a_search_finds_a_crash_between_a_vote_and_its_saving(
+def test_the_search_finds_a_crash_between_a_vote_and_its_save(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ready_in_order = Raft.ready
@@ -141,11 +146,11 @@ def test_a_search_finds_a_crash_between_a_vote_and_its_saving(
 
     monkeypatch.setattr(Raft, "ready", vote_saved_last)
 
-    with pytest.raises(ViolationError, match="one leader a term"):
+    with pytest.raises(ViolationError, match="one leader per term"):
         Search(replace(ONE_CRASHES, candidates_max=3)).run(LIMITS)
 
 
-def test_a_search_finds_a_start_that_loses_the_end_of_its_log(
+def test_the_search_finds_a_member_that_loses_the_end_of_its_log_at_a_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def shortened(*arguments: Any) -> MemberState:
@@ -157,19 +162,21 @@ def test_a_search_finds_a_start_that_loses_the_end_of_its_log(
 
     monkeypatch.setattr(core, "recovered", shortened)
 
-    with pytest.raises(ViolationError, match="committed is durable on a majority"):
+    with pytest.raises(ViolationError, match="a committed entry is durable on a majority"):
         Search(ONE_CRASHES).run(LIMITS)
 
 
-def test_a_search_tells_the_way_to_what_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_describes_the_path_to_a_broken_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(quorum, "is_majority", lambda count, voter_count: 2 * count >= voter_count)
     scope = Scope(member_count=2, entries_max=1, heartbeat_rounds_max=1, candidates_max=2)
 
-    with pytest.raises(ViolationError, match=r"one leader a term: .*\n  n\d times out: "):
+    with pytest.raises(ViolationError, match=r"one leader per term: .*\n  n\d times out: "):
         Search(scope, keeps_ways=True).run(LIMITS)
 
 
-def test_a_search_finds_what_is_confirmed_before_it_is_durable(
+def test_the_search_finds_a_confirmation_before_the_entry_is_durable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def written(member: MemberState, follower: Follower) -> int:
@@ -177,20 +184,22 @@ def test_a_search_finds_what_is_confirmed_before_it_is_durable(
 
     monkeypatch.setattr(entry_handler, "confirmed_index", written)
 
-    with pytest.raises(ViolationError, match="what is told outlives a crash"):
+    with pytest.raises(ViolationError, match="a promise is durable before it is sent"):
         Search(replace(ONE_CRASHES, flush_apart=True)).run(LIMITS)
 
 
-def test_a_search_finds_a_sound_disk_that_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_finds_an_intact_disk_that_is_treated_as_rolled_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         recalling, "_is_older", lambda member, mark: mark.index >= member.log.end_index
     )
 
-    with pytest.raises(ViolationError, match="a sound disk is believed"):
+    with pytest.raises(ViolationError, match="an intact disk is not treated as rolled back"):
         Search(replace(ONE_CRASHES, recalls=True)).run(LIMITS)
 
 
-def test_a_search_finds_a_commit_by_too_few_of_a_changed_group(
+def test_the_search_finds_a_commit_without_a_majority_of_a_changed_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def half(values: Iterable[int]) -> int:
@@ -199,13 +208,15 @@ def test_a_search_finds_a_commit_by_too_few_of_a_changed_group(
 
     monkeypatch.setattr(quorum, "reached_by_majority", half)
 
-    with pytest.raises(ViolationError, match="committed is durable on a majority"):
+    with pytest.raises(ViolationError, match="a committed entry is durable on a majority"):
         Search(ONE_IS_PROMOTED).run(LIMITS)
 
 
-def test_a_search_finds_a_quorum_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_finds_an_election_by_half_of_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(quorum, "is_majority", lambda count, voter_count: 2 * count >= voter_count)
     scope = Scope(member_count=2, entries_max=1, heartbeat_rounds_max=1, candidates_max=2)
 
-    with pytest.raises(ViolationError, match="one leader a term"):
+    with pytest.raises(ViolationError, match="one leader per term"):
         Search(scope).run(LIMITS)

@@ -1,4 +1,4 @@
-"""How long a group is without a master, in the calm conditions of a healthy cluster."""
+"""The time that a group is without a master, in calm conditions."""
 
 import random
 import statistics
@@ -17,7 +17,7 @@ SEED_COUNT = 60
 
 
 def settled_cluster(seed: int, conditions: Conditions = DEFAULTS) -> SimCluster:
-    """A group with a master and all of its followers level."""
+    """Return a group with a master whose followers hold its whole log."""
     cluster = SimCluster(conditions, random.Random(seed))
     cluster.run_until(cluster.agreed, 10 * ELECTION_US)
     return cluster
@@ -35,7 +35,7 @@ def run_for(cluster: SimCluster, duration_us: int) -> None:
 
 
 def failover_us(seed: int) -> int:
-    """From the leader's death to a master with a committed entry of its own."""
+    """Return the time from the leader's crash to a master with a committed entry of its own."""
     cluster = settled_cluster(seed)
     run_for(cluster, seed * 7_919 % HEARTBEAT_US)
     old_leader_id, killed_us = leader_id(cluster), cluster.now_us
@@ -52,7 +52,7 @@ def test_a_killed_leader_is_replaced_within_two_heartbeats_and_split_votes_are_r
     assert durations_us[-1] < 2 * HEARTBEAT_US + 2 * 2 * ELECTION_US
 
 
-def test_a_vanished_leader_is_replaced_within_its_election_timeouts() -> None:
+def test_a_leader_that_is_cut_off_is_replaced_after_an_election_timeout() -> None:
     cluster = settled_cluster(1)
     old_leader_id, cut_us = leader_id(cluster), cluster.now_us
     cluster.split({old_leader_id})
@@ -71,7 +71,7 @@ def test_a_leader_that_is_cut_off_steps_down_before_twice_its_timeout() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_reconnects_depose_nobody(seed: int) -> None:
+def test_connection_resets_depose_no_leader(seed: int) -> None:
     cluster = settled_cluster(seed)
     leader = cluster.members[leader_id(cluster)]
     assert leader.raft is not None
@@ -84,7 +84,7 @@ def test_reconnects_depose_nobody(seed: int) -> None:
     assert (leader.raft.role, leader.raft.term) == (Role.LEADER, term)
 
 
-def test_a_group_restarted_as_a_whole_has_all_it_acknowledged() -> None:
+def test_a_group_that_restarts_completely_keeps_all_acknowledged_entries() -> None:
     cluster = settled_cluster(3)
     for _ in range(20):
         cluster.propose(leader_id(cluster), 3)

@@ -1,4 +1,4 @@
-"""The judge of histories is judged: each way to spoil a good one must be found."""
+"""The check of histories: a correct history passes, and each corrupted one is rejected."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ NOOP = -1
 
 
 class History:
-    """Two clients append, one of them in vain; others read what is there."""
+    """A correct history: acknowledged, unknown and refused appends, and two reads."""
 
     def __init__(self) -> None:
         self.log = [NOOP, 1, 2, 3, 4]
@@ -108,28 +108,28 @@ def a_request_is_not_answered(history: History) -> None:
 
 
 SPOILED: tuple[tuple[Callable[[History], None], str], ...] = (
-    (an_acknowledged_entry_is_lost, "an acknowledged entry is where it was said to be"),
-    (an_acknowledged_entry_moved, "an acknowledged entry is where it was said to be"),
-    (half_of_an_append_is_stored, "an acknowledged entry is where it was said to be"),
-    (an_entry_is_stored_twice, "nothing is stored twice"),
-    (a_refused_entry_is_stored, "only what was asked for is stored"),
-    (an_entry_is_invented, "only what was asked for is stored"),
-    (a_later_append_lies_before_an_earlier_one, "what is known lies before"),
-    (an_unknown_append_lies_before_what_was_known, "what is known lies before"),
-    (a_read_finds_another_entry, "a read finds what was committed"),
-    (a_read_finds_what_is_not_there, "a read finds what was committed"),
-    (a_linearizable_read_is_stale, "a linearizable read misses nothing"),
-    (a_linearizable_read_goes_back_behind_a_read, "a linearizable read misses nothing"),
+    (an_acknowledged_entry_is_lost, "an acknowledged entry is at its reported index"),
+    (an_acknowledged_entry_moved, "an acknowledged entry is at its reported index"),
+    (half_of_an_append_is_stored, "an acknowledged entry is at its reported index"),
+    (an_entry_is_stored_twice, "an append is stored at most once"),
+    (a_refused_entry_is_stored, "only accepted appends are stored"),
+    (an_entry_is_invented, "only accepted appends are stored"),
+    (a_later_append_lies_before_an_earlier_one, "an append comes after every entry known"),
+    (an_unknown_append_lies_before_what_was_known, "an append comes after every entry known"),
+    (a_read_finds_another_entry, "a read returns a committed entry"),
+    (a_read_finds_what_is_not_there, "a read returns a committed entry"),
+    (a_linearizable_read_is_stale, "a linearizable read sees every entry known"),
+    (a_linearizable_read_goes_back_behind_a_read, "a linearizable read sees every entry known"),
     (a_request_is_not_answered, "every request is answered"),
 )  # fmt: skip
 
 
-def test_a_good_history_passes() -> None:
+def test_a_correct_history_passes() -> None:
     History().check()
 
 
 @pytest.mark.parametrize(("spoil", "rule"), SPOILED, ids=lambda one: getattr(one, "__name__", ""))
-def test_a_spoiled_history_is_found(spoil: Callable[[History], None], rule: str) -> None:
+def test_a_corrupted_history_is_rejected(spoil: Callable[[History], None], rule: str) -> None:
     history = History()
     spoil(history)
 
@@ -137,8 +137,8 @@ def test_a_spoiled_history_is_found(spoil: Callable[[History], None], rule: str)
         history.check()
 
 
-def test_a_request_is_answered_once() -> None:
+def test_a_request_cannot_be_answered_twice() -> None:
     answered = operation(Asked.APPEND, 0, 1, bodies=(1,), index=0)
 
-    with pytest.raises(ViolationError, match="one answer"):
+    with pytest.raises(ViolationError, match="a request is answered once"):
         answered.answer(Answer.UNKNOWN, 2)

@@ -1,4 +1,4 @@
-"""The ledger of campaigns: which commit a run is said to be of."""
+"""The ledger of campaigns: the commit that a campaign records."""
 
 import subprocess
 from pathlib import Path
@@ -21,13 +21,13 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_line_of_an_earlier_run_is_no_change_of_the_code(checkout: Path) -> None:
+def test_a_changed_ledger_does_not_mark_the_commit_as_dirty(checkout: Path) -> None:
     (checkout / LEDGER).write_text("{}")
 
     assert not ledger.commit(LEDGER).endswith("-dirty")
 
 
-def test_changed_code_is_marked(checkout: Path) -> None:
+def test_changed_code_marks_the_commit_as_dirty(checkout: Path) -> None:
     (checkout / "code").write_text("two")
 
     assert ledger.commit(LEDGER).endswith("-dirty")

@@ -1,6 +1,6 @@
-"""Planted bugs: every patch fits the core as it is, and the quick ones are found here.
+"""Planted bugs: every patch fits the node's source, and some bugs are hunted here.
 
-`make sim-mutants` hunts them all and writes the table of docs/simulator.md.
+`make sim-mutants` hunts all bugs and writes the table of docs/simulator.md.
 """
 
 from pathlib import Path
@@ -30,15 +30,15 @@ SEED_COUNT = 100
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_patch_fits_one_place_of_the_core(mutant: Mutant) -> None:
+def test_a_patch_fits_exactly_one_place_of_its_module(mutant: Mutant) -> None:
     assert mutant.applied(mutants.source_of(mutant.module)).count(mutant.new)
 
 
-def test_there_are_many_planted_bugs_and_each_has_its_own_name() -> None:
+def test_planted_bugs_have_unique_names() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 60
 
 
-def test_a_patch_that_no_longer_fits_fails_loudly() -> None:
+def test_a_patch_that_does_not_fit_raises_an_error() -> None:
     mutant = Mutant(name="stale", module="dledger_node.raft.core", rule="", old="x = 1", new="")
 
     with pytest.raises(ValueError, match="0 places"):
@@ -47,7 +47,7 @@ def test_a_patch_that_no_longer_fits_fails_loudly() -> None:
         mutant.applied("x = 1\nx = 1\n")
 
 
-def test_a_bug_that_was_not_hunted_keeps_its_row() -> None:
+def test_a_bug_that_was_not_hunted_keeps_its_row_in_the_table() -> None:
     one, other, new = (Mutant(name=n, module="m", rule="", old="", new="") for n in "abc")
     before = mutants.table([one, other], {n: found(n, seed=4) for n in "ab"})
 
@@ -60,16 +60,16 @@ def found(name: str, seed: int) -> Found:
     return Found(name=name, seed=seed, rule="a rule", seeds_tried=seed + 1, cpu_s=1.0)
 
 
-def test_a_bug_is_not_planted_where_the_core_is_imported_already() -> None:
+def test_a_bug_cannot_be_planted_after_the_core_is_imported() -> None:
     import dledger_node.raft.core  # noqa: F401
 
-    with pytest.raises(RuntimeError, match="process of their own"):
+    with pytest.raises(RuntimeError, match="in a new process"):
         mutants.plant(MUTANTS[0])
 
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("name", QUICK)
-def test_a_planted_bug_is_found(name: str) -> None:
+def test_seeds_find_a_planted_bug(name: str) -> None:
     found = mutants.hunt_apart(name, SEED_COUNT)
 
-    assert found.seed is not None, f"{found.seeds_tried} seeds found nothing"
+    assert found.seed is not None, f"no seed of {found.seeds_tried} found the bug"

@@ -1,4 +1,4 @@
-"""Many seeds, each a whole group's life under faults and its recovery; see `dledger_sim`."""
+"""Many seeds, each of which runs a group under faults and its recovery; see `dledger_sim`."""
 
 import os
 import subprocess
@@ -31,26 +31,28 @@ for seed in range(int(sys.argv[1])):
 def assert_sound(seeds: range) -> campaign.Totals:
     totals = campaign.run_task(campaign.Task(seeds=seeds, event_count=EVENT_COUNT, covered=False))
     assert not totals.failures
-    assert totals.acknowledged_count > len(seeds), "a group that stores nothing proves nothing"
+    assert totals.acknowledged_count > len(seeds), (
+        "a run without acknowledged appends proves nothing"
+    )
     return totals
 
 
-def test_a_few_seeds_find_nothing() -> None:
+def test_a_few_seeds_break_no_rule() -> None:
     assert_sound(range(FAST_SEED_COUNT))
 
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("chunk", range(CHUNK_COUNT))
-def test_no_seed_finds_anything(chunk: int) -> None:
+def test_no_seed_breaks_a_rule(chunk: int) -> None:
     first_seed = FAST_SEED_COUNT + chunk * SEEDS_PER_CHUNK
     totals = assert_sound(range(first_seed, first_seed + SEEDS_PER_CHUNK))
 
-    assert totals.fault_count > 10 * SEEDS_PER_CHUNK, "a life without faults proves little"
+    assert totals.fault_count > 10 * SEEDS_PER_CHUNK, "a run without faults proves little"
 
 
 @pytest.mark.simulation
-def test_a_seed_goes_the_same_way_whatever_the_hash_seed() -> None:
-    """The order of a set of strings changes with it; nothing may depend on that."""
+def test_a_seed_runs_the_same_with_any_hash_seed() -> None:
+    """The order of a set of strings depends on the hash seed; no run may depend on that order."""
     one, other = (
         subprocess.run(
             [sys.executable, "-c", DIGESTS, str(SEEDS_TO_COMPARE)],
@@ -64,11 +66,11 @@ def test_a_seed_goes_the_same_way_whatever_the_hash_seed() -> None:
     assert one == other
 
 
-def test_watching_a_seed_does_not_change_it() -> None:
+def test_a_transcript_does_not_change_a_run() -> None:
     assert simulate(5, EVENT_COUNT, Transcript()) == simulate(5, EVENT_COUNT)
 
 
-def test_one_seed_is_shown_with_every_event() -> None:
+def test_the_command_prints_every_event_of_one_seed() -> None:
     shown = command("--seed", "5", "--events", "300")
 
     assert shown.returncode == 0
@@ -77,7 +79,7 @@ def test_one_seed_is_shown_with_every_event() -> None:
     assert "digest" in shown.stdout
 
 
-def test_a_range_of_seeds_ends_with_one_line() -> None:
+def test_the_command_prints_a_summary_line_for_a_range_of_seeds() -> None:
     shown = command("--first-seed", "3", "--seeds", "2", "--events", "300", "--processes", "1")
 
     assert shown.returncode == 0

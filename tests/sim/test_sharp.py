@@ -1,4 +1,4 @@
-"""Strikes that set up one situation on purpose: how many seeds they take, and what these meet."""
+"""Strikes that set up one specific situation: their seeds, and that they reach it."""
 
 import random
 from collections.abc import Callable
@@ -22,14 +22,14 @@ DRAWS = (strikes.drawn, strikes.drawn_with_state)
 
 
 def conditions_for(strike: str, number: int) -> Conditions:
-    """Some that allow it."""
+    """Draw conditions that allow only this strike."""
     draw = DRAWS[strike == "short_absence"]
     tries = (draw(random.Random(f"{strike} {number} {attempt}")) for attempt in count())
     return next(drawn for drawn in tries if drawn.faults == (strike,))
 
 
 def lines_of_lives(strike: str) -> list[str]:
-    """What happened in some lives; none of them breaks a rule."""
+    """Return the transcripts of some runs, none of which breaks a rule."""
     lines: list[str] = []
     for number in LIVES:
         transcript = Transcript(lines_max=100_000)
@@ -38,10 +38,10 @@ def lines_of_lives(strike: str) -> list[str]:
     return lines
 
 
-# -- which seeds -----------------------------------------------------------------------------------
+# -- seeds -----------------------------------------------------------------------------------------
 
 
-def test_one_seed_in_twenty_five_is_struck_so() -> None:
+def test_one_seed_of_twenty_five_has_such_a_strike() -> None:
     seeds = range(8000)
     with_state = [is_sharp(seed) for seed in seeds if keeps_state(seed)]
 
@@ -50,7 +50,7 @@ def test_one_seed_in_twenty_five_is_struck_so() -> None:
 
 
 @pytest.mark.parametrize("draw", DRAWS)
-def test_conditions_allow_one_strike_and_nothing_else(
+def test_conditions_allow_one_strike_and_no_other_fault(
     draw: Callable[[random.Random], Conditions],
 ) -> None:
     for number in range(50):
@@ -67,13 +67,15 @@ def test_every_strike_has_seeds_of_its_own() -> None:
     assert {strike for one in drawn for strike in one.faults} == strikes.STRIKES.keys()
     assert [bool(one.snapshot_entries) for one in drawn] == list(map(keeps_state, seeds))
     assert strikes.STRIKES.keys() <= FAULTS.keys()
-    assert not strikes.STRIKES.keys() & set(ANYWHERE), "or every other seed would be another"
+    assert not strikes.STRIKES.keys() & set(ANYWHERE), "the draws of all other seeds would change"
 
 
-# -- what they meet, where nothing is broken -------------------------------------------------------
+# -- situations -----------------------------------------------------------------------------------
 
 
-def test_a_leader_asks_about_what_its_follower_has_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_asks_about_entries_that_its_follower_has_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     handle, removed = entry_handler.handle_compare, []
 
     def counting(member: MemberState, follower: Follower, request: CompareRequest) -> None:
@@ -87,7 +89,7 @@ def test_a_leader_asks_about_what_its_follower_has_removed(monkeypatch: pytest.M
     assert len(removed) >= len(LIVES)
 
 
-def test_a_log_begins_anew_after_a_short_absence() -> None:
+def test_a_log_starts_over_after_a_short_absence() -> None:
     counts = [
         simulate(number, EVENT_COUNT, conditions=conditions_for("short_absence", number))
         .state_counts["logs_begun_anew"]
@@ -97,23 +99,23 @@ def test_a_log_begins_anew_after_a_short_absence() -> None:
     assert sum(counts) >= len(LIVES)
 
 
-def test_two_ask_for_one_vote_and_the_second_is_refused() -> None:
+def test_a_voter_refuses_the_second_candidate_of_a_term() -> None:
     lines = lines_of_lives("lost_vote")
 
-    assert sum("gets an older disk" in line for line in lines) >= len(LIVES)
+    assert sum("its disk is rolled back" in line for line in lines) >= len(LIVES)
     assert sum("REJECT_ALREADY_VOTED" in line for line in lines) >= len(LIVES) // 2
 
 
-def test_who_dies_while_it_asks_finds_out_when_it_asks_again() -> None:
+def test_a_member_that_crashes_while_recalling_joins_after_it_recalls_again() -> None:
     lines = lines_of_lives("term_told_first")
 
-    assert sum("gets an older disk" in line for line in lines) >= len(LIVES)
-    assert sum("crashes" in line for line in lines) >= len(LIVES)
+    assert sum("its disk is rolled back" in line for line in lines) >= len(LIVES)
+    assert sum("crashes  " in line for line in lines) >= len(LIVES)
     assert any(line.endswith("joins") and "mark Mark" in line for line in lines)
 
 
-def test_a_leader_finds_out_what_it_had_committed() -> None:
+def test_a_rolled_back_leader_learns_what_it_had_committed() -> None:
     lines = lines_of_lives("leader_goes_back")
 
-    assert sum("gets an older disk" in line for line in lines) >= len(LIVES)
+    assert sum("its disk is rolled back" in line for line in lines) >= len(LIVES)
     assert any(line.endswith("joins") and "mark Mark" in line for line in lines)

@@ -1,5 +1,4 @@
-"""Members that keep a state: what the stand-ins do, that the judge judges, and that lives meet it
-all."""
+"""Members with a state: the stand-ins, the judge, and that seeds meet every case."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +8,6 @@ import pytest
 from dledger_node.errors import StoreFullError
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.restore import Applied
-from dledger_sim.group import conditions
 from dledger_sim.group.disk import Entry, SimDisk, chained
 from dledger_sim.group.moments import Moment
 from dledger_sim.group.snapshots import (
@@ -20,7 +18,7 @@ from dledger_sim.group.snapshots import (
 )
 from dledger_sim.judges.state_rules import StateRules
 from dledger_sim.judges.violation import ViolationError
-from dledger_sim.runs import campaign
+from dledger_sim.runs import campaign, drawing
 from dledger_sim.runs.seeds import keeps_state
 from dledger_sim.runs.simulation import simulate
 
@@ -48,7 +46,7 @@ def dump(entries: list[CommittedEntry]) -> bytes:
 # -- the stand-ins ---------------------------------------------------------------------------------
 
 
-def test_a_state_tells_what_was_left_out_doubled_or_exchanged() -> None:
+def test_a_state_reveals_skipped_duplicated_and_swapped_entries() -> None:
     entries = applicable(log_of(*range(1, 30)), 0)
     others = [
         entries[:-1],
@@ -61,7 +59,7 @@ def test_a_state_tells_what_was_left_out_doubled_or_exchanged() -> None:
     assert len({dump(entries), *map(dump, others)}) == 1 + len(others)
 
 
-def test_a_state_is_the_same_in_whatever_batches_it_came() -> None:
+def test_a_state_does_not_depend_on_the_batches() -> None:
     entries = applicable(log_of(*range(1, 30)), 0)
     state = SimState()
     for entry in entries:
@@ -70,7 +68,7 @@ def test_a_state_is_the_same_in_whatever_batches_it_came() -> None:
     assert b"".join(state.dump()) == dump(entries)
 
 
-def test_what_leaders_write_for_themselves_is_not_applied() -> None:
+def test_first_entries_of_leaders_are_not_applied() -> None:
     assert [entry.index for entry in applicable(log_of(-1, 5, -2, 6), 0)] == [1, 3]
 
 
@@ -81,18 +79,20 @@ def snapshots_with(disk: SimDisk, *indexes: int, reserved: int = 2) -> SimSnapsh
     return snapshots
 
 
-def test_the_newest_snapshots_are_kept_and_those_that_are_lent() -> None:
+def test_the_newest_snapshots_and_those_in_use_by_peers_are_kept() -> None:
     disk = SimDisk()
     snapshots = snapshots_with(disk, 3, 6)
     snapshots.save(kept_snapshot(9, 1, b"state"), {3})
 
     assert sorted(disk.snapshots) == [3, 6, 9]
-    assert not snapshots.save(kept_snapshot(9, 1, b"state"), ()), "there is a newer one"
+    assert not snapshots.save(kept_snapshot(9, 1, b"state"), ()), (
+        "the disk has this snapshot already"
+    )
     assert snapshots.save(kept_snapshot(12, 1, b"state"), ())
     assert sorted(disk.snapshots) == [9, 12]
 
 
-def test_a_full_disk_keeps_the_newest_alone() -> None:
+def test_a_full_disk_keeps_only_the_newest_snapshot() -> None:
     disk = SimDisk()
     snapshots = snapshots_with(disk, 3, 6)
     disk.full = True
@@ -102,7 +102,7 @@ def test_a_full_disk_keeps_the_newest_alone() -> None:
     assert sorted(disk.snapshots) == [6]
 
 
-def test_one_that_has_rotted_is_found_when_its_member_starts_and_when_it_is_lent() -> None:
+def test_a_rotten_snapshot_is_found_at_a_start_and_before_it_is_sent() -> None:
     disk = SimDisk()
     snapshots = snapshots_with(disk, 3, 6)
     newest = snapshots.newest_first[0]
@@ -110,7 +110,7 @@ def test_one_that_has_rotted_is_found_when_its_member_starts_and_when_it_is_lent
     assert disk.has_memory
     disk.rot_newest_snapshot()
 
-    assert not disk.has_memory, "its member may have to be emptied"
+    assert not disk.has_memory, "an administrator may have to empty this disk"
     assert SimSnapshots(disk, 2).damaged.keys() == {6}
     assert not snapshots.is_sound(newest)
     assert (snapshots.newest_index, snapshots.damaged.keys()) == (3, {6})
@@ -119,7 +119,7 @@ def test_one_that_has_rotted_is_found_when_its_member_starts_and_when_it_is_lent
     assert sorted(disk.snapshots) == [3, 9]
 
 
-def test_an_empty_disk_has_no_snapshots_and_a_copy_has_those_of_its_time() -> None:
+def test_an_emptied_disk_has_no_snapshots_and_a_copy_has_its_own() -> None:
     disk = SimDisk()
     snapshots = snapshots_with(disk, 3)
     copy = disk.copy()
@@ -127,7 +127,7 @@ def test_an_empty_disk_has_no_snapshots_and_a_copy_has_those_of_its_time() -> No
     disk.restore(copy, 0, log_alone=False)
     assert sorted(disk.snapshots) == [3]
     disk.lose(0.5)
-    assert sorted(disk.snapshots) == [3], "damage to a log is none to them"
+    assert sorted(disk.snapshots) == [3], "damage to the log does not affect snapshots"
     disk.lose(None)
     assert not disk.snapshots
 
@@ -136,7 +136,7 @@ def test_an_empty_disk_has_no_snapshots_and_a_copy_has_those_of_its_time() -> No
 
 
 class Judged:
-    """Member n0, of whose ten entries the first eight are committed."""
+    """A judge of member n0, whose log has ten entries, eight of them committed."""
 
     def __init__(self) -> None:
         self.log = log_of(*range(1, 11))
@@ -152,7 +152,7 @@ class Judged:
         self.rules.begins("n0", Applied(machine=machine, index=count - 1, term=1), begin_index)
 
 
-def test_a_judge_finds_nothing_in_what_is_well() -> None:
+def test_the_judge_accepts_a_correct_state() -> None:
     judged = Judged()
     judged.rules.has("n0", 7, [judged.dump(8)])
     judged.rules.has("n0", -1, [judged.dump(0)])
@@ -166,25 +166,28 @@ def test_a_judge_finds_nothing_in_what_is_well() -> None:
 @pytest.mark.parametrize(
     ("rule", "what"),
     [
-        ("only what is committed is applied", lambda j: j.rules.has("n0", 8, [j.dump(9)])),
-        ("a state is that of its applied index", lambda j: j.rules.has("n0", 5, [j.dump(5)])),
+        ("only committed entries are applied", lambda j: j.rules.has("n0", 8, [j.dump(9)])),
         (
-            "a state is that of its applied index",
+            "a state matches the log up to its applied index",
+            lambda j: j.rules.has("n0", 5, [j.dump(5)]),
+        ),
+        (
+            "a state matches the log up to its applied index",
             lambda j: j.rules.keeps("n0", kept_snapshot(4, 1, j.dump(6))),
         ),
         (
-            "a state is that of its applied index",
+            "a state matches the log up to its applied index",
             lambda j: j.rules.keeps("n0", kept_snapshot(4, 2, j.dump(5))),
         ),
-        ("nothing is missing between a state and its log", lambda j: j.begins(5, begin_index=6)),
-        ("nothing is missing between a state and its log", lambda j: j.rules.replaces_log("n0", 6)),
+        ("there is no gap between a state and its log", lambda j: j.begins(5, begin_index=6)),
+        ("there is no gap between a state and its log", lambda j: j.rules.replaces_log("n0", 6)),
         (
-            "what is removed from the front, snapshots include",
+            "snapshots include the entries removed from the front",
             lambda j: j.rules.removes_front("n0", 6),
         ),
     ],
 )
-def test_a_judge_finds_what_is_not_well(rule: str, what: Callable[[Judged], None]) -> None:
+def test_the_judge_rejects_a_wrong_state(rule: str, what: Callable[[Judged], None]) -> None:
     judged = Judged()
     judged.disk.snapshots[4] = kept_snapshot(4, 1, judged.dump(5))
 
@@ -192,10 +195,10 @@ def test_a_judge_finds_what_is_not_well(rule: str, what: Callable[[Judged], None
         what(judged)
 
 
-# -- lives -----------------------------------------------------------------------------------------
+# -- seeds -----------------------------------------------------------------------------------------
 
 
-def test_lives_with_a_state_meet_all_that_can_happen_to_it() -> None:
+def test_seeds_with_a_state_reach_every_event_of_a_state() -> None:
     task = campaign.Task(seeds=SEEDS, event_count=EVENT_COUNT, covered=False, states_only=True)
     totals = campaign.run_task(task)
 
@@ -205,19 +208,19 @@ def test_lives_with_a_state_meet_all_that_can_happen_to_it() -> None:
     assert all(f" {name}=" in totals.told() for name in WHAT_HAPPENS)
 
 
-def test_a_life_without_a_state_knows_nothing_of_it() -> None:
+def test_a_seed_without_a_state_counts_no_events_of_states() -> None:
     seed = next(seed for seed in SEEDS if not keeps_state(seed))
 
     assert not simulate(seed, EVENT_COUNT).state_counts
 
 
-def test_what_only_lives_with_a_state_know_changes_no_other_draw() -> None:
-    """Or each seed without one would be another than before."""
-    assert Moment.FETCHES not in conditions.ANY_MOMENT
-    assert set(conditions.ANY_MOMENT) == set(Moment) - {Moment.FETCHES}
+def test_moments_of_members_with_a_state_do_not_change_other_draws() -> None:
+    """A further moment would change the draws of every seed without a state."""
+    assert Moment.FETCHES not in drawing.ANY_MOMENT
+    assert set(drawing.ANY_MOMENT) == set(Moment) - {Moment.FETCHES}
 
 
-def test_one_seed_in_eight_keeps_a_state() -> None:
+def test_members_keep_a_state_in_one_seed_of_eight() -> None:
     share = sum(map(keeps_state, range(4000))) / 4000
 
     assert 0.1 < share < 0.15

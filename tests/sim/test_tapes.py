@@ -1,4 +1,4 @@
-"""Runs on tape: kept exactly, replayed for ever, made small, and sharp enough to find their bug."""
+"""Tapes: they replay exactly, shrink, and find their planted bugs."""
 
 import dataclasses
 from pathlib import Path
@@ -21,7 +21,7 @@ WITH_ROT = 225
 
 
 @pytest.mark.parametrize("path", TAPES, ids=lambda path: path.stem)
-def test_a_tape_that_once_failed_passes(path: Path) -> None:
+def test_a_tape_passes_without_its_bug(path: Path) -> None:
     replay(Tape.load(path))
 
 
@@ -34,7 +34,7 @@ def test_a_tape_finds_its_planted_bug(path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, WITH_STATE, WITH_ROT])
-def test_a_tape_holds_all_that_decides_a_run(seed: int) -> None:
+def test_a_tape_determines_a_run(seed: int) -> None:
     tape, violation = record(seed, EVENT_COUNT)
     assert violation is None
     drawn = simulate(seed, EVENT_COUNT, settle=False)
@@ -51,8 +51,10 @@ def test_a_tape_holds_all_that_decides_a_run(seed: int) -> None:
     assert bool(drawn.rot_counts) == (seed == WITH_ROT)
 
 
-def test_a_tape_is_shrunk_to_what_makes_it_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bug: whatever is appended while n1 has ever been dead is too much."""
+def test_a_tape_shrinks_to_the_lines_that_its_failure_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The planted bug: n1 has crashed, a client appends, and one message is lost."""
     crash, append = (50_000, ("crash", "n1", 10_000)), (90_000, ("append", "n0", 1, 0))
     others = [(1_000 * number, ("heal",)) for number in range(1, 40)]
     tape = Tape(
@@ -60,12 +62,12 @@ def test_a_tape_is_shrunk_to_what_makes_it_fail(monkeypatch: pytest.MonkeyPatch)
         end_us=200_000,
         acts=tuple(sorted([*others, crash, append])),
         choices={"loss n0>n1": {3: 1, 5: 1}, "flush n2": {0: 7}},
-        rule="n1 has died and somebody appends",
+        rule="no append after a crash of n1",
     )
 
     def broken(tape: Tape) -> None:
         if crash in tape.acts and append in tape.acts and tape.choices.get("loss n0>n1", {}).get(5):
-            raise ViolationError(tape.rule, "as it is planted")
+            raise ViolationError(tape.rule, "the planted bug")
 
     monkeypatch.setattr("dledger_sim.runs.shrink.replay", broken)
     smallest = Shrinker(tape).run()
@@ -78,4 +80,4 @@ def test_a_tape_that_does_not_fail_is_not_shrunk() -> None:
     tape, _ = record(1, EVENT_COUNT)
 
     with pytest.raises(ValueError, match="does not break"):
-        Shrinker(dataclasses.replace(tape, rule="one leader a term")).run()
+        Shrinker(dataclasses.replace(tape, rule="one leader per term")).run()

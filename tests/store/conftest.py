@@ -1,4 +1,4 @@
-"""What every store test shares: small segments, so that a few entries cross many borders."""
+"""Fixtures of the store tests; segments are small, so that a few entries fill several."""
 
 import contextlib
 import shutil
@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from dledger_node.errors import StoreError
+from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import save_hard_state
+from dledger_store_files.command import Command
+from dledger_store_files.contents import COMMAND_BODIES, flush
 
 SEGMENT_BYTES = 4096
 INDEX_SEGMENT_BYTES = 320  # ten units
@@ -17,7 +21,7 @@ INDEX_SEGMENT_BYTES = 320  # ten units
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where one member's store lives."""
+    """The folder of one member's store."""
     return tmp_path / "dledger-n0"
 
 
@@ -33,7 +37,7 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def crashed(memory_path: Path) -> Callable[[LogStore], Path]:
-    """Copy a store's folder as it is now, as if its process were killed."""
+    """Copy a store's folder in its current state, as if its process were killed."""
 
     def copy(store: LogStore) -> Path:
         at = memory_path / "crashed"
@@ -46,14 +50,18 @@ def crashed(memory_path: Path) -> Callable[[LogStore], Path]:
 
 @pytest.fixture
 def open_store(folder: Path) -> Iterator[Callable[..., LogStore]]:
-    """Open a store, at `folder` or elsewhere; what the test leaves open is closed."""
+    """Open a store, at `folder` or elsewhere; close those that the test leaves open."""
     opened: list[LogStore] = []
 
     def open_(
-        at: Path = folder, *, segment: int = SEGMENT_BYTES, index_segment: int = INDEX_SEGMENT_BYTES
+        at: Path = folder,
+        *,
+        segment: int = SEGMENT_BYTES,
+        index_segment: int = INDEX_SEGMENT_BYTES,
+        **options: int,
     ) -> LogStore:
         store = LogStore.open(
-            at, segment_size_bytes=segment, index_segment_size_bytes=index_segment
+            at, segment_size_bytes=segment, index_segment_size_bytes=index_segment, **options
         )
         opened.append(store)
         return store
@@ -62,3 +70,21 @@ def open_store(folder: Path) -> Iterator[Callable[..., LogStore]]:
     for store in opened:
         with contextlib.suppress(ValueError, OSError, StoreError):  # closed by the test
             store.close()
+
+
+@pytest.fixture
+def store_command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+@pytest.fixture
+def written(open_store: Callable[..., LogStore], folder: Path) -> Path:
+    """The folder of a member that stopped in order."""
+    store = open_store()
+    store.append_bodies(COMMAND_BODIES[:30], term=1)
+    store.append_bodies(COMMAND_BODIES[30:], term=3)
+    flush(store)
+    store.save_checkpoint(35)
+    store.close()
+    save_hard_state(folder, HardState(term=4, vote_for="n2"))
+    return folder

@@ -34,7 +34,7 @@ def fill_up(volume: Path) -> None:
 @AS_ROOT
 def test_term_and_vote_are_saved_on_a_volume_without_a_free_block(small_volume: Path) -> None:
     save_hard_state(small_volume, HardState(term=1, vote_for="n0"))
-    assert ballast.make(small_volume)
+    assert ballast.create(small_volume)
     fill_up(small_volume)
 
     save_hard_state(small_volume, HardState(term=2, vote_for="n1"))
@@ -43,58 +43,58 @@ def test_term_and_vote_are_saved_on_a_volume_without_a_free_block(small_volume: 
 
 
 @AS_ROOT
-def test_without_the_reserve_they_are_not_and_the_old_ones_stand(small_volume: Path) -> None:
-    """Or the test above would prove nothing."""
+def test_without_ballast_a_full_volume_keeps_the_old_term_and_vote(small_volume: Path) -> None:
+    """The control of the test above."""
     save_hard_state(small_volume, HardState(term=1, vote_for="n0"))
     fill_up(small_volume)
 
-    with pytest.raises(StoreError, match="term 2 could not be saved"):
+    with pytest.raises(StoreError, match="cannot save term 2"):
         save_hard_state(small_volume, HardState(term=2, vote_for="n1"))
 
     assert load_hard_state(small_volume) == HardState(term=1, vote_for="n0")
 
 
 @AS_ROOT
-def test_the_reserve_is_made_again_once_there_is_room(small_volume: Path) -> None:
-    ballast.make(small_volume)
+def test_the_ballast_is_created_again_once_there_is_room(small_volume: Path) -> None:
+    ballast.create(small_volume)
     fill_up(small_volume)
-    assert ballast.give_up(small_volume)
-    assert not ballast.give_up(small_volume)
-    assert ballast.make(small_volume)
-    ballast.give_up(small_volume)
+    assert ballast.release(small_volume)
+    assert not ballast.release(small_volume)
+    assert ballast.create(small_volume)
+    ballast.release(small_volume)
     fill_up(small_volume)
 
-    assert not ballast.make(small_volume)
+    assert not ballast.create(small_volume)
     (small_volume / "filler").unlink()
-    assert ballast.make(small_volume)
+    assert ballast.create(small_volume)
 
 
-def test_a_reserve_that_is_there_is_not_written_again(
+def test_existing_ballast_is_not_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or each member would sync its disk once a second, whatever happens."""
-    assert ballast.make(tmp_path)
+    """Otherwise each member would sync its disk once a second."""
+    assert ballast.create(tmp_path)
     real, synced = os.fsync, []
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), real(fd)))
 
-    assert ballast.make_again(tmp_path)
+    assert ballast.restore(tmp_path)
     assert not synced
-    assert ballast.give_up(tmp_path)
+    assert ballast.release(tmp_path)
     synced.clear()
-    assert ballast.make_again(tmp_path)
+    assert ballast.restore(tmp_path)
     assert synced
-    (tmp_path / ballast.FILE_NAME).write_bytes(bytes(10))  # what a full volume left of it
+    (tmp_path / ballast.FILE_NAME).write_bytes(bytes(10))  # as a full volume may leave it
     synced.clear()
-    assert ballast.make_again(tmp_path)
+    assert ballast.restore(tmp_path)
     assert synced
 
 
 @pytest.mark.parametrize("bad_files", [1, 2])
-def test_a_reserve_on_a_bad_block_is_made_elsewhere_unless_the_whole_disk_is_bad(
+def test_ballast_on_a_bad_block_moves_to_a_new_file_unless_the_whole_disk_is_bad(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_files: int
 ) -> None:
     """The kernel must read a page before it can write a part of it."""
-    assert ballast.make(tmp_path)
+    assert ballast.create(tmp_path)
     real, tried = os.pwrite, list[int]()
 
     def pwrite(fd: int, data: bytes, at: int) -> int:
@@ -106,8 +106,8 @@ def test_a_reserve_on_a_bad_block_is_made_elsewhere_unless_the_whole_disk_is_bad
     monkeypatch.setattr(os, "pwrite", pwrite)
 
     if bad_files == 1:
-        assert ballast.make(tmp_path)
+        assert ballast.create(tmp_path)
         assert (tmp_path / ballast.FILE_NAME).stat().st_size == ballast.SIZE_BYTES
     else:
         with pytest.raises(StoreError, match="Input/output error"):
-            ballast.make(tmp_path)
+            ballast.create(tmp_path)

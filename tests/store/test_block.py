@@ -58,7 +58,7 @@ def files_of(store: LogStore, folder: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_follower_that_is_pushed_to_has_the_leader_s_files(
+def test_a_follower_has_the_same_files_as_its_leader(
     open_store: OpenStore, tmp_path: Path, seed: int
 ) -> None:
     choices = random.Random(seed)
@@ -110,7 +110,9 @@ def test_a_push_that_ends_early_is_refused(leader: LogStore, follower: LogStore,
         check(follower, pushed(leader, 0, 39)[:cut])
 
 
-def test_a_push_with_more_than_it_says_is_refused(leader: LogStore, follower: LogStore) -> None:
+def test_a_push_with_more_entries_than_declared_is_refused(
+    leader: LogStore, follower: LogStore
+) -> None:
     with pytest.raises(RemoteProtocolError, match="bytes follow the last entry"):
         check(follower, pushed(leader, 0, 39), last_index=38)
 
@@ -124,14 +126,14 @@ def test_a_push_with_more_than_it_says_is_refused(leader: LogStore, follower: Lo
         {"previous_index": 0},
     ],
 )
-def test_a_push_of_other_entries_than_it_says_is_refused(
+def test_a_push_of_other_entries_than_declared_is_refused(
     leader: LogStore, follower: LogStore, changed: dict[str, int]
 ) -> None:
     with pytest.raises(RemoteProtocolError):
         check(follower, pushed(leader, 0, 39), **changed)
 
 
-def test_entries_of_two_terms_are_no_block(open_store: OpenStore, tmp_path: Path) -> None:
+def test_a_push_with_entries_of_two_terms_is_refused(open_store: OpenStore, tmp_path: Path) -> None:
     leader, follower = open_store(tmp_path / "leader"), open_store(tmp_path / "follower")
     leader.append_bodies([b"one"], term=1)
     leader.append_bodies([b"two"], term=2)
@@ -150,10 +152,10 @@ def test_a_push_from_segments_of_another_size_is_refused(
         check(follower, pushed(leader, 0, 39))
 
 
-def test_a_push_behind_another_history_is_refused(
+def test_a_push_after_a_different_history_is_refused(
     open_store: OpenStore, tmp_path: Path, leader: LogStore
 ) -> None:
-    """The chain answers for everything before, so two logs cannot grow together by mistake."""
+    """The chain CRC covers all earlier entries, so a follower detects a different history."""
     follower = open_store(tmp_path / "follower")
     follower.append_bodies([b"\xff" * len(body) for body in BODIES[:4]], term=3)
     follower.append_bodies([b"other"], term=3)
@@ -165,7 +167,7 @@ def test_a_push_behind_another_history_is_refused(
         check(follower, pushed(other, 5, 5), previous_index=4, previous_term=3, last_index=5)
 
 
-def test_a_push_to_a_log_without_the_previous_entry_is_judged_by_itself(
+def test_a_push_without_its_previous_entry_is_validated_on_its_own(
     leader: LogStore, follower: LogStore
 ) -> None:
     block = check(follower, pushed(leader, 20, 39), previous_index=19, previous_term=3)
@@ -175,21 +177,21 @@ def test_a_push_to_a_log_without_the_previous_entry_is_judged_by_itself(
     assert not list(follower._folder.glob("*.spare"))
 
 
-def test_what_does_not_follow_the_log_is_never_written(
+def test_a_block_that_does_not_follow_the_log_is_never_written(
     open_store: OpenStore, tmp_path: Path, leader: LogStore
 ) -> None:
-    """The last line of defence, should the core ask for it all the same."""
+    """The last line of defense, in case the core asks for it."""
     follower = open_store(tmp_path / "follower")
     follower.append_bodies(BODIES[:19], term=3)
     block = check(follower, pushed(leader, 20, 39), previous_index=19, previous_term=3)
     follower.append_bodies([b"wrong"], term=3)
 
-    with pytest.raises(StoreDamagedError, match="the logs differ before it"):
+    with pytest.raises(StoreDamagedError, match="the logs differ before that entry"):
         follower.append_block(block, first_index=20, last_index=39)
     assert follower.end_index == 19
 
 
-def test_a_log_whose_end_was_replaced_since_a_block_was_judged_is_not_followed_by_it(
+def test_a_block_is_refused_if_the_log_changed_since_its_validation(
     leader: LogStore, follower: LogStore
 ) -> None:
     push(leader, follower, 0, 19)
@@ -199,14 +201,12 @@ def test_a_log_whose_end_was_replaced_since_a_block_was_judged_is_not_followed_b
     assert block.link is not None
     assert block.link.end_pos == follower._log.end_pos
 
-    with pytest.raises(StoreDamagedError, match="the logs differ before it"):
+    with pytest.raises(StoreDamagedError, match="the logs differ before that entry"):
         follower.append_block(block, first_index=20, last_index=39)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_bytes_are_taken_that_the_leader_did_not_write(
-    leader: LogStore, follower: LogStore, seed: int
-) -> None:
+def test_no_altered_push_is_accepted(leader: LogStore, follower: LogStore, seed: int) -> None:
     choices = random.Random(seed)
     data = pushed(leader, 0, 39)
     for _ in range(300):
@@ -228,9 +228,7 @@ def test_no_bytes_are_taken_that_the_leader_did_not_write(
             check(follower, bytes(damaged))
 
 
-def test_the_format_s_magic_numbers_are_all_that_a_push_may_hold(
-    leader: LogStore, follower: LogStore
-) -> None:
+def test_a_push_with_a_blank_record_is_refused(leader: LogStore, follower: LogStore) -> None:
     blank = disk.BLANK_HEADER.pack(disk.BLANK, 48) + bytes(40)
 
     with pytest.raises(RemoteProtocolError, match="bad_magic"):

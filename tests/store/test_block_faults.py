@@ -1,6 +1,6 @@
-"""One bad block under one of three real members: nobody is misled, and the group goes on.
+"""One bad block under one of three real members: no wrong data is served, and the group continues.
 
-As in the study of Ganesan and others (FAST 2017): every kind of file, a block flipped or zeroed.
+As in the study of Ganesan et al. (FAST 2017): every kind of file, a block flipped or zeroed.
 """
 
 import contextlib
@@ -33,19 +33,19 @@ MORE = [b"more %d" % number for number in range(20)]
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[NodeGroup]:
-    """Three members with segments so small that the log has several."""
+    """Three members with small segments, so that the log has several."""
     with NodeGroup(tmp_path, **SIZES) as running:
         yield running
 
 
 def client_of(group: NodeGroup) -> DLedgerClient:
-    """One that goes on until it succeeds, as far as the group ever does."""
+    """Return a client that retries until it succeeds."""
     timing = Timing(deadline_s=WAIT_S)
     return DLedgerClient(servers=group.servers, group="g", at_least_once=True, timing=timing)
 
 
 async def append_all(group: NodeGroup, bodies: list[bytes]) -> dict[int, bytes]:
-    """Append, every one to be acknowledged; returns the bodies by index."""
+    """Append bodies, which must all be acknowledged; return them by index."""
     stored = {}
     async with client_of(group) as client:
         async for outcome in client.append_all(bodies):
@@ -63,12 +63,12 @@ def wait_until_all_have(group: NodeGroup, index: int) -> None:
     wait_for(all_have, f"every member has entry {index}", WAIT_S)
 
 
-def wait_until_whole(group: NodeGroup, member: str) -> None:
-    group.wait_for_status(member, lambda view: view.ready and not view.joining, "is whole")
+def wait_until_healed(group: NodeGroup, member: str) -> None:
+    group.wait_for_status(member, lambda view: view.ready and not view.joining, "is healed")
 
 
 def block_of(folder: Path, kind: str) -> tuple[Path, int, int]:
-    """A file of this kind, and a block of it that is in use: path, start, end."""
+    """Return path, start and end of a block in use, in a file of this kind."""
     match kind:
         case "first segment" | "last segment":
             paths = sorted((folder / "data").iterdir())
@@ -93,7 +93,7 @@ def damage(folder: Path, kind: str, fault: str) -> None:
 
 
 def wrong_entries(folder: Path, truth: dict[int, bytes]) -> list[int]:
-    """Entries that a store would serve with other bytes than were appended."""
+    """Return the entries that a store would serve with wrong bytes."""
     store = LogStore.open(folder, **SIZES)
     try:
         wrong = []
@@ -102,7 +102,7 @@ def wrong_entries(folder: Path, truth: dict[int, bytes]) -> list[int]:
                 header, body = store.entry(index)
             except NodeError:
                 continue
-            # A body that was appended twice is in the log twice, and known at one place.
+            # A body that was appended twice is in the log twice, but `truth` has one index.
             if header.magic == disk.NORMAL and body != truth.get(index, body):
                 wrong.append(index)
         return wrong
@@ -111,7 +111,7 @@ def wrong_entries(folder: Path, truth: dict[int, bytes]) -> list[int]:
 
 
 def holds(folder: Path, truth: dict[int, bytes]) -> bool:
-    """Whether a stopped member's store has every entry, sound."""
+    """Whether a stopped member's store holds every entry undamaged."""
     store = LogStore.open(folder, **SIZES)
     try:
         return all(store.entry(index)[1] == body for index, body in truth.items())
@@ -123,7 +123,7 @@ def holds(folder: Path, truth: dict[int, bytes]) -> bool:
 @pytest.mark.parametrize(
     "kind", ["first segment", "last segment", "index", "checkpoint", "currterm"]
 )
-async def test_a_member_that_starts_on_a_bad_block_misleads_nobody_and_is_soon_whole(
+async def test_a_member_that_starts_on_a_bad_block_serves_no_wrong_data_and_heals(
     group: NodeGroup, kind: str, fault: str
 ) -> None:
     truth = await append_all(group, BODIES)
@@ -138,10 +138,10 @@ async def test_a_member_that_starts_on_a_bad_block_misleads_nobody_and_is_soon_w
     truth |= await append_all(group, MORE)
 
     wait_until_all_have(group, max(truth))
-    wait_until_whole(group, victim)
+    wait_until_healed(group, victim)
     assert group.status(victim).term >= term
     must_heal = kind not in {"index", "checkpoint"}
-    assert ("the group is joined for what follows" in group.log(victim)) == must_heal
+    assert ("this member joins its group" in group.log(victim)) == must_heal
     for member in group.running():
         assert group.stop(member) == 0
         assert wrong_entries(group.store_folder(member), truth) == []
@@ -149,11 +149,11 @@ async def test_a_member_that_starts_on_a_bad_block_misleads_nobody_and_is_soon_w
 
 
 @pytest.mark.parametrize("fault", ["flip", "zero"])
-async def test_a_block_that_goes_bad_under_the_leader_reaches_nobody(
+async def test_a_block_that_goes_bad_under_the_leader_is_never_served(
     group: NodeGroup, fault: str
 ) -> None:
-    """Neither a client that reads it nor a member that was away and must be given everything; and
-    the leader that it was heals from the next.
+    """Neither a client nor a member that was away receives it; the old leader heals from the next
+    one.
     """
     leader = group.master()
     away, _ = sorted(set(group.running()) - {leader})
@@ -178,7 +178,7 @@ async def test_a_block_that_goes_bad_under_the_leader_reaches_nobody(
                 assert entry.body == body, index
     assert refused < len(truth)
     wait_until_all_have(group, max(truth))
-    wait_until_whole(group, leader)
+    wait_until_healed(group, leader)
     for member in list(group.running()):
         group.kill(member)
         assert holds(group.store_folder(member), truth)

@@ -1,6 +1,7 @@
 """The grid of one-block faults under one of three members; see `dledger_store_faults.grid`.
 
-For all of it: `python -m dledger_store_faults block-faults --count 0`, with PYTHONPATH=tests/lib.
+To run all cells: `python -m dledger_store_faults block-faults --count 0`, with
+PYTHONPATH=tests/lib.
 """
 
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ from dledger_store_faults.grid import LONG_BYTES, Cell, Moment, Role, Template
 
 pytestmark = [
     pytest.mark.storefaults,
-    # Asyncio's loop, not the node: a connection that it accepts just as its listener is closed gets
-    # half a transport (`Server._attach` fails), and is closed when that is collected.
+    # A bug of asyncio, not of the node: a connection that is accepted while its listener closes
+    # gets half a transport (`Server._attach` fails), which is closed when it is collected.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
@@ -26,7 +27,7 @@ PARTS = 2
 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_one_bad_block_misleads_nobody_and_stops_no_group(
+def test_one_bad_block_serves_no_wrong_data_and_stops_no_group(
     request: pytest.FixtureRequest, memory_path: Path, part: int
 ) -> None:
     count = request.config.getoption("--block-faults")
@@ -36,11 +37,11 @@ def test_one_bad_block_misleads_nobody_and_stops_no_group(
     assert not tally.violations
     assert tally.faults == tally.details["cells chosen"]
     met = sum(number for name, number in tally.details.items() if name.endswith(": met"))
-    assert met > tally.faults // 4, "errors are given to nobody"
+    assert met > tally.faults // 4, "no caller receives the errors"
 
 
 def a_body(template: Template, _: Path) -> Iterator[Cell]:
-    """A cell that only checksums can tell: bytes in the midst of a body."""
+    """A cell whose damage only checksums can detect: bytes in the middle of a body."""
     path = sorted((template.struck / disk.DATA_FOLDER).iterdir())[1]
     raw, at = path.read_bytes(), 0
     while (size := disk.unpack_header(raw, at).size) < LONG_BYTES // 2:
@@ -50,10 +51,10 @@ def a_body(template: Template, _: Path) -> Iterator[Cell]:
 
 
 @pytest.mark.parametrize("checksums", ["believed", "verified"])
-def test_members_that_trust_their_disks_are_found_out(
+def test_the_grid_detects_members_that_trust_their_disks(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch, checksums: str
 ) -> None:
-    """The control."""
+    """The control of the test above."""
     monkeypatch.setattr(grid, "cells", a_body)
     if checksums == "believed":
         monkeypatch.setattr("dledger_formats.log.disk.crc32", lambda *_: 0)

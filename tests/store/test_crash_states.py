@@ -1,7 +1,6 @@
-"""Every state that a crash may leave of a recorded run: it opens, with all that was promised.
+"""Every disk state that a crash may leave of a recorded run opens and keeps all promises.
 
-How it is done is `dledger_store_faults.crash`. For more of them: `pytest -m storefaults
---crash-states 500000`.
+See `dledger_store_faults.crash`. To run more: `pytest -m storefaults --crash-states 500000`.
 """
 
 from pathlib import Path
@@ -32,8 +31,8 @@ def test_no_crash_state_loses_a_promise(
 
 
 @pytest.mark.parametrize("deaf_to", ["files", "folders"])
-def test_a_disk_that_ignores_syncs_breaks_promises(memory_path: Path, deaf_to: str) -> None:
-    """Without this the test above could not fail."""
+def test_the_judge_detects_a_disk_that_ignores_syncs(memory_path: Path, deaf_to: str) -> None:
+    """The control of the test above."""
     tally = crash.judge_states(memory_path, 600, 1, deaf_to)
 
     assert tally.violations_total > 10

@@ -1,4 +1,4 @@
-"""Disks that fill up, for real. Killed processes: `test_kills`; power cuts: `test_power_cuts`."""
+"""Real volumes that fill up."""
 
 import contextlib
 import subprocess
@@ -16,7 +16,7 @@ OpenStore = Callable[..., LogStore]
 
 
 def mount(*arguments: str) -> None:
-    """Mount, or skip the test where root may not."""
+    """Mount, or skip the test if that is not permitted."""
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"mount {' '.join(arguments)}: {done.stderr}")
@@ -33,7 +33,7 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(store: LogStore, batch: list[bytes]) -> int:
-    """Append this batch until there is no more room; returns the number of bodies written."""
+    """Append a batch until there is no room; return the number of bodies written."""
     written = 0
     with contextlib.suppress(StoreFullError):
         while True:
@@ -63,7 +63,9 @@ def test_a_full_volume_refuses_a_batch_before_anything_is_written(
 
 
 @AS_ROOT
-def test_a_log_goes_on_once_the_volume_has_room(small_volume: Path, open_store: OpenStore) -> None:
+def test_appends_succeed_again_once_the_volume_has_room(
+    small_volume: Path, open_store: OpenStore
+) -> None:
     ballast = small_volume / "ballast"
     ballast.write_bytes(bytes(200 << 10))
     store = open_store(small_volume / "store")
@@ -78,7 +80,7 @@ def test_a_log_goes_on_once_the_volume_has_room(small_volume: Path, open_store: 
 def test_every_reserved_byte_can_be_written_on_a_full_volume(
     small_volume: Path, open_store: OpenStore
 ) -> None:
-    """A mapped file with holes would kill this process here."""
+    """With a memory-mapped file with holes, this process would be killed."""
     store = open_store(small_volume / "store")
     store.reserve([1900] * 10)
     with contextlib.suppress(OSError), (small_volume / "ballast").open("wb") as ballast:
@@ -91,7 +93,7 @@ def test_every_reserved_byte_can_be_written_on_a_full_volume(
     assert store.entry(9)[1] == bytes([7]) * 1900
 
 
-def test_a_limit_on_file_sizes_is_a_full_store(tmp_path: Path) -> None:
+def test_a_file_size_limit_counts_as_a_full_volume(tmp_path: Path) -> None:
     script = (
         "import resource, sys; from pathlib import Path\n"
         "from dledger_node.errors import StoreFullError\n"

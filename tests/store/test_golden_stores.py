@@ -1,4 +1,4 @@
-"""Stores that Java DLedger wrote open here, whole, and can be written to."""
+"""Stores that Java DLedger wrote can be opened, read and written."""
 
 import json
 import tarfile
@@ -24,7 +24,7 @@ SIZES = {"segment_size_bytes": 8192, "index_segment_size_bytes": 3200}
 
 @pytest.fixture
 def unpacked(memory_path: Path) -> Callable[[dict[str, Any], str], Path]:
-    """Unpack an archive and name one member's folder."""
+    """Unpack an archive and return one member's folder."""
 
     def unpack(archive: dict[str, Any], member: str) -> Path:
         with tarfile.open(GOLDEN / archive["archive"]) as tar:
@@ -68,7 +68,7 @@ def test_term_and_vote_of_a_java_member_are_read(
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive["archive"])
-def test_opening_a_java_store_leaves_its_data_and_index_as_they_are(
+def test_opening_a_java_store_leaves_its_files_unchanged(
     unpacked: Callable[..., Path], archive: dict[str, Any]
 ) -> None:
     folder = unpacked(archive, "n0")
@@ -80,7 +80,7 @@ def test_opening_a_java_store_leaves_its_data_and_index_as_they_are(
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive["archive"])
-def test_our_entries_follow_java_s_with_checksums_from_there_on(
+def test_new_entries_after_java_entries_have_checksums(
     unpacked: Callable[..., Path], archive: dict[str, Any]
 ) -> None:
     folder = unpacked(archive, "n0")
@@ -98,10 +98,10 @@ def test_our_entries_follow_java_s_with_checksums_from_there_on(
     again.close()
 
 
-def test_java_s_files_with_holes_are_given_their_blocks(
+def test_opening_a_java_store_allocates_the_holes_in_its_files(
     unpacked: Callable[..., Path],
 ) -> None:
-    """A hole in a mapped file kills the process when the disk is full."""
+    """Without allocation, a full disk would fail a write to a hole."""
     folder = unpacked(ARCHIVES[0], "n0")
     last = max((folder / "data").iterdir())
     raw = last.read_bytes()

@@ -1,4 +1,3 @@
-import contextlib
 import os
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.raft.ready import HardState
 from dledger_node.store.small_files import properties
 from dledger_node.store.small_files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -22,27 +21,27 @@ OLD = HardState(term=6, vote_for="n1")
 NEW = HardState(term=7, vote_for="n0")
 
 
-BLANK = HardState(term=0, vote_for=None, joining=True)
+JOINING = HardState(term=0, vote_for=None, joining=True)
 
 
-def test_a_member_without_a_memory_is_in_term_0_and_joins(tmp_path: Path) -> None:
-    assert load_hard_state(tmp_path) == BLANK
+def test_a_member_without_any_file_is_joining_in_term_0(tmp_path: Path) -> None:
+    assert load_hard_state(tmp_path) == JOINING
 
 
-def test_that_a_member_joins_is_durable_before_anything_else(tmp_path: Path) -> None:
-    assert begin_hard_state(tmp_path, -1) == BLANK
+def test_a_joining_member_saves_its_state_before_anything_else(tmp_path: Path) -> None:
+    assert begin_hard_state(tmp_path, -1) == JOINING
     assert "joining=true\n" in (tmp_path / "currterm").read_text()
-    assert load_hard_state(tmp_path, ledger_end_term=0) == BLANK
+    assert load_hard_state(tmp_path, ledger_end_term=0) == JOINING
 
 
-def test_a_log_without_a_term_file_is_a_voter_s(tmp_path: Path) -> None:
-    """Java's first leader may have written it in term 0."""
+def test_a_member_with_a_log_but_no_term_file_is_not_joining(tmp_path: Path) -> None:
+    """Java's first leader may have written the log in term 0."""
     assert begin_hard_state(tmp_path, 0) == HardState(term=0, vote_for=None)
     assert not (tmp_path / "currterm").exists()
 
 
-def test_a_term_file_without_our_keys_is_a_voter_s(tmp_path: Path) -> None:
-    """Java's, and those of versions before."""
+def test_a_term_file_without_our_keys_is_not_joining(tmp_path: Path) -> None:
+    """Files of Java and of earlier versions lack these keys."""
     (tmp_path / "currterm").write_text("voteLeader=\ncurrTerm=0\n")
 
     assert begin_hard_state(tmp_path, -1) == HardState(term=0, vote_for=None)
@@ -64,23 +63,41 @@ def test_a_state_is_read_back(memory_path: Path, state: HardState) -> None:
     assert load_hard_state(memory_path) == state
 
 
-@pytest.mark.parametrize("name", ["currterm", "checkpoint"])
-def test_a_file_that_was_cut_short_is_never_believed(tmp_path: Path, name: str) -> None:
-    """Half of a number is a number, and the checksum behind it is gone with the other half."""
+def test_a_term_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    """Half a number parses as a number, and the cut removes the checksum too.
+
+    A file that lacks exactly its checksum line looks like one of Java, with the same content.
+    """
     saved = HardState(term=417, vote_for="n2")
     save_hard_state(tmp_path, saved)
-    save_checkpoint(tmp_path, Checkpoint(end_index=4711, committed_index=4321))
-    raw = (tmp_path / name).read_bytes()
+    raw = (tmp_path / "currterm").read_bytes()
+    without_checksum = raw.index(b"#crc32=")
+    for length in set(range(len(raw))) - {without_checksum}:
+        (tmp_path / "currterm").write_bytes(raw[:length])
+        with pytest.raises(StoreDamagedError, match=r"cut short|holds the keys") as refused:
+            load_hard_state(tmp_path)
+        assert refused.value.damage is Damage.HARD_STATE
+
+    (tmp_path / "currterm").write_bytes(raw[:without_checksum])
+    assert load_hard_state(tmp_path) == saved
+
+
+def test_a_checkpoint_that_was_cut_short_counts_as_missing(tmp_path: Path) -> None:
+    saved = Checkpoint(end_index=4711, committed_index=4321)
+    save_checkpoint(tmp_path, saved)
+    raw = (tmp_path / "checkpoint").read_bytes()
+    found = {}
     for length in range(len(raw)):
-        (tmp_path / name).write_bytes(raw[:length])
-        with contextlib.suppress(StoreDamagedError):
-            assert load_hard_state(tmp_path) == saved
-        found = load_checkpoint(tmp_path)
-        assert found is None or (found.end_index, found.committed_index) == (4711, 4321)
+        (tmp_path / "checkpoint").write_bytes(raw[:length])
+        found[length] = load_checkpoint(tmp_path)
+
+    without_checksum = raw.index(b"#crc32=")
+    assert found.pop(without_checksum) == saved, "it looks like one of Java"
+    assert set(found.values()) == {None}
 
 
-def test_java_reads_what_is_written(tmp_path: Path) -> None:
-    """Its Properties take the two lines and pass over the comment."""
+def test_java_can_read_the_term_file(tmp_path: Path) -> None:
+    """Java's Properties class reads the two lines and ignores the comment."""
     save_hard_state(tmp_path, NEW)
     lines = (tmp_path / "currterm").read_text().splitlines()
 
@@ -96,7 +113,7 @@ def test_java_reads_what_is_written(tmp_path: Path) -> None:
         "# a comment\n\ncurrTerm : 7\nvoteLeader = n0\n",
     ],
 )
-def test_every_form_that_java_reads_is_read(tmp_path: Path, text: str) -> None:
+def test_every_notation_that_java_accepts_is_read(tmp_path: Path, text: str) -> None:
     (tmp_path / "currterm").write_bytes(text.encode())
 
     assert load_hard_state(tmp_path) == NEW
@@ -159,10 +176,10 @@ def test_a_crash_while_the_new_state_is_written_leaves_the_old_one(
     assert load_hard_state(tmp_path) == OLD
 
 
-def test_a_crash_during_the_very_first_save_leaves_a_new_member(tmp_path: Path) -> None:
+def test_a_crash_during_the_first_save_leaves_a_joining_member(tmp_path: Path) -> None:
     (tmp_path / "currterm.tmp").write_bytes(b"voteLe")
 
-    assert load_hard_state(tmp_path) == BLANK
+    assert load_hard_state(tmp_path) == JOINING
 
 
 @pytest.mark.parametrize(
@@ -175,7 +192,7 @@ def test_a_crash_during_the_very_first_save_leaves_a_new_member(tmp_path: Path) 
         ("voteLe", "voteLeader=n1\ncurrTerm=6\n", OLD),
     ],
 )
-def test_after_a_crash_of_java_the_larger_term_that_is_left_counts(
+def test_after_a_crash_of_java_the_highest_remaining_term_counts(
     tmp_path: Path, tmp: str | None, bak: str, expected: HardState
 ) -> None:
     if tmp is not None:
@@ -185,18 +202,18 @@ def test_after_a_crash_of_java_the_larger_term_that_is_left_counts(
     assert load_hard_state(tmp_path) == expected
 
 
-def test_nothing_is_guessed_when_all_that_is_left_is_damaged(tmp_path: Path) -> None:
+def test_a_damaged_backup_alone_is_refused(tmp_path: Path) -> None:
     (tmp_path / "currterm.bak").write_text("currTerm=")
 
     with pytest.raises(StoreDamagedError, match=r"currterm\.bak"):
         load_hard_state(tmp_path)
 
 
-def test_a_term_below_the_log_s_last_is_refused(tmp_path: Path) -> None:
+def test_a_term_below_that_of_the_last_entry_is_refused(tmp_path: Path) -> None:
     save_hard_state(tmp_path, NEW)
 
     assert load_hard_state(tmp_path, ledger_end_term=7) == NEW
-    with pytest.raises(StoreDamagedError, match="says term 7, and the log has an entry of term 8"):
+    with pytest.raises(StoreDamagedError, match="says term 7, but the log has an entry of term 8"):
         load_hard_state(tmp_path, ledger_end_term=8)
 
 
@@ -257,7 +274,7 @@ def test_a_state_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
     save_hard_state(tmp_path, OLD)
     (tmp_path / "currterm.tmp").mkdir()
 
-    with pytest.raises(StoreError, match="term 7 could not be saved"):
+    with pytest.raises(StoreError, match="cannot save term 7"):
         save_hard_state(tmp_path, NEW)
     assert load_hard_state(tmp_path) == OLD
 
@@ -276,13 +293,13 @@ def test_a_checkpoint_of_java_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "committedIndex=5\n", "endIndex=-2\ncommittedIndex=-1\n"])
-def test_a_checkpoint_that_cannot_be_trusted_is_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_checkpoint_counts_as_missing(tmp_path: Path, text: str) -> None:
     (tmp_path / "checkpoint").write_text(text)
 
     assert load_checkpoint(tmp_path) is None
 
 
-def test_the_bound_on_the_file_is_enough_for_the_longest_member_id(tmp_path: Path) -> None:
+def test_the_longest_member_id_fits_in_the_term_file(tmp_path: Path) -> None:
     save_hard_state(tmp_path, HardState(term=2**63 - 1, vote_for="n" * 32))
 
     assert (tmp_path / "currterm").stat().st_size * 4 < properties.FILE_BYTES_MAX

@@ -7,7 +7,6 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
-from dledger_node.store.log import recovery
 from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.contents import bodies_of, entry_or_none, files_under, flush
 from dledger_store_files.damage import flip, poke
@@ -20,7 +19,7 @@ BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 @pytest.mark.parametrize("entries_of_a_term", [5, 40])
 @pytest.mark.parametrize("checkpointed", [True, False])
 @pytest.mark.parametrize("loss", ["all", "first", "last", "zeros", "noise"])
-def test_index_files_are_made_anew_from_the_data(
+def test_index_files_are_rebuilt_from_the_data(
     open_store: OpenStore,
     crashed: Crashed,
     loss: str,
@@ -61,11 +60,10 @@ def test_index_files_are_made_anew_from_the_data(
 
 
 @pytest.mark.parametrize("number", range(3, 36, 5))
-def test_terms_are_known_where_units_that_are_not_verified_were_lost(
-    open_store: OpenStore, crashed: Crashed, monkeypatch: pytest.MonkeyPatch, number: int
+def test_terms_are_known_although_unverified_index_units_are_lost(
+    open_store: OpenStore, crashed: Crashed, number: int
 ) -> None:
-    """Where to begin may be found, and then the terms of what lies before are not."""
-    monkeypatch.setattr(recovery, "MARGIN_BYTES", 2000)
+    """Recovery may find where to begin, and then find the index of earlier entries damaged."""
     store = open_store()
     for term in range(1, 9):
         store.append_bodies(BODIES[term * 5 - 5 : term * 5], term)
@@ -75,14 +73,19 @@ def test_terms_are_known_where_units_that_are_not_verified_were_lost(
     at = crashed(store)
     poke(at / "index", number * 32, bytes(2 * 32), segment_bytes=320)
 
-    assert open_store(at).term_runs() == runs
+    assert open_store(at, margin_bytes=2000).term_runs() == runs
 
 
 @pytest.mark.parametrize("index", range(0, 40, 3))
 @pytest.mark.parametrize("byte", [0, 8, 14, 22, 31])
+@pytest.mark.parametrize("margin_bytes", [2000, 1 << 20])
 def test_a_wrong_index_unit_gives_the_right_entry_or_none(
-    open_store: OpenStore, crashed: Crashed, index: int, byte: int
+    open_store: OpenStore, crashed: Crashed, index: int, byte: int, margin_bytes: int
 ) -> None:
+    """Opening rewrites the unit, unless it does not read the entry; then a read refuses the entry.
+
+    It also refuses the next entry, whose chain CRC covers the header that cannot be found.
+    """
     store = open_store()
     for term in range(1, 9):
         store.append_bodies(BODIES[term * 5 - 5 : term * 5], term)
@@ -92,16 +95,23 @@ def test_a_wrong_index_unit_gives_the_right_entry_or_none(
     pos = index * 32 + byte
     flip(at / "index", pos, bits=1, segment_bytes=320)
 
-    again = open_store(at)
+    again = open_store(at, margin_bytes=margin_bytes)
 
     assert again.term_runs() == runs
-    assert all(entry_or_none(again, number) in (body, None) for number, body in enumerate(BODIES))
+    found = [entry_or_none(again, number) for number in range(40)]
+    refused = [number for number, body in enumerate(found) if body is None]
+    if again.recovery.verified_entries == 40:
+        assert (again.recovery.rebuilt_units, refused) == (1, [])
+    else:
+        assert margin_bytes == 2000
+        assert (again.recovery.rebuilt_units, refused) == (0, [index, index + 1])
+    assert all(body in (None, BODIES[number]) for number, body in enumerate(found))
 
 
 @pytest.mark.parametrize("verified_when_served", [False, True])
 @pytest.mark.parametrize("field", ["pos", "size"])
 @pytest.mark.parametrize("value", [1 << 30, -(1 << 30), 48 + 20, 0, 4095])
-def test_a_range_with_a_wrong_index_unit_within_is_given_right_or_refused_as_damage(
+def test_a_range_over_a_wrong_index_unit_is_read_correctly_or_refused_as_damage(
     open_store: OpenStore, field: str, value: int, verified_when_served: bool
 ) -> None:
     """The unit goes bad while the store is open, as a page does that is read again."""
@@ -125,6 +135,7 @@ def test_a_range_with_a_wrong_index_unit_within_is_given_right_or_refused_as_dam
         if isinstance(found, StoreDamagedError):
             assert first_index <= (found.index or 0) <= last_index
         else:
+            assert found
             assert right.startswith(found)
         path.write_bytes(whole)
 

@@ -1,4 +1,4 @@
-"""What Java leaves in its files behind a truncation: it moves the end, and wipes nothing."""
+"""Remains of a truncation by Java, which moves the end of the log and does not zero the rest."""
 
 import shutil
 from collections.abc import Callable
@@ -18,9 +18,9 @@ TAIL = [b"tail" * 100] * 5
 
 
 def store_after_truncation(open_store: OpenStore, folder: Path, *, new_term: int) -> Path:
-    """A log whose tail of term 2 was replaced by one short entry, as Java does it.
+    """Write a log whose tail of term 2 was replaced by one short entry, as Java does it.
 
-    The bytes of the entry and its index unit are those of a store that never had the tail.
+    The bytes of the entry and of its index unit come from a store that never had the tail.
     """
     never = open_store(folder.with_name("never"))
     cut = open_store(folder)
@@ -40,7 +40,7 @@ def store_after_truncation(open_store: OpenStore, folder: Path, *, new_term: int
 
 @pytest.fixture
 def open_wide(open_store: OpenStore) -> OpenStore:
-    """Index segments that hold the whole log, for `poke`."""
+    """Open a store with index segments that hold the whole log, for `poke`."""
 
     def open_(at: Path) -> LogStore:
         return open_store(at, index_segment=4096)
@@ -48,7 +48,7 @@ def open_wide(open_store: OpenStore) -> OpenStore:
     return open_
 
 
-def test_the_remains_of_a_truncated_tail_are_no_damage(open_wide: OpenStore, folder: Path) -> None:
+def test_the_remains_of_a_truncated_tail_are_not_damage(open_wide: OpenStore, folder: Path) -> None:
     at = store_after_truncation(open_wide, folder, new_term=3)
     assert all_bytes(at / "data").count(b"tail") > 300
 
@@ -59,19 +59,19 @@ def test_the_remains_of_a_truncated_tail_are_no_damage(open_wide: OpenStore, fol
     assert not any(all_bytes(at / "index")[6 * disk.INDEX_UNIT_SIZE :])
 
 
-def test_sound_entries_of_the_same_term_behind_damage_are_still_refused(
+def test_sound_entries_of_the_same_term_after_damage_are_refused(
     open_wide: OpenStore, folder: Path
 ) -> None:
     at = store_after_truncation(open_wide, folder, new_term=2)
 
-    with pytest.raises(StoreDamagedError, match="entries behind it are sound"):
+    with pytest.raises(StoreDamagedError, match="later entries are sound"):
         open_wide(at)
 
 
-def test_a_checkpoint_of_java_from_before_a_truncation_is_refused_until_it_is_removed(
+def test_a_java_checkpoint_older_than_a_truncation_is_refused_until_it_is_removed(
     open_wide: OpenStore, folder: Path
 ) -> None:
-    """Java writes it every three seconds, so a crash may leave one that names the old end."""
+    """Java writes it every three seconds, so a crash may leave one with the old end."""
     at = store_after_truncation(open_wide, folder, new_term=3)
     (at / "checkpoint").write_text("endIndex=9\ncommittedIndex=4\n")
     with pytest.raises(StoreDamagedError, match="checkpoint"):

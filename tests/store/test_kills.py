@@ -1,7 +1,6 @@
-"""Writers that are killed at any moment, and right before and after each call that syncs or names.
+"""Writers that are killed at random, and right before and after each system call that matters.
 
-How it is done is `dledger_store_faults.kills`. For more of them: `pytest -m storefaults --kills
-2000`.
+See `dledger_store_faults.kills`. To run more: `pytest -m storefaults --kills 2000`.
 """
 
 import os
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.storefaults
 
 
 def run(kind: str, count: int) -> Tally:
-    """In a process of its own, which has no threads and so can fork."""
+    """Run in a separate process, which has no threads and so can fork."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-m", "dledger_store_faults", kind, "--count", str(count)],

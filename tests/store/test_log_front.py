@@ -25,14 +25,14 @@ def store(open_store: OpenStore) -> LogStore:
 
 
 def remove(store: LogStore, segments: int) -> int:
-    """Remove so many segments; returns the first entry behind them."""
+    """Remove segments from the front; return the first remaining entry."""
     first_index = store.front.sealed_segments()[segments - 1].last_index + 1
     store.front.save_begin(first_index)
     store.front.delete(store.front.forget_before(first_index))
     return first_index
 
 
-def test_sealed_segments_are_those_before_the_last(store: LogStore) -> None:
+def test_all_segments_but_the_last_are_sealed(store: LogStore) -> None:
     sealed = store.front.sealed_segments()
     files = store.segments.data(39)
 
@@ -43,11 +43,11 @@ def test_sealed_segments_are_those_before_the_last(store: LogStore) -> None:
     assert {segment.size_bytes for segment in sealed} == {4096}
 
 
-def test_an_empty_log_has_none(open_store: OpenStore) -> None:
+def test_an_empty_log_has_no_sealed_segments(open_store: OpenStore) -> None:
     assert open_store().front.sealed_segments() == []
 
 
-def test_a_log_goes_on_behind_what_was_removed(store: LogStore, folder: Path) -> None:
+def test_a_log_continues_after_its_front_is_removed(store: LogStore, folder: Path) -> None:
     begin_index = remove(store, 2)
 
     assert store.begin_index == begin_index > 10
@@ -62,7 +62,9 @@ def test_a_log_goes_on_behind_what_was_removed(store: LogStore, folder: Path) ->
     assert store.entry(40)[1] == b"more"
 
 
-def test_it_is_the_same_after_it_was_closed(store: LogStore, open_store: OpenStore) -> None:
+def test_a_log_without_its_front_is_the_same_after_a_restart(
+    store: LogStore, open_store: OpenStore
+) -> None:
     begin_index = remove(store, 2)
     runs = store.term_runs()
     store.close()
@@ -74,7 +76,7 @@ def test_it_is_the_same_after_it_was_closed(store: LogStore, open_store: OpenSto
 
 
 @pytest.mark.parametrize("deleted", [0, 1, 2])
-def test_a_crash_on_the_way_ends_in_the_log_that_was_wanted(
+def test_a_start_finishes_a_removal_that_a_crash_interrupted(
     store: LogStore,
     open_store: OpenStore,
     crashed: Crashed,
@@ -106,7 +108,7 @@ def test_a_crash_on_the_way_ends_in_the_log_that_was_wanted(
     assert len(again.segments.data(39)) == len(store.segments.data(39))
 
 
-def test_what_is_not_committed_is_not_removed(open_store: OpenStore) -> None:
+def test_uncommitted_entries_are_not_removed(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)
     flush(store)
@@ -117,11 +119,11 @@ def test_what_is_not_committed_is_not_removed(open_store: OpenStore) -> None:
     assert bodies_of(store) == BODIES
 
 
-def test_a_truncation_that_comes_between_does_not_bring_the_beginning_back(
+def test_a_truncation_during_a_removal_does_not_move_the_beginning_back(
     store: LogStore, open_store: OpenStore, crashed: Crashed
 ) -> None:
-    """Its checkpoint would say that the log begins where it did, and the next start would miss
-    segments.
+    """The truncation saves a checkpoint. With the old beginning in it, the next start would report
+    missing segments.
     """
     store.append_bodies([b"x"] * 3, term=9)
     flush(store)
@@ -134,7 +136,7 @@ def test_a_truncation_that_comes_between_does_not_bring_the_beginning_back(
     assert open_store(crashed(store)).begin_index == first_index
 
 
-def test_a_flush_and_a_checkpoint_in_between_are_not_disturbed(store: LogStore) -> None:
+def test_a_removal_does_not_disturb_a_flush_or_a_checkpoint(store: LogStore) -> None:
     store.append_bodies(BODIES, term=9)
     target = store.flush_target()
     remove(store, 3)

@@ -1,4 +1,4 @@
-"""The memberships of a real log: written, pushed, cut, restarted, without its front or its file."""
+"""The memberships of a log: appended, pushed, cut, restarted, without its front or its file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,9 +40,7 @@ def block_of(leader: LogStore, follower: LogStore, first: int, last: int) -> Blo
     )
 
 
-def test_a_log_without_changes_says_nothing_and_has_no_file(
-    open_store: OpenStore, folder: Path
-) -> None:
+def test_a_log_without_membership_changes_has_no_file(open_store: OpenStore, folder: Path) -> None:
     store = open_store()
     store.append_bodies([b"x"] * 20, term=1)
     commit(store, 19)
@@ -55,7 +53,7 @@ def test_a_log_without_changes_says_nothing_and_has_no_file(
 
 
 @pytest.mark.parametrize("committed", [-1, 3, 4, 8, 13, 14, 17])
-def test_after_a_crash_they_are_what_they_were(
+def test_memberships_are_the_same_after_a_crash(
     open_store: OpenStore, crashed: Crashed, committed: int
 ) -> None:
     store = open_store()
@@ -67,12 +65,12 @@ def test_after_a_crash_they_are_what_they_were(
 
     assert again.memberships.entries == store.memberships.entries == ENTRIES
     assert again.memberships.base is None
-    told = [entry.index for entry in ENTRIES if entry.index <= committed]
+    covered = [entry.index for entry in ENTRIES if entry.index <= committed]
     saved = memberships_file.load(again._folder)
-    assert [entry.index for entry in saved] == told
+    assert [entry.index for entry in saved] == covered
 
 
-def test_without_a_checkpoint_they_are_read_from_the_log(
+def test_memberships_are_read_from_the_log_without_a_checkpoint(
     open_store: OpenStore, folder: Path
 ) -> None:
     store = open_store()
@@ -85,7 +83,7 @@ def test_without_a_checkpoint_they_are_read_from_the_log(
     assert open_store().memberships.entries == ENTRIES
 
 
-def test_a_checkpoint_of_an_earlier_version_does_not_hide_them(
+def test_memberships_are_found_with_a_checkpoint_of_an_earlier_version(
     open_store: OpenStore, folder: Path
 ) -> None:
     store = open_store()
@@ -99,7 +97,7 @@ def test_a_checkpoint_of_an_earlier_version_does_not_hide_them(
     assert open_store().memberships.entries == ENTRIES
 
 
-def test_only_what_is_not_committed_is_read_at_a_start(
+def test_a_start_reads_only_uncommitted_entries(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()
@@ -119,7 +117,7 @@ def test_only_what_is_not_committed_is_read_at_a_start(
 
 @pytest.mark.parametrize(("first_index", "left"), [(15, 3), (14, 2), (10, 2), (9, 1), (4, 0)])
 @pytest.mark.parametrize("committed", [-1, 3])
-def test_what_is_cut_holds_no_more(
+def test_memberships_that_are_cut_from_the_log_are_forgotten(
     open_store: OpenStore, crashed: Crashed, first_index: int, left: int, committed: int
 ) -> None:
     store = open_store()
@@ -133,7 +131,9 @@ def test_what_is_cut_holds_no_more(
     assert open_store(crashed(store)).memberships.entries == ENTRIES[:left]
 
 
-def test_another_takes_the_place_of_what_was_cut(open_store: OpenStore, crashed: Crashed) -> None:
+def test_a_new_membership_replaces_one_that_was_cut(
+    open_store: OpenStore, crashed: Crashed
+) -> None:
     store = open_store()
     fill(store)
     store.truncate(9)
@@ -145,7 +145,7 @@ def test_another_takes_the_place_of_what_was_cut(open_store: OpenStore, crashed:
 
 
 @pytest.mark.parametrize("held", [0, 3, 4, 9, 12])
-def test_a_follower_notes_what_is_pushed_and_no_more(
+def test_a_follower_notes_each_pushed_membership_once(
     open_store: OpenStore, memory_path: Path, crashed: Crashed, held: int
 ) -> None:
     leader, follower = open_store(), open_store(memory_path / "follower")
@@ -162,9 +162,7 @@ def test_a_follower_notes_what_is_pushed_and_no_more(
     assert open_store(crashed(follower)).memberships.entries == ENTRIES
 
 
-def test_a_pushed_membership_that_cannot_be_read_is_refused(
-    open_store: OpenStore, memory_path: Path
-) -> None:
+def test_a_malformed_pushed_membership_is_refused(open_store: OpenStore, memory_path: Path) -> None:
     leader, follower = open_store(), open_store(memory_path / "follower")
     leader.append_bodies([b"x"], term=1)
     data = disk.pack_entries(
@@ -176,7 +174,9 @@ def test_a_pushed_membership_that_cannot_be_read_is_refused(
         follower.check_block(bytes(data), previous_index=-1, previous_term=-1, last_index=0, term=1)
 
 
-def test_a_clients_body_is_never_taken_for_one(open_store: OpenStore, crashed: Crashed) -> None:
+def test_a_client_s_body_is_never_taken_for_a_membership(
+    open_store: OpenStore, crashed: Crashed
+) -> None:
     store = open_store()
     store.append_bodies([body_of(VOTES)] * 2, 1, [MEMBERSHIP_CHANNEL, 0], disk.NORMAL)
     store.append_bodies([body_of(VOTES)], term=1, magic=disk.NOOP)
@@ -185,7 +185,7 @@ def test_a_clients_body_is_never_taken_for_one(open_store: OpenStore, crashed: C
     assert open_store(crashed(store)).memberships.entries == ()
 
 
-def test_one_that_a_later_version_wrote_stops_the_start(open_store: OpenStore) -> None:
+def test_a_membership_of_a_later_version_stops_the_start(open_store: OpenStore) -> None:
     store = open_store()
     body = b'{"voters":["n0"],"learners":[],"witnesses":["n1"]}'
     with pytest.raises(ValueError, match="nothing else"):
@@ -201,7 +201,7 @@ def test_one_that_a_later_version_wrote_stops_the_start(open_store: OpenStore) -
 @pytest.mark.parametrize(
     ("segments", "base", "left"), [(1, None, 3), (2, LEARNS, 2), (3, VOTES, 1), (4, GONE, 0)]
 )
-def test_what_retention_removed_holds_still(
+def test_memberships_hold_after_retention_removed_their_entries(
     open_store: OpenStore,
     crashed: Crashed,
     segments: int,
@@ -221,10 +221,12 @@ def test_what_retention_removed_holds_still(
         found.append_bodies([b"more"], term=1)
         commit(found, 18)
         kept = memberships_file.load(found._folder)
-        assert kept == ENTRIES[max(0, 2 - left) :], "and nothing that nobody needs"
+        assert kept == ENTRIES[max(0, 2 - left) :], "the file keeps only what is needed"
 
 
-def test_a_crash_while_segments_go_leaves_it_known(open_store: OpenStore, crashed: Crashed) -> None:
+def test_a_crash_during_a_removal_keeps_the_membership(
+    open_store: OpenStore, crashed: Crashed
+) -> None:
     store = open_store()
     fill(store)
     commit(store, 17)
@@ -242,7 +244,7 @@ def test_a_crash_while_segments_go_leaves_it_known(open_store: OpenStore, crashe
 
 
 @pytest.mark.parametrize("how", ["lost", "damaged", "old"])
-def test_without_its_file_a_log_without_its_front_is_refused(
+def test_a_log_without_its_front_is_refused_without_its_memberships_file(
     open_store: OpenStore, folder: Path, how: str
 ) -> None:
     store = open_store()
@@ -264,7 +266,7 @@ def test_without_its_file_a_log_without_its_front_is_refused(
     assert refused.value.damage is Damage.MEMBERSHIPS
 
 
-def test_a_damaged_file_that_is_not_needed_does_no_harm(
+def test_a_damaged_memberships_file_is_ignored_when_it_is_not_needed(
     open_store: OpenStore, folder: Path
 ) -> None:
     store = open_store()
@@ -280,7 +282,7 @@ def test_a_damaged_file_that_is_not_needed_does_no_harm(
     assert memberships_file.load(folder) == ENTRIES
 
 
-def test_a_volume_that_is_full_keeps_the_old_file_and_the_old_checkpoint(
+def test_a_full_volume_keeps_the_old_file_and_the_old_checkpoint(
     open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()
@@ -292,10 +294,10 @@ def test_a_volume_that_is_full_keeps_the_old_file_and_the_old_checkpoint(
 
     with monkeypatch.context() as patched:
         patched.setattr("dledger_node.store.derived.memberships_file.replace_file", full)
-        with pytest.raises(StoreFullError, match="could not be saved"):
+        with pytest.raises(StoreFullError, match="cannot save"):
             commit(store, 17)
 
-    assert store.committed_index == 8, "it answers for no membership that is not saved"
+    assert store.committed_index == 8, "a checkpoint covers only saved memberships"
     assert memberships_file.load(folder) == ENTRIES[:1]
     commit(store, 17)
     assert memberships_file.load(folder) == ENTRIES
@@ -313,11 +315,11 @@ def test_a_volume_that_is_full_keeps_the_old_file_and_the_old_checkpoint(
         memberships_file.encode([MembershipEntry(-1, GONE)]),
     ],
 )
-def test_a_file_that_cannot_be_is_not_believed(raw: bytes) -> None:
+def test_an_inconsistent_memberships_file_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"checksum|order"):
         memberships_file.decode(raw)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_what_the_file_says_is_read_back(count: int) -> None:
+def test_an_encoded_memberships_file_is_decoded_unchanged(count: int) -> None:
     assert memberships_file.decode(memberships_file.encode(ENTRIES[:count])) == ENTRIES[:count]

@@ -1,4 +1,4 @@
-"""A store against a list: whatever is done to both, they hold the same entries."""
+"""A store compared with a list: the same operations leave both with the same entries."""
 
 import shutil
 import tempfile
@@ -26,7 +26,7 @@ LISTS_OF_BODIES = st.lists(st.binary(max_size=400), min_size=1, max_size=8)
 
 
 class StoreAgainstList(RuleBasedStateMachine):
-    """A leader's store, a follower that is pushed to, and the list that says what both hold."""
+    """A leader's store, a follower's store, and the list of the entries that both must hold."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class StoreAgainstList(RuleBasedStateMachine):
 
     @rule()
     def kill_and_open(self) -> None:
-        """What was written is in the page cache, so a copy is what a killed process leaves."""
+        """Open a copy of the folder: writes are in the page cache, as after a kill."""
         committed_index = self.leader.committed_index
         self.kills += 1
         left = Path(self.top.name) / f"killed-{self.kills}"

@@ -1,7 +1,6 @@
-"""Power cuts for real: what was acknowledged, and every vote, is there when the power is back.
+"""Real power cuts: acknowledged entries and votes survive them.
 
-How it is done is `dledger_store_faults.power`. For more of them:
-`pytest -m powercut --power-cuts 3000`.
+See `dledger_store_faults.power`. To run more: `pytest -m powercut --power-cuts 3000`.
 """
 
 import os
@@ -21,7 +20,7 @@ FLAGS = {"nothing": [], "journal": ["--journal-flushed"]}
 
 @pytest.fixture(scope="module", params=list(power.MKFS))
 def file_system(request: pytest.FixtureRequest) -> str:
-    """One that this machine can make, mount and stop."""
+    """A file system that this machine can create, mount and shut down."""
     name: str = request.param
     missing = power.missing_for(name)
     if missing:
@@ -30,7 +29,7 @@ def file_system(request: pytest.FixtureRequest) -> str:
 
 
 def in_a_namespace(*command: str) -> str:
-    """Run Python where mounts are nobody else's; returns what it wrote."""
+    """Run Python in a private mount namespace; return its output."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [*IN_A_NAMESPACE, sys.executable, *command],
@@ -59,12 +58,12 @@ def test_nothing_acknowledged_and_no_vote_is_lost(
     assert tally.lost_unacknowledged > 0
 
 
-def test_the_same_cuts_lose_what_nobody_synced(file_system: str) -> None:
-    """Without this the test above could not fail."""
+def test_the_same_cuts_lose_data_that_was_not_synced(file_system: str) -> None:
+    """The control of the test above."""
     tally = cut_power(file_system, "--count", "30", "--without-sync")
 
     assert any("were acknowledged and are lost" in violation for violation in tally.violations)
-    if file_system == "ext4":  # XFS often has a renamed file on the disk without being asked to
+    if file_system == "ext4":  # XFS often writes a renamed file without a sync
         assert any("was saved" in violation for violation in tally.violations)
 
 
@@ -97,10 +96,10 @@ with power.mounted_image(sys.argv[1]) as at:
 """
 
 
-def test_a_folder_is_not_called_durable_by_a_file_system_that_has_shut_down(
+def test_a_folder_sync_fails_on_a_file_system_that_has_shut_down(
     file_system: str,
 ) -> None:
-    """XFS answers the fsync of a folder with success then."""
+    """XFS then reports success for the fsync of a folder."""
     answer = in_a_namespace("-c", SHUT_DOWN_WITHIN_THE_SYNC, file_system)
 
     assert answer.startswith("refused:")
@@ -129,8 +128,8 @@ with power.mounted_image(sys.argv[1]) as at:
 """
 
 
-def test_a_flush_that_is_overtaken_by_a_shut_down_is_not_believed(file_system: str) -> None:
-    """Ext4 may say yes to it, and read zeros after the next mount."""
+def test_a_flush_fails_if_the_file_system_shuts_down_meanwhile(file_system: str) -> None:
+    """Ext4 may report success, and read zeros after the next mount."""
     answer = in_a_namespace("-c", SHUT_DOWN_WITHIN_THE_FLUSH, file_system)
 
     assert answer.startswith("refused:")

@@ -1,9 +1,8 @@
-"""Whatever a power cut leaves, at any moment: the store opens, and holds what it had promised.
+"""After a simulated power cut at any moment, the store opens and keeps its promises.
 
-A model of the disk stands between the store and its files. It knows what was synced: contents by
-fdatasync, names by fsync of their folder. A power cut then leaves each sector of each file as it
-was synced or as it was written later, and any prefix of the changes of names. Cuts come before a
-sync.
+A model of the disk stands between the store and its files. It tracks what was synced: contents by
+fdatasync, names by fsync of their folder. A power cut leaves each sector of each file as it was
+synced or as it was written later, and any prefix of the changes of names. Cuts come before a sync.
 """
 
 import contextlib
@@ -25,11 +24,11 @@ SIZES = {"segment_size_bytes": 4096, "index_segment_size_bytes": 1600}
 
 
 class PowerCut(BaseException):
-    """Not an Exception, so that no handler in the store survives it."""
+    """Not an Exception, so that no handler in the store catches it."""
 
 
 class Disk:
-    """What the disk under one store folder is sure to hold."""
+    """The durable content of the disk under one store folder."""
 
     def __init__(self, choices: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.choices = choices
@@ -44,7 +43,7 @@ class Disk:
     def sync(self, file: Segment) -> None:
         self._maybe_cut()
         self._sync(file)
-        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+        with contextlib.suppress(FileNotFoundError):  # the file has been removed
             self.contents[file.path.stat().st_ino] = file.read(0, file.size)
 
     def sync_folder(self, folder: Path) -> None:
@@ -54,7 +53,7 @@ class Disk:
             self.names[folder.name] = inodes(folder)
 
     def leave(self, source: Path, target: Path) -> None:
-        """Write to `target` what a power cut leaves of `source`, which is then all durable."""
+        """Write to `target` what a power cut leaves of `source`; all of it is durable then."""
         keep = self.choices.random()
         target.mkdir()
         for path in source.glob("checkpoint*"):
@@ -71,7 +70,7 @@ class Disk:
             self.contents[path.stat().st_ino] = path.read_bytes()
 
     def _names_left(self, folder: str, now: dict[str, int]) -> dict[str, int]:
-        """Removals come before additions, and each of them from one end of the log."""
+        """Apply a prefix of the changes: removals, newest first, then additions, oldest first."""
         names = dict(self.names[folder])
         removed = sorted((name for name in names if now.get(name) != names[name]), reverse=True)
         added = sorted(name for name in now if now[name] != names.get(name))
@@ -99,7 +98,7 @@ def inodes(folder: Path) -> dict[str, int]:
 
 
 class Story:
-    """A store that is written to, and what it may and must hold after a power cut."""
+    """A store that is written to, and the entries that it may and must hold after a power cut."""
 
     def __init__(self, choices: random.Random, folder: Path) -> None:
         self.choices = choices
@@ -108,11 +107,10 @@ class Story:
         self.term = 0
         self.begin_index = 0
         self.bodies: list[bytes] = []
-        """The longest log that may be found: a prefix of it is."""
+        """The longest log that may be found; any prefix down to `durable_index` may be too."""
         self.durable_index = -1
-        """The shortest."""
         self.replaced: tuple[int, list[bytes]] | None = None
-        """Beginning and bodies of a log of which a prefix may be found instead."""
+        """Beginning and bodies of the old log, of which a prefix may be found instead."""
 
     def open(self) -> None:
         self.store = LogStore.open(self.folder, **SIZES)
@@ -156,7 +154,7 @@ class Story:
         self.replaced = None
 
     def replace(self) -> None:
-        """As a member does that cannot be led up to its leader's first entry."""
+        """Replace the log, as a member does that lags behind its leader's first entry."""
         first_index = self.begin_index + len(self.bodies) + self.choices.randrange(1, 30)
         bodies = [self.choices.randbytes(self.choices.randrange(400)) for _ in range(5)]
         self.term += 1
@@ -183,14 +181,14 @@ class Story:
         self.term += 1
 
     def abandon(self) -> None:
-        """Let go of the files without a word to the disk."""
+        """Release the files without syncing them."""
         self.store._files.data.close()
         self.store._files.index.close()
         self.store._lock.close()
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_a_power_cut_at_any_moment_leaves_what_was_promised(
+def test_a_power_cut_at_any_moment_keeps_every_promise(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     choices = random.Random(seed)

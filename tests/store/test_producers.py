@@ -1,4 +1,4 @@
-"""The table of producers against a model that keeps every entry of the log."""
+"""The table of producers compared with a model that keeps every entry of the log."""
 
 import random
 from collections import defaultdict
@@ -8,37 +8,28 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import ChannelEntry, channel_of
-from dledger_node.store.derived import producers as producers_module
 from dledger_node.store.derived import producers_file
 from dledger_node.store.derived.producers import Finding, Producers
 from dledger_node.store.derived.producers_file import Image
 
 WINDOW = 8
-PRODUCERS_MAX = 3
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few producers and a short window, so that their ends are met often."""
-    monkeypatch.setattr(producers_module, "WINDOW", WINDOW)
-    monkeypatch.setattr(producers_module, "PRODUCERS_MAX", PRODUCERS_MAX)
-    monkeypatch.setattr(producers_module, "UNDO_MAX", 40)
-    monkeypatch.setattr(producers_file, "WINDOW", WINDOW)
+LIMITS = {"producers_max": 3, "window": WINDOW, "undo_max": 40}
+"""So small that the test reaches them often."""
 
 
 @dataclass
 class Log:
-    """All entries there are: of a registration, or of (producer, sequence)."""
+    """All entries: registrations, and appends as (producer, sequence)."""
 
     entries: list[tuple[ChannelEntry, tuple[int, int] | None]] = field(default_factory=list)
-    settled_index: int = -1
+    stable_index: int = -1
 
     @property
     def next_index(self) -> int:
-        return max(self.settled_index, self.entries[-1][0].index if self.entries else -1) + 1
+        return max(self.stable_index, self.entries[-1][0].index if self.entries else -1) + 1
 
     def known(self) -> dict[int, dict[int, int]]:
-        """Of every producer that is not forgotten, the indexes by sequence."""
+        """Return the indexes by sequence of every producer that has not been dropped."""
         numbers: dict[int, int] = {}
         indexes: dict[int, dict[int, int]] = defaultdict(dict)
         for entry, append in self.entries:
@@ -49,7 +40,7 @@ class Log:
         return {identity: indexes[identity] for identity in numbers.values()}
 
     def find(self, identity: int, sequence: int) -> int | Finding:
-        """What the table must say."""
+        """Return the result that the table must have."""
         known = self.known()
         if identity not in known:
             return Finding.UNKNOWN_PRODUCER
@@ -71,22 +62,22 @@ def assert_agree(table: Producers, log: Log, identities: set[int]) -> None:
 
 
 def saved_and_read(table: Producers) -> tuple[Producers, int] | None:
-    settled = table.settled()
-    if settled is None:
+    stable = table.stable_copy()
+    if stable is None:
         return None
-    image = Image(index=max(table.settled_index, 0), term=1, chain_crc=2, producers=settled)
-    read = producers_file.decode(producers_file.encode(image))
+    image = Image(index=max(table.stable_index, 0), term=1, chain_crc=2, producers=stable)
+    read = producers_file.decode(producers_file.encode(image), window=WINDOW)
     assert read == image
-    return Producers(read.producers, table.settled_index), table.settled_index
+    return Producers(read.producers, table.stable_index, **LIMITS), table.stable_index
 
 
 class Story:
-    """One log, and the table that follows it."""
+    """One log, and the table that must agree with it."""
 
     def __init__(self, seed: int) -> None:
         self.choices = random.Random(seed)
         self.log = Log()
-        self.table = Producers()
+        self.table = Producers(**LIMITS)
         self.identities: set[int] = {-5, 10**9}
 
     def note(self, entry: ChannelEntry, append: tuple[int, int] | None) -> None:
@@ -100,7 +91,7 @@ class Story:
         self.identities.add(index)
 
     def append(self) -> None:
-        """Append as a leader does: what is new, and nothing else."""
+        """Append a sequence as a leader does: only if it is new."""
         known = self.log.known()
         if not known:
             return
@@ -113,22 +104,22 @@ class Story:
             self.note(entry, (identity, sequence))
 
     def truncate(self) -> None:
-        first_index = self.choices.randint(self.log.settled_index + 1, self.log.next_index)
+        first_index = self.choices.randint(self.log.stable_index + 1, self.log.next_index)
         kept = [pair for pair in self.log.entries if pair[0].index < first_index]
         self.log.entries = kept
-        if not self.table.take_back(first_index):  # too many: the log is read again
-            self.table = Producers()
+        if not self.table.undo_from(first_index):  # too many to undo: read the log again
+            self.table = Producers(**LIMITS)
             for entry, _ in kept:
                 self.table.note(entry)
-            self.table.settle(self.log.settled_index)
+            self.table.mark_stable(self.log.stable_index)
 
-    def settle(self) -> None:
+    def mark_stable(self) -> None:
         log = self.log
-        log.settled_index = self.choices.randint(log.settled_index, log.next_index - 1)
-        self.table.settle(log.settled_index)
+        log.stable_index = self.choices.randint(log.stable_index, log.next_index - 1)
+        self.table.mark_stable(log.stable_index)
 
     def restart(self) -> None:
-        """Save, read, and note what follows."""
+        """Save and load the table, and note the entries after it."""
         restored = saved_and_read(self.table)
         if restored is None:
             return
@@ -138,31 +129,30 @@ class Story:
                 self.table.note(entry)
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("seed", range(20))
-def test_the_table_is_what_the_log_says_whatever_happens_to_the_log(seed: int) -> None:
+def test_the_table_always_agrees_with_the_log(seed: int) -> None:
     story = Story(seed)
     acts = (
         [story.append] * 30 + [story.register] * 2 + [story.truncate] * 2
-        + [story.settle] * story.choices.choice([0, 1, 4]) + [story.restart]
+        + [story.mark_stable] * story.choices.choice([0, 1, 4]) + [story.restart]
     )  # fmt: skip
     for _ in range(200):
         story.choices.choice(acts)()
         assert_agree(story.table, story.log, story.identities)
 
 
-def test_a_sequence_may_pass_the_low_bits_many_times() -> None:
+def test_sequences_may_wrap_their_low_bits_many_times() -> None:
     table = Producers()
     table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
     for sequence in range(1, 200_000):
         table.note(ChannelEntry(sequence, disk.NORMAL, table.channel(0, sequence)))
         if sequence % 1000 == 0:
-            table.settle(sequence)
+            table.mark_stable(sequence)
 
     assert table.find(0, 199_999) == 199_999
     assert table.find(0, 199_999 - 1023) == 199_999 - 1023
     assert table.find(0, 199_999 - 1024) is Finding.TOO_OLD
-    assert table.find(0, 199_999 - 65_536) is Finding.TOO_OLD, "a copy that came very late"
+    assert table.find(0, 199_999 - 65_536) is Finding.TOO_OLD, "a copy that arrives very late"
     assert table.find(0, 199_999 + 65_536) is Finding.TOO_NEW
 
 
@@ -177,7 +167,7 @@ def test_a_sequence_may_pass_the_low_bits_many_times() -> None:
         ChannelEntry(5, disk.NORMAL, 77),
     ],
 )
-def test_a_channel_of_nobody_says_nothing(entry: ChannelEntry) -> None:
+def test_a_channel_without_a_producer_is_ignored(entry: ChannelEntry) -> None:
     table = Producers()
     table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
 
@@ -185,10 +175,10 @@ def test_a_channel_of_nobody_says_nothing(entry: ChannelEntry) -> None:
 
     assert len(table) == 1
     assert table.find(0, 1) is Finding.NEW
-    assert table.take_back(1)
+    assert table.undo_from(1)
 
 
-def test_when_all_numbers_are_given_the_one_who_was_silent_longest_is_forgotten() -> None:
+def test_the_longest_idle_producer_is_dropped_when_all_numbers_are_taken() -> None:
     table = Producers()
     for index in range(1024):
         table.note(ChannelEntry(index, disk.NOOP, channel_of(table.next_number(), 0)))
@@ -202,23 +192,23 @@ def test_when_all_numbers_are_given_the_one_who_was_silent_longest_is_forgotten(
     assert table.find(1025, 1) is Finding.NEW
 
 
-def test_a_forgotten_producer_is_back_when_the_registration_in_its_place_is_cut() -> None:
+def test_a_dropped_producer_returns_when_its_replacement_is_cut_from_the_log() -> None:
     table = Producers()
     table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
     table.note(ChannelEntry(1, disk.NORMAL, table.channel(0, 1)))
     table.note(ChannelEntry(2, disk.NOOP, channel_of(1, 0)))
     assert table.find(0, 1) is Finding.UNKNOWN_PRODUCER
 
-    assert table.take_back(2)
+    assert table.undo_from(2)
 
     assert table.find(0, 1) == 1
     assert table.find(2, 1) is Finding.UNKNOWN_PRODUCER
 
 
-def test_what_is_settled_is_not_taken_back() -> None:
+def test_stable_entries_are_never_undone() -> None:
     table = Producers()
     table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
-    table.settle(0)
+    table.mark_stable(0)
 
-    assert not table.take_back(0)
+    assert not table.undo_from(0)
     assert table.find(0, 1) is Finding.NEW

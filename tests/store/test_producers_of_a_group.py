@@ -1,8 +1,8 @@
-"""Logs of three members, leaders that come and go, and copies that arrive at any time at any of
-them: each append is committed once, and where it was said to be.
+"""Three members with changing leaders, and copies of appends that arrive at any time at any leader:
+each append is committed once, at the index that was acknowledged.
 
-The members elect and replicate by Raft's rules, with whole logs instead of messages. What is judged
-is the table: found at the proposal, noted with the entry, taken back with it.
+The members elect and replicate by Raft's rules, with whole logs instead of messages. The subject is
+the table: looked up at the proposal, updated with the entry, undone with it.
 """
 
 import random
@@ -12,17 +12,10 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import ChannelEntry, channel_of
-from dledger_node.store.derived import producers as producers_module
 from dledger_node.store.derived.producers import Finding, Producers
 
 WINDOW = 6
 Append = tuple[int, int]  # producer, sequence
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers_module, "WINDOW", WINDOW)
-    monkeypatch.setattr(producers_module, "PRODUCERS_MAX", 2)
 
 
 @dataclass(frozen=True)
@@ -39,9 +32,9 @@ class Member:
     leads: bool = False
     committed: int = -1
     log: list[Entry] = field(default_factory=list)
-    table: Producers = field(default_factory=Producers)
+    table: Producers = field(default_factory=lambda: Producers(producers_max=2, window=WINDOW))
     notes_at_commit: bool = False
-    """A fault: what is proposed is not known until it is committed."""
+    """A planted fault: the table notes an append only once it is committed."""
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -56,7 +49,7 @@ class Member:
     def cut(self, first_index: int) -> None:
         del self.log[first_index:]
         if not self.notes_at_commit:
-            assert self.table.take_back(first_index)
+            assert self.table.undo_from(first_index)
 
     def commit(self, index: int) -> None:
         if self.notes_at_commit:
@@ -64,7 +57,7 @@ class Member:
                 if self.log[noted].channel:
                     self._note(noted)
         self.committed = max(self.committed, index)
-        self.table.settle(self.committed)
+        self.table.mark_stable(self.committed)
 
     def _note(self, index: int) -> None:
         self.table.note(ChannelEntry(index, self.log[index].magic, self.log[index].channel))
@@ -75,9 +68,9 @@ class Group:
         self.choices = random.Random(seed)
         self.members = [Member(notes_at_commit=notes_at_commit) for _ in range(3)]
         self.committed: list[Entry] = []
-        # Of each registered producer the sequences that were sent, and where they were told to be.
+        # The highest sequence sent of each registered producer, and the acknowledged indexes.
         self.sent: dict[int, int] = {}
-        self.told: dict[Append, int] = {}
+        self.acknowledged: dict[Append, int] = {}
         self.awaited: list[tuple[Member, int, int, Append | None]] = []
 
     def elect(self) -> None:
@@ -117,19 +110,19 @@ class Group:
 
     def commit(self, leader: Member, index: int) -> None:
         leader.commit(index)
-        assert self.committed == leader.log[: len(self.committed)], "the model is no Raft"
+        assert self.committed == leader.log[: len(self.committed)], "the model violates Raft"
         self.committed = leader.log[: index + 1]
         for awaited in list(self.awaited):
             member, term, place, append = awaited
             if member is leader and term == leader.term and place <= index:
                 self.awaited.remove(awaited)
-                self.tell(append, place)
+                self.acknowledge(append, place)
 
-    def tell(self, append: Append | None, index: int) -> None:
+    def acknowledge(self, append: Append | None, index: int) -> None:
         if append is None:
             self.sent[index] = 0
         else:
-            assert self.told.setdefault(append, index) == index, "a copy is told another place"
+            assert self.acknowledged.setdefault(append, index) == index, "two indexes of one append"
 
     def register(self) -> None:
         for member in self.members:
@@ -140,13 +133,13 @@ class Group:
                 return
 
     def send(self) -> None:
-        """A copy of any append, old or new, reaches any member that thinks that it leads."""
+        """Send a copy of any append, old or new, to any member that considers itself leader."""
         leaders = [member for member in self.members if member.leads]
         if not leaders or not self.sent:
             return
         leader, producer = self.choices.choice(leaders), self.choices.choice(sorted(self.sent))
-        told = max((s for p, s in self.told if p == producer), default=0)
-        newest = min(told + WINDOW, self.sent[producer] + 1)
+        acknowledged = max((s for p, s in self.acknowledged if p == producer), default=0)
+        newest = min(acknowledged + WINDOW, self.sent[producer] + 1)
         sequence = self.choices.randint(max(1, newest - WINDOW - 3), max(1, newest))
         self.sent[producer] = max(self.sent[producer], sequence)
         append = (producer, sequence)
@@ -157,7 +150,7 @@ class Group:
             self.awaited.append((leader, leader.term, index, append))
         elif isinstance(found, int):
             if found <= leader.committed:
-                self.tell(append, found)
+                self.acknowledge(append, found)
             else:
                 self.awaited.append((leader, leader.term, found, append))
 
@@ -169,24 +162,24 @@ class Group:
                 self.register()
         appends = [entry.append for entry in self.committed if entry.append is not None]
         assert len(appends) == len(set(appends)), "an append is committed twice"
-        for append, index in self.told.items():
-            assert self.committed[index].append == append, "an append is not where it was told"
+        for append, index in self.acknowledged.items():
+            assert self.committed[index].append == append, "a wrong index was acknowledged"
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_append_is_committed_once_and_where_it_was_told(seed: int) -> None:
+def test_every_append_is_committed_once_at_its_acknowledged_index(seed: int) -> None:
     Group(seed).run(600)
 
 
-def test_the_stories_append_and_tell_enough_to_be_a_test() -> None:
+def test_the_stories_acknowledge_enough_appends_to_be_a_test() -> None:
     group = Group(1)
     group.run(3000)
 
-    assert len(group.told) > 50
-    assert len({producer for producer, _ in group.told}) > 2
+    assert len(group.acknowledged) > 50
+    assert len({producer for producer, _ in group.acknowledged}) > 2
 
 
-def test_a_table_that_notes_only_what_is_committed_is_found_out() -> None:
+def test_the_judge_detects_a_table_that_notes_only_committed_entries() -> None:
     def is_found_out(seed: int) -> bool:
         try:
             Group(seed, notes_at_commit=True).run(600)

@@ -6,7 +6,6 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.store.log import recovery
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments.segment import Segment
 from dledger_store_files.contents import all_bytes, bodies_of, entry_or_none, files_under, flush
@@ -26,8 +25,8 @@ def stopped(open_store: OpenStore, crashed: Crashed) -> Path:
     return crashed(store)
 
 
-def test_a_killed_process_loses_nothing(open_store: OpenStore, crashed: Crashed) -> None:
-    """What was copied into the mapping is in the page cache, flushed or not."""
+def test_a_killed_process_loses_no_entry(open_store: OpenStore, crashed: Crashed) -> None:
+    """Written entries are in the page cache, flushed or not."""
     store = open_store()
     store.append_bodies(BODIES, term=1)
 
@@ -39,7 +38,7 @@ def test_a_killed_process_loses_nothing(open_store: OpenStore, crashed: Crashed)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_garbage_behind_the_durable_end_is_cut(
+def test_garbage_after_the_durable_index_is_cut(
     open_store: OpenStore, crashed: Crashed, seed: int
 ) -> None:
     choices = random.Random(seed)
@@ -122,14 +121,14 @@ def test_missing_data_files_are_damage(
     for path in sorted((at / "data").iterdir())[-1 if missing == "last" else 0 :]:
         path.unlink()
 
-    with pytest.raises(StoreDamagedError, match="nothing is there"):
+    with pytest.raises(StoreDamagedError, match="no data"):
         open_store(at)
 
 
 def test_no_flipped_byte_is_ever_served(open_store: OpenStore, crashed: Crashed) -> None:
-    """After an orderly stop, so that nothing may be cut: a flip is refused, or the entry is sound.
+    """After an orderly stop nothing may be cut: a flipped byte is refused, or the entry is sound.
 
-    The flip may be in a segment that opening does not read; then reading the entry refuses it.
+    If opening does not read the flipped byte, reading the entry refuses it.
     """
     bodies = [bytes([number + 1]) * (number * 37 % 700) for number in range(30)]
     store = open_store()
@@ -158,74 +157,6 @@ def test_no_flipped_byte_is_ever_served(open_store: OpenStore, crashed: Crashed)
     assert served > 100
 
 
-@pytest.fixture
-def small_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a log of a few segments has a part that opening does not read."""
-    monkeypatch.setattr(recovery, "MARGIN_BYTES", 2000)
-
-
-@pytest.mark.usefixtures("small_margin")
-def test_what_was_durable_is_not_read_again_but_for_a_margin(
-    open_store: OpenStore, crashed: Crashed
-) -> None:
-    store = open_store()
-    store.append_bodies(BODIES[:35], term=1)
-    flush(store)
-    store.save_checkpoint(34)
-    margin_pos = store.position(34).pos + store.position(34).size - 2000
-    first_verified = next(k for k in range(35) if store.position(k).pos >= margin_pos)
-    store.append_bodies(BODIES[35:], term=1)
-    at = crashed(store)
-    flip(at / "data", store.position(3).pos + 50)
-
-    again = open_store(at)
-
-    assert first_verified > 20
-    assert again.recovery.verified_entries == 40 - first_verified
-    assert bodies_of(again, 4) == BODIES[4:]
-    for ask in (again.entry, lambda index: again.read_range(index - 1, index + 1, 1 << 20)):
-        with pytest.raises(StoreDamagedError, match=r"entry 3: .*bad_body_crc") as refused:
-            ask(3)
-        assert (refused.value.damage, refused.value.index) == (Damage.BAD_ENTRY, 3)
-
-
-@pytest.mark.usefixtures("small_margin")
-def test_a_lost_index_file_of_entries_that_are_not_read_again_is_made_anew(
-    open_store: OpenStore, stopped: Path
-) -> None:
-    min((stopped / "index").iterdir()).unlink()
-
-    assert bodies_of(open_store(stopped)) == BODIES
-
-
-@pytest.mark.usefixtures("small_margin")
-def test_everything_is_read_on_demand(stopped: Path) -> None:
-    sizes = {"segment_size_bytes": 4096, "index_segment_size_bytes": 320}
-    whole = LogStore.open(stopped, **sizes, verify_all=True)
-    damaged = whole.position(3)
-    whole.close()
-    flip(stopped / "data", damaged.pos + 50)
-
-    assert whole.recovery.verified_entries == 40
-    with pytest.raises(StoreDamagedError, match="entry 3 is missing or damaged"):
-        LogStore.open(stopped, **sizes, verify_all=True)
-
-
-@pytest.mark.usefixtures("small_margin")
-def test_a_range_over_several_terms_is_verified_when_it_is_read(
-    open_store: OpenStore, crashed: Crashed
-) -> None:
-    store = open_store()
-    for term in range(8):
-        store.append_bodies(BODIES[term * 5 : term * 5 + 5], term)
-    store.close()
-
-    again = open_store(crashed(store))
-
-    assert again.recovery.verified_entries < 20
-    assert again.read_range(0, 30, 1 << 20)[0] == again._files.runs(0, 30)
-
-
 def test_an_entry_longer_than_the_window_is_recovered(
     open_store: OpenStore, crashed: Crashed
 ) -> None:
@@ -237,9 +168,7 @@ def test_an_entry_longer_than_the_window_is_recovered(
     assert bodies_of(open_store(at, segment=8 << 20)) == bodies
 
 
-def test_segments_that_nobody_removed_from_the_front_are_damage(
-    open_store: OpenStore, stopped: Path
-) -> None:
+def test_a_missing_first_segment_is_damage(open_store: OpenStore, stopped: Path) -> None:
     (stopped / "data" / disk.file_name(0)).unlink()
 
     with pytest.raises(StoreDamagedError, match="the log began with entry 0") as refused:
@@ -248,7 +177,7 @@ def test_segments_that_nobody_removed_from_the_front_are_damage(
     assert refused.value.damage is Damage.MISSING_SEGMENT
 
 
-def test_without_a_checkpoint_everything_is_read(open_store: OpenStore, stopped: Path) -> None:
+def test_every_entry_is_verified_without_a_checkpoint(open_store: OpenStore, stopped: Path) -> None:
     (stopped / "checkpoint").unlink()
 
     again = open_store(stopped)
@@ -257,23 +186,30 @@ def test_without_a_checkpoint_everything_is_read(open_store: OpenStore, stopped:
     assert again.committed_index == -1
 
 
-def test_a_damaged_checkpoint_is_as_good_as_none(open_store: OpenStore, crashed: Crashed) -> None:
+def test_a_damaged_checkpoint_is_ignored_or_harmless(
+    open_store: OpenStore, crashed: Crashed
+) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)
     flush(store)
     store.save_checkpoint(30)
     store.close()
     text = (store._folder / "checkpoint").read_bytes()
+    found = []
     for byte in range(len(text)):
         at = crashed(store)
         (at / "checkpoint").write_bytes(text[:byte] + bytes([text[byte] ^ 1]) + text[byte + 1 :])
         again = open_store(at)
         assert bodies_of(again) == BODIES
-        assert again.committed_index in (30, -1)
+        found.append(again.committed_index)
         again.close()
 
+    # A flip in the mark of the checksum line makes it a comment; then it looks like a file of Java.
+    assert found.count(30) == len("#crc32=") - 1
+    assert found.count(-1) == len(text) - found.count(30)
 
-def test_without_a_checkpoint_a_torn_last_entry_is_cut(
+
+def test_a_torn_last_entry_is_cut_without_a_checkpoint(
     open_store: OpenStore, crashed: Crashed
 ) -> None:
     store = open_store()
@@ -286,7 +222,7 @@ def test_without_a_checkpoint_a_torn_last_entry_is_cut(
 
 
 @pytest.mark.parametrize("index", [0, 3, 37])
-def test_without_a_checkpoint_damage_with_sound_entries_behind_is_refused(
+def test_damage_before_sound_entries_is_refused_without_a_checkpoint(
     open_store: OpenStore, crashed: Crashed, index: int
 ) -> None:
     store = open_store()
@@ -295,14 +231,14 @@ def test_without_a_checkpoint_damage_with_sound_entries_behind_is_refused(
     (at / "checkpoint").unlink()
     flip(at / "data", store.position(index).pos + 2)
 
-    with pytest.raises(StoreDamagedError, match="entries behind it are sound"):
+    with pytest.raises(StoreDamagedError, match="later entries are sound"):
         open_store(at)
 
 
 def test_a_log_that_lost_its_first_segments_begins_later(
     open_store: OpenStore, crashed: Crashed
 ) -> None:
-    """As Java's clean-up leaves it: whole files are gone from the front."""
+    """Java's retention removes whole files from the front."""
     store = open_store()
     store.append_bodies(BODIES, term=1)
     store.append_noop(term=2)
@@ -330,7 +266,7 @@ def test_a_missing_segment_in_the_middle_is_refused(open_store: OpenStore, stopp
 
 
 @pytest.mark.parametrize("name", ["lost+found", "0", disk.file_name(0)])
-def test_a_file_that_is_no_segment_is_refused(
+def test_a_file_that_is_not_a_segment_is_refused(
     open_store: OpenStore, folder: Path, name: str
 ) -> None:
     open_store().close()
@@ -349,10 +285,8 @@ def test_another_segment_size_is_refused(open_store: OpenStore) -> None:
         open_store(segment=8192)
 
 
-def test_a_blank_without_an_entry_behind_it_is_no_part_of_the_log(
-    open_store: OpenStore, crashed: Crashed
-) -> None:
-    """A crash between the blank and the entry: the next entry goes where a follower puts it."""
+def test_a_blank_without_a_following_entry_is_cut(open_store: OpenStore, crashed: Crashed) -> None:
+    """After a crash between blank and entry, the next entry goes where a follower places it."""
     store = open_store()
     store.append_bodies([bytes(3000)], term=1)
     store.append_bodies([bytes(3000)], term=1)
@@ -366,7 +300,7 @@ def test_a_blank_without_an_entry_behind_it_is_no_part_of_the_log(
     assert open_store(at).end_index == 1
 
 
-def test_what_recovery_keeps_is_durable_before_it_is_served(
+def test_recovered_entries_are_durable_before_they_are_served(
     open_store: OpenStore, crashed: Crashed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()

@@ -1,4 +1,4 @@
-"""What a log says of its group when a leader's takes its place, and a crash comes in the midst."""
+"""The memberships of a log that is replaced by a leader's log, with crashes at every step."""
 
 import shutil
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def first_block_of(leader: LogStore, follower: LogStore, last: int) -> Block:
 
 
 class Copier:
-    """Copies a store's folder at every step of a replacement, as crashes there would leave it."""
+    """Copies a store's folder at every step of a replacement, as a crash would leave it."""
 
     def __init__(self, store: LogStore, at: Path, patched: pytest.MonkeyPatch) -> None:
         self.copies: list[Path] = []
@@ -58,7 +58,7 @@ class Copier:
 
 @pytest.fixture
 def leader(open_store: OpenStore, memory_path: Path) -> LogStore:
-    """A log without its front, where the second change holds before its first entry."""
+    """A log without its front; the second membership is in force before its first entry."""
     store = open_store(memory_path / "leader")
     fill(store)
     commit(store, 17)
@@ -69,7 +69,7 @@ def leader(open_store: OpenStore, memory_path: Path) -> LogStore:
 
 @pytest.mark.parametrize("begin", ["whole", "cut", "empty"])
 @pytest.mark.parametrize("committed", [4, 8, 10, 11])
-def test_a_crash_while_a_leaders_log_takes_its_place_leaves_one_of_both(
+def test_a_crash_during_a_replacement_leaves_the_old_log_or_the_new_one(
     open_store: OpenStore,
     leader: LogStore,
     memory_path: Path,
@@ -116,7 +116,7 @@ def test_a_crash_while_a_leaders_log_takes_its_place_leaves_one_of_both(
     assert (again.memberships.base, again.memberships.entries) == new
 
 
-def test_a_leader_that_denies_what_is_committed_here_is_not_believed(
+def test_a_leader_that_contradicts_a_committed_membership_is_refused(
     open_store: OpenStore, leader: LogStore, memory_path: Path
 ) -> None:
     store = open_store(memory_path / "follower")

@@ -1,4 +1,4 @@
-"""The DLedger stores of RocketMQ 5.3.3 brokers open here with the same messages."""
+"""The DLedger stores of RocketMQ 5.3.3 brokers open with the same messages."""
 
 import json
 import tarfile
@@ -14,13 +14,13 @@ from dledger_node.store.small_files.hard_state import load_hard_state
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
 STORES: dict[str, Any] = json.loads((GOLDEN / "rocketmq-manifest.json").read_text())
 INDEX_BYTES = 3200
-"""Of the 160 MiB of each index file, almost all are a hole."""
+"""Almost all of the 160 MiB of each index file is a hole."""
 PHYSICAL_OFFSET_AT = 28
-"""Where a message says at which byte of the log it lies: behind its entry's header."""
+"""Offset in a message of its physical offset, which is the end of its entry's header."""
 
 
 def unpack(member: str, folder: Path) -> Path:
-    """Unpack one broker's DLedger folder; its path."""
+    """Unpack one broker's DLedger folder; return its path."""
     prefix = f"store-{member}/"
     with tarfile.open(GOLDEN / STORES["archive"]) as tar:
         for entry in tar:

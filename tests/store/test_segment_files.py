@@ -22,13 +22,13 @@ def test_the_folders_hold_only_what_java_accepts(open_store: OpenStore, folder: 
         assert {path.stat().st_size for path in (folder / name).iterdir()} == {size}
 
 
-def test_the_next_segments_are_made_ahead_and_used(open_store: OpenStore, folder: Path) -> None:
+def test_preallocated_segments_are_used(open_store: OpenStore, folder: Path) -> None:
     store = open_store()
     store.append_bodies([bytes(2900)], term=1)
     store.preallocate()
     store.preallocate()
     made = {spare.stat().st_ino for spare in folder.glob("data-*")}
-    assert len(made) == 2, "room for two segments, which are small here"
+    assert len(made) == 2, "small segments are created two at a time"
 
     store.append_bodies([bytes(2000)], term=1)
 
@@ -48,9 +48,7 @@ def test_spare_segments_do_not_outlive_the_store(open_store: OpenStore, folder: 
     assert not list(folder.glob("*.spare"))
 
 
-def test_a_store_that_is_closed_twice_closes_nobody_elses_files(
-    open_store: OpenStore, folder: Path
-) -> None:
+def test_closing_a_store_twice_closes_no_other_files(open_store: OpenStore, folder: Path) -> None:
     closed = open_store()
     closed.close()
     other = open_store(folder.with_name("other"))
@@ -62,7 +60,7 @@ def test_a_store_that_is_closed_twice_closes_nobody_elses_files(
     assert other.entry(0)[1] == BODIES[0]
 
 
-def test_reserving_writes_nothing(open_store: OpenStore) -> None:
+def test_reserving_room_writes_nothing(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies([b"x"], term=1)
     store.reserve([4000] * 3)
@@ -125,7 +123,7 @@ def test_a_segment_is_read_by_its_name(open_store: OpenStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["../currterm", "0" * 19 + "1", ""])
-def test_other_files_are_not_served(open_store: OpenStore, name: str) -> None:
+def test_files_that_are_not_segments_are_not_served(open_store: OpenStore, name: str) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)
 

@@ -1,4 +1,4 @@
-"""A damaged log that is set aside: what is kept of it, and what a crash on the way leaves."""
+"""Setting a damaged log aside: the part that is kept, and crashes at every step."""
 
 import itertools
 import os
@@ -27,8 +27,8 @@ OpenStore = Callable[..., LogStore]
 SEGMENT_BYTES, INDEX_SEGMENT_BYTES = 4096, 320
 BODIES = [b"%04d" % number * 25 for number in range(100)]
 PER_SEGMENT = 27
-"""Entries of 148 bytes that a segment holds."""
-MEMORY = HardState(term=3, vote_for="n1", alone=True)
+"""Entries of 148 bytes per segment."""
+HARD_STATE = HardState(term=3, vote_for="n1", alone=True)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def sound(open_store: OpenStore, folder: Path) -> Path:
     flush(store)
     store.save_checkpoint(90)
     store.close()
-    save_hard_state(folder, MEMORY)
+    save_hard_state(folder, HARD_STATE)
     return folder
 
 
@@ -84,7 +84,7 @@ DAMAGES: list[tuple[Callable[[Path], None], int]] = [
 
 
 @pytest.mark.parametrize(("hurt", "kept"), DAMAGES)
-def test_whole_sound_segments_are_kept_and_the_others_can_be_found(
+def test_whole_sound_segments_are_kept_and_the_others_are_set_aside(
     sound: Path, open_store: OpenStore, hurt: Callable[[Path], None], kept: int
 ) -> None:
     hurt(sound)
@@ -94,16 +94,16 @@ def test_whole_sound_segments_are_kept_and_the_others_can_be_found(
     before = {path.name: path.read_bytes() for path in data.iterdir()}
 
     found = surveyed(sound)
-    memory = set_aside.set_aside_log(sound, found, verdict="BadEntry", moment="now")
+    joining = set_aside.set_aside_log(sound, found, verdict="BadEntry", moment="now")
 
     assert not found.log_is_sound
-    assert found.memory == MEMORY
+    assert found.hard_state == HARD_STATE
     store = open_store()
     assert bodies_of(store) == BODIES[: kept * PER_SEGMENT]
     assert store.committed_index == min(90, kept * PER_SEGMENT - 1)
-    assert memory == HardState(term=3, vote_for="n1", joining=True)
-    assert load_hard_state(sound) == memory
-    (aside,) = set_aside.set_aside(sound)
+    assert joining == HardState(term=3, vote_for="n1", joining=True)
+    assert load_hard_state(sound) == joining
+    (aside,) = set_aside.list_set_aside(sound)
     assert (aside.first_index, aside.last_index) == (kept * PER_SEGMENT, 99)
     held = {path.name: path.read_bytes() for path in aside.folder.iterdir()}
     kept_names = {disk.file_name(number * SEGMENT_BYTES) for number in range(kept)}
@@ -112,17 +112,17 @@ def test_whole_sound_segments_are_kept_and_the_others_can_be_found(
     }
 
 
-def test_a_sound_store_is_found_to_be_so(sound: Path) -> None:
+def test_a_survey_of_a_sound_store_finds_no_damage(sound: Path) -> None:
     before = files_under(sound)
 
     found = surveyed(sound)
 
     assert (found.log_is_sound, found.index_is_sound) == (True, True)
-    assert (found.end_index, found.end_term, found.memory) == (99, 2, MEMORY)
+    assert (found.end_index, found.end_term, found.hard_state) == (99, 2, HARD_STATE)
     assert files_under(sound) == before
 
 
-def test_an_index_with_a_gap_is_set_aside_and_made_anew(sound: Path, open_store: OpenStore) -> None:
+def test_an_index_with_a_gap_is_set_aside_and_rebuilt(sound: Path, open_store: OpenStore) -> None:
     (sound / disk.INDEX_FOLDER / disk.file_name(INDEX_SEGMENT_BYTES)).unlink()
     with pytest.raises(StoreDamagedError):
         open_store()
@@ -132,38 +132,38 @@ def test_an_index_with_a_gap_is_set_aside_and_made_anew(sound: Path, open_store:
     set_aside.set_aside_index(sound, moment="now")
 
     assert bodies_of(open_store()) == BODIES
-    assert load_hard_state(sound) == MEMORY
+    assert load_hard_state(sound) == HARD_STATE
 
 
 @pytest.mark.parametrize("text", ["", "currTerm=1\nvoteLeader=\n", None])
-def test_a_forgotten_vote_is_taken_for_one_and_the_log_is_kept(
+def test_a_member_with_a_lost_vote_joins_and_keeps_its_log(
     sound: Path, open_store: OpenStore, text: str | None
 ) -> None:
-    """Empty, older than the log, or gone."""
+    """The term file is empty, older than the log, or missing."""
     path = sound / "currterm"
     path.unlink()
     if text is not None:
         path.write_text(text)
 
     found = surveyed(sound)
-    memory = set_aside.set_aside_log(sound, found, verdict="HardState", moment="now")
+    joining = set_aside.set_aside_log(sound, found, verdict="HardState", moment="now")
 
-    assert found.memory is None
-    assert memory == HardState(term=2, vote_for=None, joining=True)
+    assert found.hard_state is None
+    assert joining == HardState(term=2, vote_for=None, joining=True)
     assert bodies_of(open_store()) == BODIES
-    (aside,) = set_aside.set_aside(sound)
+    (aside,) = set_aside.list_set_aside(sound)
     assert (aside.folder / "currterm").exists() == (text is not None)
 
 
-def test_without_log_and_term_nothing_is_remembered(sound: Path) -> None:
-    """Or such a member would pass for one of a new group."""
+def test_a_store_without_log_and_term_has_no_hard_state(sound: Path) -> None:
+    """Otherwise such a member would pass for one of a new group."""
     remove_all(sound)
     (sound / "currterm").unlink()
 
-    assert surveyed(sound).memory is None
+    assert surveyed(sound).hard_state is None
 
 
-def test_memberships_that_are_kept_are_known_and_the_others_forgotten(
+def test_only_the_memberships_of_the_kept_log_are_known(
     open_store: OpenStore, folder: Path
 ) -> None:
     store = open_store()
@@ -176,7 +176,7 @@ def test_memberships_that_are_kept_are_known_and_the_others_forgotten(
     flush(store)
     store.save_checkpoint(store.end_index)
     store.close()
-    save_hard_state(folder, MEMORY)
+    save_hard_state(folder, HARD_STATE)
     flip_a_body(folder)
 
     set_aside.set_aside_log(folder, surveyed(folder), verdict="BadEntry", moment="now")
@@ -185,7 +185,7 @@ def test_memberships_that_are_kept_are_known_and_the_others_forgotten(
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_without_the_memberships_before_its_first_entry_nothing_of_a_log_is_kept(
+def test_a_log_with_a_lost_front_is_set_aside_as_a_whole(
     sound: Path, open_store: OpenStore, readable: bool
 ) -> None:
     (sound / "memberships").write_bytes(memberships_file.encode(()) if readable else b"none")
@@ -198,19 +198,19 @@ def test_without_the_memberships_before_its_first_entry_nothing_of_a_log_is_kept
     )
     set_aside.set_aside_log(sound, found, verdict="Memberships", moment="now")
 
-    assert found.memory == MEMORY
+    assert found.hard_state == HARD_STATE
     assert open_store().end_index == -1
-    (aside,) = set_aside.set_aside(sound)
+    (aside,) = set_aside.list_set_aside(sound)
     assert (aside.folder / "memberships").exists()
     assert len(list(aside.folder.iterdir())) == 2 + len(found.lost_names)
 
 
 class CrashError(Exception):
-    """Here the process ends."""
+    """Simulates the end of the process."""
 
 
 def crash_at(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """End at the n-th call that changes a name or makes something durable."""
+    """Crash at the n-th call that changes a name or syncs."""
     calls = itertools.count()
     for name in ("rename", "replace", "mkdir", "fsync"):
         real = getattr(os, name)
@@ -224,7 +224,7 @@ def crash_at(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("hurt", "kept"), DAMAGES)
-def test_a_crash_at_any_step_leaves_damage_or_a_member_that_joins(
+def test_a_crash_at_any_step_leaves_damage_or_a_joining_member(
     sound: Path,
     memory_path: Path,
     open_store: OpenStore,
@@ -247,14 +247,14 @@ def test_a_crash_at_any_step_leaves_damage_or_a_member_that_joins(
                 done = True
         if not _opens(at, open_store):
             again = surveyed(at)
-            assert again.memory is not None
+            assert again.hard_state is not None
             set_aside.set_aside_log(at, again, verdict="BadEntry", moment="second")
         store = open_store(at)
         assert bodies_of(store) == BODIES[: kept * PER_SEGMENT]
         store.close()
-        memory = load_hard_state(at)
-        assert (memory.term, memory.vote_for, memory.joining) == (3, "n1", True)
-        names = {path.name for one in set_aside.set_aside(at) for path in one.folder.iterdir()}
+        state = load_hard_state(at)
+        assert (state.term, state.vote_for, state.joining) == (3, "n1", True)
+        names = {path.name for one in set_aside.list_set_aside(at) for path in one.folder.iterdir()}
         lost = {path.name for path in (sound / disk.DATA_FOLDER).iterdir()}
         lost -= {path.name for path in (at / disk.DATA_FOLDER).iterdir()}
         assert lost <= names
@@ -272,7 +272,7 @@ def _opens(folder: Path, open_store: OpenStore) -> bool:
     return True
 
 
-def test_a_volume_without_room_leaves_everything_as_it_is(
+def test_a_failed_save_leaves_the_store_unchanged(
     sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flip_a_body(sound)
@@ -287,16 +287,16 @@ def test_a_volume_without_room_leaves_everything_as_it_is(
         set_aside.set_aside_log(sound, found, verdict="BadEntry", moment="now")
 
     assert files_under(sound) == before
-    assert set_aside.set_aside(sound) == []
+    assert set_aside.list_set_aside(sound) == []
 
 
-def test_what_was_set_aside_goes_file_by_file_and_then_as_a_whole(sound: Path) -> None:
+def test_damaged_files_are_deleted_one_by_one_and_then_as_a_whole(sound: Path) -> None:
     flip_a_body(sound)
     set_aside.set_aside_log(sound, surveyed(sound), verdict="BadEntry", moment="now")
-    (aside,) = set_aside.set_aside(sound)
+    (aside,) = set_aside.list_set_aside(sound)
 
-    assert set_aside.give_up_a_file(aside) == aside.folder / segment(sound, 3).name
-    assert set_aside.set_aside(sound) == [aside], "it knows still what is missing"
-    set_aside.drop(aside)
+    assert set_aside.delete_newest_file(aside) == aside.folder / segment(sound, 3).name
+    assert set_aside.list_set_aside(sound) == [aside], "the range of lost entries is still known"
+    set_aside.delete(aside)
 
-    assert set_aside.set_aside(sound) == []
+    assert set_aside.list_set_aside(sound) == []

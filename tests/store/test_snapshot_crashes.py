@@ -1,4 +1,4 @@
-"""A crash at every moment of a snapshot's life: it is there as a whole or not at all."""
+"""After a crash at any moment, a snapshot exists as a whole or not at all."""
 
 import shutil
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def data_of(index: int) -> list[bytes]:
 
 @dataclass(slots=True)
 class Promise:
-    """By last included index: the snapshots that a crash now must leave, and those that it may."""
+    """Last included indexes of the snapshots that a crash now must leave, and that it may leave."""
 
     there: set[int] = field(default_factory=set)
     possible: set[int] = field(default_factory=set)
@@ -30,7 +30,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A state of the disk, and what was promised by then."""
+    """A state of the disk, and the promise at that moment."""
 
     tree: Tree
     there: set[int]
@@ -38,10 +38,10 @@ class Crash:
 
 
 def life(store: Path, others: Path, promise: Promise) -> None:
-    """Save, remove what is one too many, take another member's, discard."""
+    """Save snapshots, remove surplus ones, adopt another member's, discard one."""
     snapshots, kept = Snapshots(store, reserved=RESERVED), set[int]()
     for index in (10, 20, 30):
-        # The oldest may go as soon as the new one is there.
+        # The oldest may be removed as soon as the new one exists.
         promise.now(kept & {index - 10}, kept | {index})
         snapshots.save(index, 1, data_of(index))
         kept = {*kept, index} - {index - 20}
@@ -58,7 +58,7 @@ def life(store: Path, others: Path, promise: Promise) -> None:
 
 
 def crashes(memory_path: Path, deaf_to: str = "") -> list[Crash]:
-    """Every legal state of every moment."""
+    """Return every legal disk state of every moment."""
     promise, found = Promise(), list[Crash]()
 
     def note(trees: Iterator[Tree]) -> None:
@@ -73,7 +73,7 @@ def crashes(memory_path: Path, deaf_to: str = "") -> list[Crash]:
 
 
 def is_kept(crash: Crash, top: Path) -> bool:
-    """Whether what a crash has left is sound, is what was promised, and goes on."""
+    """Whether the state after a crash is sound, keeps the promise, and accepts a new snapshot."""
     shutil.rmtree(top, ignore_errors=True)
     write_tree(top, crash.tree)
     found = Snapshots(top, reserved=RESERVED)
@@ -89,7 +89,7 @@ def is_kept(crash: Crash, top: Path) -> bool:
     return Snapshots(top, reserved=RESERVED).newest_index == 60
 
 
-def test_every_crash_leaves_whole_snapshots_and_all_that_were_promised(memory_path: Path) -> None:
+def test_every_crash_leaves_whole_snapshots_and_every_promised_one(memory_path: Path) -> None:
     found = crashes(memory_path)
 
     assert len(found) > 150
@@ -98,7 +98,7 @@ def test_every_crash_leaves_whole_snapshots_and_all_that_were_promised(memory_pa
 
 
 @pytest.mark.parametrize("deaf_to", ["files", "folders"])
-def test_without_the_syncs_a_crash_breaks_the_promise(memory_path: Path, deaf_to: str) -> None:
+def test_the_judge_detects_missing_syncs(memory_path: Path, deaf_to: str) -> None:
     found = crashes(memory_path, deaf_to)
 
     assert not all(is_kept(crash, memory_path / "crashed") for crash in found)

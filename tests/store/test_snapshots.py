@@ -1,4 +1,4 @@
-"""Snapshots on the disk: DLedger's names, our checksums, and nothing that is half there."""
+"""Snapshots on disk: DLedger's names, our checksums, and no partial snapshots."""
 
 import errno
 import json
@@ -52,7 +52,7 @@ def indexes(snapshots: Snapshots) -> list[int]:
     return [meta.last_included_index for meta in snapshots.newest_first]
 
 
-def test_a_snapshot_lies_where_dledger_s_lies(tmp_path: Path, snapshots: Snapshots) -> None:
+def test_a_snapshot_has_the_same_layout_as_in_dledger(tmp_path: Path, snapshots: Snapshots) -> None:
     snapshots.save(100, 3, STATE)
 
     assert files(tmp_path) == {
@@ -60,11 +60,11 @@ def test_a_snapshot_lies_where_dledger_s_lies(tmp_path: Path, snapshots: Snapsho
         "snapshot/snapshot_100/snapshot_meta": META,
     }
     assert [path.name for path in (tmp_path / "snapshot").iterdir()] == ["snapshot_100"]
-    # What DLedger's reader looks for; it ignores other keys.
+    # The keys that DLedger reads; it ignores the others.
     assert json.loads(META).items() >= {"lastIncludedIndex": 100, "lastIncludedTerm": 3}.items()
 
 
-def test_a_snapshot_is_there_at_the_next_start(tmp_path: Path, snapshots: Snapshots) -> None:
+def test_a_snapshot_is_found_at_the_next_start(tmp_path: Path, snapshots: Snapshots) -> None:
     snapshots.save(100, 3, STATE)
 
     again = Snapshots(tmp_path, reserved=3)
@@ -74,7 +74,9 @@ def test_a_snapshot_is_there_at_the_next_start(tmp_path: Path, snapshots: Snapsh
     assert not again.damaged
 
 
-def test_the_newest_are_kept_and_those_that_are_lent(tmp_path: Path, snapshots: Snapshots) -> None:
+def test_the_newest_snapshots_are_kept_and_those_in_use(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
     assert (snapshots.newest_index, snapshots.oldest_index) == (-1, -1)
     saved(snapshots, 1, 2, 3, 4)
     assert indexes(snapshots) == [4, 3, 2]
@@ -87,20 +89,22 @@ def test_the_newest_are_kept_and_those_that_are_lent(tmp_path: Path, snapshots: 
     assert indexes(snapshots) == indexes(Snapshots(tmp_path, reserved=3)) == [6, 5, 4]
 
 
-def test_an_older_one_than_the_newest_is_not_saved(snapshots: Snapshots) -> None:
+def test_a_snapshot_older_than_the_newest_is_not_saved(snapshots: Snapshots) -> None:
     saved(snapshots, 5, 5, 4)
 
     assert indexes(snapshots) == [5]
 
 
-def test_nothing_is_saved_once_they_are_closed(tmp_path: Path, snapshots: Snapshots) -> None:
+def test_no_snapshot_is_saved_after_close(tmp_path: Path, snapshots: Snapshots) -> None:
     snapshots.close()
     saved(snapshots, 5)
 
     assert not files(tmp_path)
 
 
-def test_what_an_earlier_process_was_at_is_removed(tmp_path: Path, snapshots: Snapshots) -> None:
+def test_unfinished_snapshots_are_removed_at_the_next_start(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
     saved(snapshots, 5)
     for name in ("tmp", "install_tmp", "remove_tmp"):
         (tmp_path / "snapshot" / name).mkdir()
@@ -111,7 +115,9 @@ def test_what_an_earlier_process_was_at_is_removed(tmp_path: Path, snapshots: Sn
 
 
 @pytest.mark.parametrize("name", ["data", "snapshot_meta"])
-def test_no_changed_byte_is_taken(tmp_path: Path, snapshots: Snapshots, name: str) -> None:
+def test_a_snapshot_with_any_changed_byte_is_damaged(
+    tmp_path: Path, snapshots: Snapshots, name: str
+) -> None:
     snapshots.save(100, 3, STATE)
     path = tmp_path / "snapshot" / "snapshot_100" / name
     sound = path.read_bytes()
@@ -130,7 +136,7 @@ def test_no_changed_byte_is_taken(tmp_path: Path, snapshots: Snapshots, name: st
 
 
 @pytest.mark.parametrize(
-    ("raw", "what"),
+    ("raw", "error"),
     [
         (b'{"lastIncludedIndex":100,"lastIncludedTerm":3}', "another program's"),
         (b"[]", "not a JSON object"),
@@ -138,26 +144,24 @@ def test_no_changed_byte_is_taken(tmp_path: Path, snapshots: Snapshots, name: st
         (b"x" * 600, "more than 512 bytes"),
         (META.replace(b":3,", b':"3",'), "not a number"),
         (META.replace(b":3,", b":true,"), "not a number"),
-        (META.replace(b":100,", b":-1,"), "cannot be"),
+        (META.replace(b":100,", b":-1,"), "negative value"),
         (META.replace(b":100,", b":101,"), "checksum"),
         (META.replace(b",", b", "), "checksum"),
     ],
 )
-def test_a_meta_of_another_kind_is_none(raw: bytes, what: str) -> None:
-    with pytest.raises(ValueError, match=what):
+def test_a_malformed_meta_is_refused(raw: bytes, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         snapshot_meta.decode(raw)
 
 
-def test_a_snapshot_under_another_one_s_name_is_none(tmp_path: Path, snapshots: Snapshots) -> None:
+def test_a_snapshot_under_a_wrong_name_is_damaged(tmp_path: Path, snapshots: Snapshots) -> None:
     snapshots.save(100, 3, STATE)
     (tmp_path / "snapshot" / "snapshot_100").rename(tmp_path / "snapshot" / "snapshot_101")
 
     assert "up to entry 100" in Snapshots(tmp_path, reserved=3).damaged[101]
 
 
-def test_data_that_changes_while_it_is_held_is_not_loaded(
-    tmp_path: Path, snapshots: Snapshots
-) -> None:
+def test_data_that_has_changed_is_not_loaded(tmp_path: Path, snapshots: Snapshots) -> None:
     snapshots.save(100, 3, STATE)
     (tmp_path / "snapshot" / "snapshot_100" / "data").write_bytes(b"another state, yes")
 
@@ -165,7 +169,7 @@ def test_data_that_changes_while_it_is_held_is_not_loaded(
         read(snapshots, snapshots.newest_first[0])
 
 
-def test_one_that_rots_while_it_is_held_is_found_by_a_look(snapshots: Snapshots) -> None:
+def test_is_sound_detects_a_snapshot_that_has_changed(snapshots: Snapshots) -> None:
     saved(snapshots, 100, 200)
     newest, older = snapshots.newest_first
     assert snapshots.is_sound(newest)
@@ -177,11 +181,11 @@ def test_one_that_rots_while_it_is_held_is_found_by_a_look(snapshots: Snapshots)
     assert snapshots.is_sound(older)
 
 
-def test_one_that_has_rotted_says_that_there_was_a_state_until_another_is_saved(
+def test_a_damaged_snapshot_stays_until_another_is_saved(
     tmp_path: Path, snapshots: Snapshots
 ) -> None:
-    """It went at once. Who died before the next was saved looked like a member that never had one,
-    and that does not heal.
+    """If it were removed at once, a member that crashed before the next save would look like one
+    that never had a state, and would not heal.
     """
     saved(snapshots, 100)
     (meta,) = snapshots.newest_first
@@ -196,7 +200,7 @@ def test_one_that_has_rotted_says_that_there_was_a_state_until_another_is_saved(
     assert not Snapshots(tmp_path, reserved=3).damaged
 
 
-def test_one_that_is_gone_is_not_sound_and_nothing_comes_of_a_look(snapshots: Snapshots) -> None:
+def test_a_discarded_snapshot_is_not_sound_and_not_damaged(snapshots: Snapshots) -> None:
     saved(snapshots, 100, 200)
     newest, older = snapshots.newest_first
     snapshots.discard(200)
@@ -205,7 +209,7 @@ def test_one_that_is_gone_is_not_sound_and_nothing_comes_of_a_look(snapshots: Sn
     assert snapshots.newest_first == (older,)
 
 
-def test_a_look_at_one_that_rots_changes_nothing_once_they_are_closed(snapshots: Snapshots) -> None:
+def test_is_sound_changes_no_files_after_close(snapshots: Snapshots) -> None:
     saved(snapshots, 100)
     (meta,) = snapshots.newest_first
     (snapshots.folder_of(meta) / "data").write_bytes(b"rotten!!!")
@@ -215,7 +219,9 @@ def test_a_look_at_one_that_rots_changes_nothing_once_they_are_closed(snapshots:
     assert snapshots.folder_of(meta).exists()
 
 
-def test_a_damaged_one_is_replaced_and_discarded(tmp_path: Path, snapshots: Snapshots) -> None:
+def test_a_damaged_snapshot_can_be_replaced_or_discarded(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
     saved(snapshots, 5, 6)
     for index in (5, 6):
         (tmp_path / "snapshot" / f"snapshot_{index}" / "data").write_bytes(b"")
@@ -229,9 +235,7 @@ def test_a_damaged_one_is_replaced_and_discarded(tmp_path: Path, snapshots: Snap
     assert indexes(Snapshots(tmp_path, reserved=3)) == [6]
 
 
-def test_a_snapshot_of_another_member_becomes_this_one_s(
-    tmp_path: Path, snapshots: Snapshots
-) -> None:
+def test_a_snapshot_of_another_member_is_adopted(tmp_path: Path, snapshots: Snapshots) -> None:
     other = Snapshots(tmp_path.parent, reserved=1)
     other.save(9, 2, STATE)
     meta = other.newest_first[0]
@@ -257,7 +261,7 @@ def test_chunks_are_parts_of_the_data(tmp_path: Path, snapshots: Snapshots) -> N
 
 
 class _Broken:
-    """Stands in for a call that the volume refuses."""
+    """A system call that fails with an errno."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -277,13 +281,13 @@ def too_many() -> Iterator[bytes]:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_on_a_full_volume_the_very_last_stays(tmp_path: Path, snapshots: Snapshots) -> None:
+def test_a_full_volume_keeps_only_the_newest_snapshot(tmp_path: Path, snapshots: Snapshots) -> None:
     saved(snapshots, 5, 6)
 
-    with pytest.raises(StoreFullError, match="could not be kept"):
+    with pytest.raises(StoreFullError, match="cannot save or remove"):
         snapshots.save(7, 3, too_many())
 
-    # The room of the other, and of the entries that only it needed, is free.
+    # The room of the other snapshot, and of the entries that only it needed, is free.
     assert indexes(snapshots) == indexes(Snapshots(tmp_path, reserved=3)) == [6]
     assert list(files(tmp_path)) == [
         "snapshot/snapshot_6/data",
@@ -291,20 +295,20 @@ def test_on_a_full_volume_the_very_last_stays(tmp_path: Path, snapshots: Snapsho
     ]
 
 
-def test_on_a_full_volume_a_damaged_one_stays_where_there_is_no_other(
+def test_a_full_volume_keeps_a_damaged_snapshot_if_there_is_no_other(
     tmp_path: Path, snapshots: Snapshots
 ) -> None:
     saved(snapshots, 5)
     (tmp_path / "snapshot" / "snapshot_5" / "data").write_bytes(b"")
     again = Snapshots(tmp_path, reserved=3)
 
-    with pytest.raises(StoreFullError, match="could not be kept"):
+    with pytest.raises(StoreFullError, match="cannot save or remove"):
         again.save(7, 3, too_many())
 
     assert list(again.damaged) == list(Snapshots(tmp_path, reserved=3).damaged) == [5]
 
 
-def test_on_a_broken_volume_the_last_ones_stay(
+def test_a_broken_volume_keeps_all_snapshots(
     tmp_path: Path, snapshots: Snapshots, breaks: Callable[[int], None]
 ) -> None:
     saved(snapshots, 5, 6)

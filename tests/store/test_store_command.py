@@ -1,12 +1,10 @@
-"""`dledger-node store`: what it says of sound, torn and damaged folders, and what it changes."""
+"""`dledger-node store` on sound, torn and damaged folders."""
 
-import json
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,55 +17,13 @@ from dledger_node.store.small_files.hard_state import save_hard_state
 from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_node.store_command import command
 from dledger_node.store_command.command import ExitCode
-from dledger_node.store_command.log_folder import Segment
-from dledger_store_files.contents import bodies_of, files_under, flush
+from dledger_node.store_command.log_folder import RawSegment
+from dledger_store_files.command import Command
+from dledger_store_files.contents import COMMAND_BODIES, bodies_of, files_under, flush
 from dledger_store_files.damage import flip, poke
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
 OpenStore = Callable[..., LogStore]
-BODIES = [bytes([number + 1]) * (number * 37 % 700) for number in range(40)]
-
-
-class Command:
-    """Runs `dledger-node store`, and keeps what it wrote."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-        self.lines: list[dict[str, Any]] = []
-        self.error = ""
-
-    def __call__(self, name: str, folder: Path, *options: str) -> int:
-        code = command.main([name, "-o", "json", *options, str(folder)])
-        written = self._capsys.readouterr()
-        self.lines = [json.loads(line) for line in written.out.splitlines()]
-        self.error = written.err
-        return code
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        return self.lines[-1]
-
-    def finding(self, kind: str) -> dict[str, Any]:
-        [found] = [line for line in self.lines if line.get("finding") == kind]
-        return found
-
-
-@pytest.fixture
-def store_command(capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(capsys)
-
-
-@pytest.fixture
-def written(open_store: OpenStore, folder: Path) -> Path:
-    """The folder of a member that stopped in order."""
-    store = open_store()
-    store.append_bodies(BODIES[:30], term=1)
-    store.append_bodies(BODIES[30:], term=3)
-    flush(store)
-    store.save_checkpoint(35)
-    store.close()
-    save_hard_state(folder, HardState(term=4, vote_for="n2"))
-    return folder
 
 
 def pos_of(folder: Path, index: int) -> int:
@@ -92,7 +48,7 @@ def test_a_sound_store_is_described(store_command: Command, written: Path) -> No
 
 
 @pytest.mark.parametrize("version", ["0.3.1.2", "0.4.0"])
-def test_java_s_stores_are_sound_and_not_covered(
+def test_java_stores_are_sound_and_not_covered_by_checksums(
     store_command: Command, tmp_path: Path, version: str
 ) -> None:
     with tarfile.open(GOLDEN / f"store-{version}.tar.xz") as tar:
@@ -125,7 +81,7 @@ def change_membership(store: LogStore, *learners: str) -> None:
     store.save_checkpoint(store.end_index)
 
 
-def test_who_belongs_to_the_group_is_told(
+def test_the_membership_is_reported(
     store_command: Command,
     open_store: OpenStore,
     written: Path,
@@ -147,7 +103,7 @@ def test_who_belongs_to_the_group_is_told(
 
 
 @pytest.mark.parametrize("how", ["lost", "damaged", "old"])
-def test_a_file_of_memberships_that_a_node_would_refuse_is_damage(
+def test_a_memberships_file_that_a_node_would_refuse_is_damage(
     store_command: Command, open_store: OpenStore, written: Path, how: str
 ) -> None:
     store = open_store()
@@ -167,7 +123,7 @@ def test_a_file_of_memberships_that_a_node_would_refuse_is_damage(
         open_store()
 
 
-def test_a_membership_of_a_later_version_is_named(
+def test_a_membership_of_a_later_version_is_reported(
     store_command: Command, open_store: OpenStore, written: Path
 ) -> None:
     store = open_store()
@@ -185,7 +141,7 @@ def test_a_membership_of_a_later_version_is_named(
     [(3, "bad_magic"), (7, "bad_size"), (15, "bad_chain_crc"), (31, "bad_chain_crc"),
      (38, "bad_chain_crc"), (41, "bad_body_crc"), (60, "bad_body_crc")],
 )  # fmt: skip
-def test_damage_is_named_and_what_lies_behind_it_is_found(
+def test_damage_is_reported_and_later_entries_are_found(
     store_command: Command, written: Path, offset: int, reason: str
 ) -> None:
     pos = pos_of(written, 7)
@@ -221,7 +177,7 @@ def test_a_missing_segment_is_damage(store_command: Command, written: Path) -> N
     assert store_command.finding("damaged_entries")["detail"].startswith("their segment is missing")
 
 
-def test_durable_entries_that_are_gone_are_damage(store_command: Command, written: Path) -> None:
+def test_missing_durable_entries_are_damage(store_command: Command, written: Path) -> None:
     last = max((written / "data").iterdir())
     last.write_bytes(bytes(last.stat().st_size))
     for path in (written / "index").iterdir():
@@ -231,19 +187,19 @@ def test_durable_entries_that_are_gone_are_damage(store_command: Command, writte
     assert store_command.finding("lost_tail")["lastIndex"] == 39
 
 
-def test_a_sector_that_cannot_be_read_is_damage(
+def test_an_unreadable_sector_is_damage(
     store_command: Command, written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = pos_of(written, 7)
-    read = Segment.read
+    read = RawSegment.read
 
-    def read_until_the_bad_sector(segment: Segment, at: int, size: int) -> bytes:
+    def read_until_the_bad_sector(segment: RawSegment, at: int, size: int) -> bytes:
         where = segment.start + at
         if segment.path.parent.name == "data" and where <= bad + 40 < where + size:
             return read(segment, at, bad + 40 - where)
         return read(segment, at, size)
 
-    monkeypatch.setattr(Segment, "read", read_until_the_bad_sector)
+    monkeypatch.setattr(RawSegment, "read", read_until_the_bad_sector)
 
     assert store_command("verify", written) == ExitCode.DAMAGED
     assert store_command.finding("unreadable")["firstIndex"] == 7
@@ -268,7 +224,7 @@ def test_a_damaged_term_file_is_damage(store_command: Command, written: Path) ->
     assert "checksum" in store_command.finding("damaged_hard_state")["detail"]
 
 
-def test_snapshots_are_named_and_a_damaged_one_is_repairable(
+def test_snapshots_are_listed_and_a_damaged_one_is_repairable(
     store_command: Command, written: Path
 ) -> None:
     snapshots = Snapshots(written, reserved=3)
@@ -306,42 +262,44 @@ def test_a_log_without_its_front_needs_a_snapshot_if_there_were_any(
     assert store_command("verify", written) == ExitCode.OK
 
 
-def test_a_folder_without_a_store_is_a_mistake(store_command: Command, tmp_path: Path) -> None:
+def test_a_folder_without_a_store_is_a_usage_error(store_command: Command, tmp_path: Path) -> None:
     assert store_command("verify", tmp_path) == ExitCode.USAGE
-    assert "no member's folder" in store_command.error
+    assert "not a member's folder" in store_command.error
 
 
 @pytest.fixture
 def torn(open_store: OpenStore, crashed: Callable[[LogStore], Path]) -> Path:
-    """Twenty durable entries, twenty more of which the last is torn."""
+    """The folder of a log of twenty durable entries, and twenty more with the last one torn."""
     store = open_store()
     save_hard_state(store._folder, HardState(term=1, vote_for=None))
-    store.append_bodies(BODIES[:20], term=1)
+    store.append_bodies(COMMAND_BODIES[:20], term=1)
     flush(store)
     store.save_checkpoint(10)
-    store.append_bodies(BODIES[20:], term=1)
+    store.append_bodies(COMMAND_BODIES[20:], term=1)
     at = crashed(store)
     flip(at / "data", pos_of(at, 39) + 50)
     return at
 
 
-def test_a_torn_tail_is_repairable_and_stays_until_told(store_command: Command, torn: Path) -> None:
+def test_a_torn_tail_is_repairable_and_stays_without_yes(
+    store_command: Command, torn: Path
+) -> None:
     before = files_under(torn)
 
     assert store_command("verify", torn) == ExitCode.REPAIRABLE
     assert store_command("repair-tail", torn) == ExitCode.REPAIRABLE
     finding = store_command.finding("torn_tail")
     assert finding["firstIndex"] == 39
-    assert store_command.summary["tailBytes"] == 48 + len(BODIES[39])
+    assert store_command.summary["tailBytes"] == 48 + len(COMMAND_BODIES[39])
     assert files_under(torn) == before
 
 
-def test_a_torn_tail_is_cut_when_told(
+def test_a_torn_tail_is_cut_with_yes(
     store_command: Command, torn: Path, open_store: OpenStore
 ) -> None:
     assert store_command("repair-tail", torn, "--yes") == ExitCode.OK
     assert store_command.summary["verdict"] == "sound"
-    assert bodies_of(open_store(torn)) == BODIES[:39]
+    assert bodies_of(open_store(torn)) == COMMAND_BODIES[:39]
 
 
 def test_a_damaged_store_is_not_repaired(store_command: Command, written: Path) -> None:
@@ -360,10 +318,10 @@ def test_a_store_in_use_is_read_and_not_repaired(
     assert store_command("verify", folder) == ExitCode.OK
     assert store_command.finding("in_use")["severity"] == "note"
     assert store_command("repair-tail", folder, "--yes") == ExitCode.FAILED
-    assert "stop that one first" in store_command.error
+    assert "stop that process first" in store_command.error
 
 
-def test_the_program_writes_text_for_people(torn: Path) -> None:
+def test_the_program_writes_text_by_default(torn: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dledger_node", "store", "verify", str(torn)],
         capture_output=True, text=True, check=False,

@@ -14,7 +14,7 @@ Crashed = Callable[[LogStore], Path]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
 
 
-def test_a_truncated_log_ends_before_the_entry_and_goes_on_there(open_store: OpenStore) -> None:
+def test_a_truncated_log_ends_before_the_entry_and_continues_there(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)
     flush(store)
@@ -28,10 +28,10 @@ def test_a_truncated_log_ends_before_the_entry_and_goes_on_there(open_store: Ope
 
 
 @pytest.mark.parametrize("first_index", [0, 1, 9, 10, 11, 25, 39])
-def test_old_entries_do_not_come_back_behind_a_new_one(
+def test_old_entries_do_not_reappear_after_a_new_one(
     open_store: OpenStore, first_index: int
 ) -> None:
-    """Java keeps the bytes behind a cut: a new entry of the old length brings them back."""
+    """Java keeps the bytes after a cut; a new entry of the old length would bring them back."""
     store = open_store()
     store.append_bodies(BODIES, term=1)
     flush(store)
@@ -46,7 +46,7 @@ def test_old_entries_do_not_come_back_behind_a_new_one(
 
 
 @pytest.mark.parametrize("first_index", [0, 5, 22])
-def test_every_byte_behind_a_cut_is_zero(
+def test_every_byte_after_a_cut_is_zero(
     open_store: OpenStore, folder: Path, first_index: int
 ) -> None:
     store = open_store()
@@ -86,7 +86,7 @@ def test_a_truncation_lowers_the_checkpoint(open_store: OpenStore) -> None:
     flush(store)
     store.save_checkpoint(5)
     store.truncate(11)
-    # As after a crash: nobody closes it.
+    # Read without closing the store, as after a crash.
     text = (store._folder / "checkpoint").read_text()
 
     assert "endIndex=10\n" in text
@@ -104,7 +104,7 @@ def test_a_committed_entry_is_never_truncated(open_store: OpenStore) -> None:
     assert bodies_of(store) == BODIES
 
 
-def test_a_truncation_behind_the_end_does_nothing(open_store: OpenStore) -> None:
+def test_a_truncation_after_the_end_does_nothing(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)
     store.truncate(40)
@@ -115,7 +115,7 @@ def test_a_truncation_behind_the_end_does_nothing(open_store: OpenStore) -> None
 def test_a_truncation_is_durable_when_it_returns(
     open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or an old entry could meet a new one behind it after a power cut."""
+    """Otherwise an old entry could follow a new one after a power cut."""
     store = open_store()
     store.append_bodies(BODIES, term=1)
     synced: list[str] = []

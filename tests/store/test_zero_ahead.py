@@ -1,4 +1,4 @@
-"""Zeros that are written ahead of the log: never over an append, never far, and never needed."""
+"""Zeros written ahead of the log never overwrite an append, stay close to it, and are optional."""
 
 import errno
 import os
@@ -12,7 +12,6 @@ import pytest
 
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments import zero_ahead
-from dledger_node.volume import group_commit
 from dledger_node.volume.group_commit import GroupCommit
 from dledger_store_files.contents import all_bytes, bodies_of, flush
 
@@ -31,7 +30,7 @@ def _any_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def zeros_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """First byte and the byte behind of all zeros that are written."""
+    """Record (start, end) of all writes of zeros."""
     pwrite, found = os.pwrite, []
 
     def watched(fd: int, data: bytes, at: int) -> int:
@@ -48,7 +47,7 @@ def write_all(store: LogStore) -> None:
         store.zero_ahead.run()
 
 
-def test_zeros_are_written_from_behind_the_end_up_to_a_bounded_distance(
+def test_zeros_are_written_a_bounded_distance_ahead_of_the_end(
     open_store: OpenStore, zeros_at: list[tuple[int, int]]
 ) -> None:
     store = open_store(segment=SEGMENT_BYTES)
@@ -82,15 +81,15 @@ def test_zeros_go_to_the_end_of_a_segment_and_not_beyond(
 
     written = len(zeros_at)
     store.zero_ahead.run()
-    assert len(zeros_at) == written, "nothing is missing"
+    assert len(zeros_at) == written, "no zeros are missing"
 
     store.append_bodies([bytes([8]) * AHEAD_BYTES], term=1)
     write_all(store)
     assert len(store.segments.data(1)) == 2
-    assert zeros_at[written][0] >= AHEAD_BYTES, "they go on behind the first entry of the next"
+    assert zeros_at[written][0] >= AHEAD_BYTES, "zeros continue after the first entry of the next"
 
 
-def test_a_log_that_is_opened_again_gets_zeros_behind_its_end(
+def test_a_reopened_log_gets_zeros_after_its_end(
     open_store: OpenStore, zeros_at: list[tuple[int, int]]
 ) -> None:
     store = open_store(segment=SEGMENT_BYTES)
@@ -123,7 +122,7 @@ def test_an_append_that_overtakes_a_piece_waits_for_it_and_is_not_overwritten(
         zeros = workers.submit(store.zero_ahead.run)
         assert begun.wait(30)
         append = workers.submit(store.append_bodies, [b"x" * 1000] * 30, 1)
-        wait([append], timeout=0.2)  # it would be done by then if it did not wait
+        assert not wait([append], timeout=0.2).done, "it waits for the piece"
         goes_on.set()
         assert append.result(30) == (1, 30)
         zeros.result(30)
@@ -132,7 +131,7 @@ def test_an_append_that_overtakes_a_piece_waits_for_it_and_is_not_overwritten(
 
 
 @pytest.mark.parametrize("segment_bytes", [4096, SEGMENT_BYTES])
-def test_appends_and_truncations_beside_a_thread_of_zeros_lose_nothing(
+def test_appends_and_truncations_concurrent_with_zeros_lose_nothing(
     open_store: OpenStore, memory_path: Path, segment_bytes: int
 ) -> None:
     store = open_store(
@@ -172,7 +171,7 @@ def test_appends_and_truncations_beside_a_thread_of_zeros_lose_nothing(
     assert bodies_of(again) == bodies
 
 
-def test_files_are_the_same_bytes_with_zeros_and_without(
+def test_zeros_do_not_change_the_content_of_the_files(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
     stores = [open_store(tmp_path / name, segment=SEGMENT_BYTES) for name in ("with", "without")]
@@ -188,7 +187,7 @@ def test_files_are_the_same_bytes_with_zeros_and_without(
     assert all_bytes(tmp_path / "with" / "data") == all_bytes(tmp_path / "without" / "data")
 
 
-def test_zeros_for_a_segment_that_was_cut_away_harm_nobody(open_store: OpenStore) -> None:
+def test_zeros_for_a_removed_segment_are_harmless(open_store: OpenStore) -> None:
     store = open_store(segment=4096)
     store.append_bodies([b"x" * 3000] * 2, term=1)
     last_file = store.zero_ahead._last_file
@@ -205,7 +204,7 @@ def test_zeros_for_a_segment_that_was_cut_away_harm_nobody(open_store: OpenStore
     assert bodies_of(store) == [b"x" * 3000]
 
 
-async def test_a_disk_that_takes_no_zeros_takes_appends_all_the_same(
+async def test_a_disk_that_rejects_zeros_still_accepts_appends(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, failures = open_store(segment=SEGMENT_BYTES), []
@@ -225,10 +224,10 @@ async def test_a_disk_that_takes_no_zeros_takes_appends_all_the_same(
             await commit.drain()
 
     assert (refusals, failures, store.durable_index) == (1, [], 4)
-    assert "no more zeros are written ahead of the log: [Errno 28]" in caplog.text
+    assert "zeros are no longer written ahead of the log: [Errno 28]" in caplog.text
 
 
-async def test_group_commit_keeps_zeros_ahead_where_entries_wait_for_their_flush(
+async def test_group_commit_writes_zeros_only_without_a_flush_interval(
     open_store: OpenStore, tmp_path: Path, zeros_at: list[tuple[int, int]]
 ) -> None:
     for interval_s in (0.001, 0.0):
@@ -244,14 +243,9 @@ async def test_group_commit_keeps_zeros_ahead_where_entries_wait_for_their_flush
 
 
 @pytest.mark.parametrize("outrun", [False, True])
-async def test_group_commit_leaves_a_log_alone_that_grows_faster_than_its_zeros(
-    open_store: OpenStore,
-    monkeypatch: pytest.MonkeyPatch,
-    zeros_at: list[tuple[int, int]],
-    outrun: bool,
+async def test_group_commit_pauses_zeros_when_the_log_outruns_them(
+    open_store: OpenStore, zeros_at: list[tuple[int, int]], outrun: bool
 ) -> None:
-    monkeypatch.setattr(group_commit, "ZEROS_INTERVAL_S", 0.0)
-    monkeypatch.setattr(group_commit, "ZEROS_PAUSE_S", 1e6)
     store = open_store(segment=SEGMENT_BYTES)
     store.append_bodies([b"x"], term=1)
     store.zero_ahead.run()
@@ -260,7 +254,10 @@ async def test_group_commit_leaves_a_log_alone_that_grows_faster_than_its_zeros(
     zeros_at.clear()
 
     with ThreadPoolExecutor(3) as executor:
-        commit = GroupCommit(store, executor, on_durable=lambda _: None, on_failed=lambda _: None)
+        commit = GroupCommit(
+            store, executor, zeros_interval_s=0.0, zeros_pause_s=1e6,
+            on_durable=lambda _: None, on_failed=lambda _: None,
+        )  # fmt: skip
         for _ in range(3):
             commit.start()
             await commit.drain()
@@ -269,7 +266,7 @@ async def test_group_commit_leaves_a_log_alone_that_grows_faster_than_its_zeros(
     assert runs == 1 if outrun else runs >= 3
 
 
-def test_zeros_are_for_file_systems_that_overwrite_in_place(
+def test_zeros_are_written_only_on_file_systems_that_overwrite_in_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.undo()
@@ -279,7 +276,7 @@ def test_zeros_are_for_file_systems_that_overwrite_in_place(
         assert zero_ahead.overwrites(Path("/dev/shm"))
 
 
-def test_flushes_hear_of_errors_since_zeros_are_never_synced(
+def test_zeros_are_never_synced_so_the_next_flush_reports_their_errors(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(segment=SEGMENT_BYTES)

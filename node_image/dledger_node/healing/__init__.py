@@ -1,8 +1,8 @@
-"""Healing: what a member does about a damaged store.
+"""Healing: a member with a damaged store sets the damage aside and re-fetches it from its leader.
 
-healer      out of service: survey the damage, ask the other members, decide, set files aside
-decision    the pure decision, and its reasons
-set_aside   files that are set aside until the member is whole
-sound_part  how much of a damaged log can be kept
-progress    back in service: how far the member is, and when it is whole
+repair       while out of service: survey the damage, ask the peers, decide, set files aside
+repair_plan  the decision and its reasons; no IO
+set_aside    files that are set aside until the member is healed
+sound_part   how much of a damaged log can be kept
+progress     back in service: watch the member until it is healed, then delete the files
 """

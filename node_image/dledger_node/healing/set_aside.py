@@ -1,18 +1,18 @@
-"""A damaged log is set aside, so that its member can take a sound one from the leader.
+"""Set the damaged files of a store aside, so that its member can re-fetch them from the leader.
 
-What is sound stays: whole data segments, from the first on, of which every entry was verified. The
-others go, by a rename and not deleted, to a folder of this moment:
+The sound part stays: whole data segments, from the first on, with every entry verified. The other
+files are renamed, not deleted, into a folder named after the time:
 
     damaged-20261122T140312.123456Z/
-        healing          properties: which entries were there, and by what verdict
+        healing          properties: the lost entries and the kind of damage
         0000…            the data files that were not kept, or the index files
-        currterm         when term and vote could not be trusted
-        memberships      when nothing says who belonged to the group before the log's first entry
+        currterm         if term and vote could not be trusted
+        memberships      if the membership before the log's first entry is lost
 
-In this order, so that a crash between two steps leaves a member that joins, or the damage as it
-was: the folder is there, and says what it is for; the member joins (`raft.joining`); the files go,
-the newest first; the checkpoint says where the log ends now. Until it does, opening refuses the log
-as one that ends too early, and all of this is done once more.
+The order of the steps makes a crash between two of them leave a joining member, or the damage as it
+was: create the folder with its `healing` file; save that the member is joining (`raft.joining`);
+rename the files, newest first; save the checkpoint with the new end of the log. Before that last
+step, opening refuses the log because it ends too early, and all steps are done again.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.healing.sound_part import sound_part
 from dledger_node.raft.ready import HardState
 from dledger_node.store.derived import memberships_file
+from dledger_node.store.log.entry_walk import WINDOW_BYTES
 from dledger_node.store.log.files import LogFiles
-from dledger_node.store.log.recovery import WINDOW_BYTES
 from dledger_node.store.segments.segment import NO_ROOM, sync_folder
 from dledger_node.store.segments.segment_list import SegmentList, starts_of
 from dledger_node.store.small_files import checkpoint as checkpoint_file
@@ -50,26 +50,26 @@ _VERDICT: Final = "verdict"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What of a store is sound, with every entry before the first damage verified."""
+    """The sound part of a store; every entry before the first damage was verified."""
 
     log_is_sound: bool
     index_is_sound: bool
-    """Its files can be read, that is; units that are wrong are made anew at every opening."""
-    memory: HardState | None
-    """Term and vote; None when they cannot be trusted, or are older than the log."""
+    """Whether the index files can be read; each opening rewrites wrong units."""
+    hard_state: HardState | None
+    """Term and vote; None if they cannot be trusted or are older than the log."""
     front_is_lost: bool
-    """Nothing tells what the group was before the log's first entry: nothing of the log is kept."""
+    """Whether the membership or state before the first entry is lost; then no entry is kept."""
     end_index: int
-    """The last entry that is kept; -1 when none is."""
+    """The last entry that is kept; -1 if none is."""
     end_term: int
     lost_names: tuple[str, ...]
-    """The data files that are not kept, newest first."""
+    """Names of the data files that are not kept, newest first."""
     checkpoint: Checkpoint | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
-    """What a folder of damaged files says of itself; indexes are -1 when it does not know."""
+    """A folder of damaged files, and the lost entries; indexes are -1 if unknown."""
 
     folder: Path
     first_index: int
@@ -83,10 +83,10 @@ def survey(
     index_segment_size_bytes: int,
     front_is_lost: bool = False,
 ) -> Survey:
-    """Read a store that nobody has open, up to where it is damaged; blocks, and changes nothing.
+    """Read a store that no process has open, up to its damage; blocks, and changes nothing.
 
-    `front_is_lost` says that opening found it so. StoreDamagedError for what no damage to the log
-    explains, such as files of another size.
+    `front_is_lost` says that opening has found this kind of damage. Raises StoreDamagedError for
+    what damage to a log does not explain, such as files of another size.
     """
     checkpoint = checkpoint_file.load_checkpoint(folder)
     names = starts_of(folder / disk.DATA_FOLDER, segment_size_bytes)
@@ -110,7 +110,7 @@ def survey(
     return Survey(
         log_is_sound=log_is_sound,
         index_is_sound=index_is_sound,
-        memory=_memory(folder, max(end.term, 1 if wrote else -1)),
+        hard_state=_hard_state(folder, max(end.term, 1 if wrote else -1)),
         end_index=end.index - 1 if kept else -1,
         end_term=end.term if kept else -1,
         lost_names=tuple(disk.file_name(start) for start in reversed(names[len(kept) :])),
@@ -120,19 +120,19 @@ def survey(
 
 
 def set_aside_log(folder: Path, found: Survey, *, verdict: str, moment: str) -> HardState:
-    """Keep what is sound of a log, and let its member join; blocks. Returns what it remembers.
+    """Keep the sound part of a log, and make its member join; blocks. Return its term and vote.
 
-    StoreError, and StoreFullError when there is no room for a folder: nothing is lost by it.
+    Raises StoreError, or StoreFullError if there is no room for a folder; no data is lost then.
     """
-    known = found.memory or HardState(term=0, vote_for=None)
-    memory = replace(known, term=max(known.term, found.end_term), joining=True, alone=False)
+    known = found.hard_state or HardState(term=0, vote_for=None)
+    joining = replace(known, term=max(known.term, found.end_term), joining=True, alone=False)
     durable_index = found.checkpoint.end_index if found.checkpoint else -1
     aside = _make_folder(folder, moment, found.end_index + 1, durable_index, verdict)
-    if found.memory is None:
-        with contextlib.suppress(OSError):  # a copy, as far as it can be read, for people
+    if found.hard_state is None:
+        with contextlib.suppress(OSError):  # a copy for the administrator, if it can be read
             shutil.copyfile(folder / hard_state.FILE_NAME, aside / hard_state.FILE_NAME)
     try:
-        hard_state.save_hard_state(folder, memory)
+        hard_state.save_hard_state(folder, joining)
     except StoreError:
         shutil.rmtree(aside, ignore_errors=True)
         raise
@@ -141,23 +141,26 @@ def set_aside_log(folder: Path, found: Survey, *, verdict: str, moment: str) -> 
         if found.front_is_lost and (folder / memberships_file.FILE_NAME).exists():
             _move(folder, (memberships_file.FILE_NAME,), aside)
         checkpoint_file.save_checkpoint(folder, _lowered(folder, found))
-    return memory
+    return joining
 
 
 def set_aside_index(folder: Path, *, moment: str) -> None:
-    """Have the index files made anew from the data at the next opening; blocks. StoreError."""
+    """Set all index files aside, so that the next opening rebuilds them; blocks.
+
+    Raises StoreError.
+    """
     aside = _make_folder(folder, moment, -1, -1, "WrongIndex")
     names = sorted((path.name for path in (folder / disk.INDEX_FOLDER).iterdir()), reverse=True)
     _move(folder / disk.INDEX_FOLDER, names, aside)
 
 
-def set_aside(folder: Path) -> list[SetAside]:
-    """What was set aside and is there still, oldest first."""
+def list_set_aside(folder: Path) -> list[SetAside]:
+    """Return the folders of damaged files that still exist, oldest first."""
     return [_read(path) for path in sorted(folder.glob(f"{PREFIX}*")) if path.is_dir()]
 
 
-def give_up_a_file(aside: SetAside) -> Path | None:
-    """Delete one of the files that were set aside, the newest; None when there is none. Blocks."""
+def delete_newest_file(aside: SetAside) -> Path | None:
+    """Delete the newest damaged file of a folder and return it; None if there is none. Blocks."""
     paths = sorted(path for path in aside.folder.iterdir() if path.name != _HEALING)
     if not paths:
         return None
@@ -166,9 +169,9 @@ def give_up_a_file(aside: SetAside) -> Path | None:
     return paths[-1]
 
 
-def drop(aside: SetAside) -> None:
-    """Delete what was set aside, once it is needed no more; blocks. OSError."""
-    while give_up_a_file(aside) is not None:
+def delete(aside: SetAside) -> None:
+    """Delete a folder of damaged files; blocks. Raises OSError."""
+    while delete_newest_file(aside) is not None:
         pass
     (aside.folder / _HEALING).unlink(missing_ok=True)
     aside.folder.rmdir()
@@ -176,7 +179,7 @@ def drop(aside: SetAside) -> None:
 
 
 def _without_gap(starts: Sequence[int], file_size: int) -> list[int]:
-    """The files from the first on that follow one another."""
+    """Return the files up to the first gap."""
     first = starts[0] if starts else 0
     return [start for at, start in enumerate(starts) if start == first + at * file_size]
 
@@ -200,9 +203,10 @@ def _memberships_can_be_read(folder: Path) -> bool:
     return True
 
 
-def _memory(folder: Path, end_term: int) -> HardState | None:
-    """Term and vote, unless the log tells that they are older than its entries: all have a term
-    of 1 or more.
+def _hard_state(folder: Path, end_term: int) -> HardState | None:
+    """Load term and vote; None if they are damaged or older than `end_term`.
+
+    All entries have a term of 1 or more, so a store with any entry has at least end_term 1.
     """
     try:
         return hard_state.load_hard_state(folder, end_term)
@@ -211,7 +215,7 @@ def _memory(folder: Path, end_term: int) -> HardState | None:
 
 
 def _lowered(folder: Path, found: Survey) -> Checkpoint:
-    """What the checkpoint may say of the log that is kept."""
+    """Return the checkpoint of the log that is kept."""
     if found.end_index < 0:
         return Checkpoint(end_index=-1, committed_index=-1)
     if found.checkpoint is None:
@@ -219,8 +223,8 @@ def _lowered(folder: Path, found: Survey) -> Checkpoint:
     committed_index = min(found.checkpoint.committed_index, found.end_index)
     membership_index = found.checkpoint.membership_index
     if membership_index is not None:
-        told = [entry.index for entry in memberships_file.load(folder)]
-        membership_index = max((index for index in told if index <= committed_index), default=-1)
+        saved = [entry.index for entry in memberships_file.load(folder)]
+        membership_index = max((index for index in saved if index <= committed_index), default=-1)
     return replace(
         found.checkpoint,
         end_index=found.end_index,
@@ -241,23 +245,23 @@ def _make_folder(
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
         kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"{aside}: damaged files could not be set aside: {error}") from error
+        raise kind(f"{aside}: cannot create the folder for damaged files: {error}") from error
     return aside
 
 
 def _move(source: Path, names: Sequence[str], target: Path) -> None:
-    """Move files, durably; what they are called in the target says where they came from."""
+    """Move files to another folder under the same names, durably."""
     try:
         for name in names:
             os.rename(source / name, target / name)
     except OSError as error:
-        raise StoreError(f"{source}: it could not be set aside in {target}: {error}") from error
+        raise StoreError(f"cannot move files of {source} to {target}: {error}") from error
     sync_folder(target)
     sync_folder(source)
 
 
 def _read(folder: Path) -> SetAside:
-    """What a folder says; one whose file is missing or damaged came of a crash, and knows less."""
+    """Read the `healing` file of a folder; without one, which a crash may cause, use -1."""
     path = folder / _HEALING
     try:
         values = read_properties(path, (_FIRST, _LAST, _VERDICT))

@@ -1,34 +1,35 @@
-"""What of a damaged log could be kept."""
+"""Find the part of a damaged log that can be kept."""
 
 from dataclasses import dataclass
 
 from dledger_node.errors import StoreDamagedError
+from dledger_node.store.log.entry_walk import Cursor, EntryWalk, before_first
 from dledger_node.store.log.files import LogFiles
-from dledger_node.store.log.recovery import Cursor, Walk, before_first, judge
+from dledger_node.store.log.recovery import judge
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoundPart:
-    """What of a log can be vouched for, by reading all of it up to the first damage."""
+    """The verified part of a log, up to the first damage."""
 
     is_whole: bool
-    """All of it, as `examine` judges."""
+    """Whether the log is undamaged, as `recovery.judge` decides."""
     end: Cursor
-    """Behind the last sound entry."""
+    """The place after the last sound entry."""
     kept_pos: int
-    """The end of the last segment that is sound from its first byte to its last."""
+    """The end of the last segment that is sound as a whole."""
     kept_end: Cursor
-    """Behind that segment's last entry."""
+    """The place after that segment's last entry."""
 
 
 def sound_part(files: LogFiles, checkpoint: Checkpoint | None) -> SoundPart:
-    """Find out how much of a log that is damaged could be kept; nothing raises, or is changed."""
+    """Read a log and find its sound part; changes nothing, raises nothing for damage."""
     start = kept_end = Cursor(pos=0, index=0, term=0, chain_crc=0)
     ends: dict[int, Cursor] = {}
     try:
         start = kept_end = before_first(files, checkpoint)
-        walk = Walk(files, start, [])
+        walk = EntryWalk(files, start, [])
     except StoreDamagedError:
         return SoundPart(is_whole=False, end=start, kept_pos=0, kept_end=kept_end)
     try:

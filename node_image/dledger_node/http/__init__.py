@@ -1,11 +1,11 @@
 """The node's HTTP: status, leader long poll, probes, metrics and the read-only view for auditors.
 
-What belongs here: routes and their encodings, and what a member says of itself. Pages ask the
-server through `pages.Source`; nothing here changes what the node does.
+What belongs here: routes, their encodings, and the reports of a member about itself. The routes get
+their data from a `pages.Source`; nothing here changes the state of the node.
 
     pages    the routes
-    status   what a member in service says of itself
-    outage   what a member out of service says of itself
+    status   the reports of a member in service
+    outage   the reports of a member out of service
     metrics  Prometheus metrics
     doors    limits on HTTP connections
 """

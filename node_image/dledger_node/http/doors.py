@@ -1,9 +1,9 @@
-"""Who may hold an HTTP connection, and for how long without asking anything.
+"""Limits on the number of HTTP connections and on the time between their requests.
 
-aiohttp bounds the length of a head, and not the time it takes, nor the number of connections. So
-each connection passes through a door: it has HEAD_S for its first request and IDLE_S for each one
-after, however many bytes it sends meanwhile. While a request is being answered no time is counted:
-a long poll may take its minute.
+aiohttp limits the length of a request head, but not the time that it takes, nor the number of
+connections. So each connection gets a timer: HEAD_S for its first request and IDLE_S for each later
+one, no matter how many bytes it sends. The timer stops while a request is answered, so a long poll
+may take its minute.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 CONNECTIONS_MAX: Final = 512
-"""The operator, kubelet, Prometheus, auditors and as many long polls as are allowed."""
+"""Enough for the operator, kubelet, Prometheus, auditors, and the maximum number of long polls."""
 HEAD_S: Final = 10.0
 IDLE_S: Final = 75.0
-LAST_LOOK_S: Final = 0.5
-"""After a time is over: a loop that was held up reads first what came meanwhile."""
+GRACE_S: Final = 0.5
+"""Extra time after a timer fires: a loop that was delayed first reads what has arrived."""
 
 
 class Doors:
@@ -35,20 +35,20 @@ class Doors:
         self.head_s = head_s
         self.idle_s = idle_s
         self.closed = 0
-        """Connections that were refused, or closed because their time was over."""
+        """Connections that were refused, or closed because they timed out."""
         self._timers: dict[asyncio.BaseTransport, asyncio.TimerHandle | None] = {}
 
     @property
     def connections(self) -> int:
-        """Open ones."""
+        """Number of open connections."""
         return len(self._timers)
 
     @property
     def middleware(self) -> Middleware:
-        """Tells when a request begins and ends."""
+        """The middleware that stops a connection's timer during a request."""
 
         @web.middleware
-        async def in_hand(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def without_timer(request: web.Request, handler: Handler) -> web.StreamResponse:
             transport = request.transport
             self._stop_timer(transport)
             try:
@@ -56,14 +56,14 @@ class Doors:
             finally:
                 self._start_timer(transport, self.idle_s)
 
-        return in_hand
+        return without_timer
 
     def guard(self, serve: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
-        """A protocol factory for the listener, around aiohttp's own."""
+        """Wrap aiohttp's protocol factory for the listener."""
         return lambda: _Door(self, cast("asyncio.Protocol", serve()))
 
     def enter(self, transport: asyncio.Transport) -> None:
-        """Count a connection and begin its time; too many are closed at once."""
+        """Count a connection and start its timer, or close it if there are too many."""
         if len(self._timers) >= self.connections_max:
             self.closed += 1
             transport.abort()
@@ -79,24 +79,24 @@ class Doors:
     def _start_timer(self, transport: asyncio.BaseTransport | None, seconds: float) -> None:
         if transport in self._timers:
             loop = asyncio.get_running_loop()
-            self._timers[transport] = loop.call_later(seconds, self._look, transport)
+            self._timers[transport] = loop.call_later(seconds, self._start_grace, transport)
 
     def _stop_timer(self, transport: asyncio.BaseTransport | None) -> None:
         timer = self._timers.get(cast("asyncio.BaseTransport", transport))
         if timer is not None:
             timer.cancel()
 
-    def _look(self, transport: asyncio.BaseTransport) -> None:
+    def _start_grace(self, transport: asyncio.BaseTransport) -> None:
         loop = asyncio.get_running_loop()
-        self._timers[transport] = loop.call_later(LAST_LOOK_S, self._cut, transport)
+        self._timers[transport] = loop.call_later(GRACE_S, self._close, transport)
 
-    def _cut(self, transport: asyncio.BaseTransport) -> None:
+    def _close(self, transport: asyncio.BaseTransport) -> None:
         self.closed += 1
         cast("asyncio.Transport", transport).abort()
 
 
 class _Door(asyncio.Protocol):
-    """Passes everything on to aiohttp's protocol."""
+    """Forwards everything to aiohttp's protocol, and reports the connection to `Doors`."""
 
     def __init__(self, doors: Doors, inner: asyncio.Protocol) -> None:
         self._doors = doors

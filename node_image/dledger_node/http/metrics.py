@@ -1,4 +1,4 @@
-"""The node's metrics, read from the server when Prometheus asks and at no other time."""
+"""The node's Prometheus metrics, read from the server at each scrape."""
 
 import enum
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from dledger_formats.http.status import NodeStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What the server counts, since its start."""
+    """Counters and gauges of the server, since its start."""
 
     appends_acknowledged: int
     appends_refused: int
@@ -25,63 +25,64 @@ class Counters:
     pending_appends: int
     pending_bytes: int
     applied_index: int
-    """-1 without a state machine; as is the next."""
+    """-1 without a state machine."""
     snapshot_index: int
+    """-1 without a snapshot."""
     snapshots_installed: int
     connections: int
     messages_refused: Mapping[str, int]
-    """By cause: messages of peers that were not obeyed."""
+    """By cause: messages of peers that were rejected."""
     buffered_bytes: int
     connections_closed: Mapping[str, int]
-    """By reason: those that this member refused or closed."""
+    """By reason: connections that this member refused or closed."""
     segments_removed: int
     segments_forced: int
     healed_ranges: int
     healed_entries: int
     healing_missing_entries: int
     messages_dropped: Mapping[str, int]
-    """By peer: what was not sent because the link was down or full."""
+    """By peer: messages that were not sent because the link was down or full."""
 
 
 class Source(Protocol):
-    """What the collector asks of the server."""
+    """The data that the collector reads."""
 
     def status(self) -> NodeStatus:
         """This member's view of the group."""
 
     def counters(self) -> Counters:
-        """What was counted."""
+        """The current counters."""
 
 
 _STATUS_GAUGES: Final = {
-    "term": "Term of this member.",
-    "ledger_begin_index": "First index that this member holds.",
-    "ledger_end_index": "Last index that this member holds.",
-    "committed_index": "Index up to which this member knows entries to be committed.",
+    "term": "Current term of this member.",
+    "ledger_begin_index": "Index of the first entry in this member's log.",
+    "ledger_end_index": "Index of the last entry in this member's log.",
+    "committed_index": "Committed index, as far as this member knows.",
     "durable_index": "Index up to which this member has flushed its log.",
-    "membership_index": "Entry that says who belongs to the group; -1 for the first voters.",
+    "membership_index": "Index of the entry that set the membership; -1 for the first voters.",
 }
 _COUNTERS: Final = {
-    "appends_acknowledged": "Appends answered with success.",
-    "appends_refused": "Appends that were surely not stored.",
-    "appends_unknown": "Appends whose outcome this member could not tell.",
-    "appends_repeated": "Copies of appends that were answered with the first one's place.",
+    "appends_acknowledged": "Appends that were acknowledged.",
+    "appends_refused": "Appends that were refused and not stored.",
+    "appends_unknown": "Appends with an unknown outcome.",
+    "appends_repeated": "Repeated appends that were answered with the index of the first copy.",
     "flushes": "Flushes of the log to disk; many appends share one.",
-    "snapshots_installed": "Snapshots of the state that came from other members.",
+    "snapshots_installed": "Snapshots of the state that were installed from other members.",
     "segments_removed": "Segments that retention removed.",
-    "segments_forced": "Those of them that a voter may have lacked, on a volume nearly full.",
+    "segments_forced": "Removed segments that a voter may have lacked, on a nearly full volume.",
     "healed_ranges": "Damaged parts of the log, or lost votes, that this member recovered from.",
-    "healed_entries": "Entries that were taken again from a leader, since they were damaged here.",
+    "healed_entries": "Damaged entries that were re-fetched from a leader.",
 }
 _GAUGES: Final = {
-    "healing_missing_entries": "Entries that were damaged and have not been taken again yet.",
-    "pending_appends": "Appends that wait for their quorum.",
-    "pending_bytes": "Bytes of the bodies that wait for their quorum.",
-    "producers": "Producers that this member remembers, whose appends may be sent again.",
-    "applied_index": "Index up to which entries were applied to the state machine; -1 without one.",
+    "healing_missing_entries": "Damaged entries that have not been re-fetched yet.",
+    "pending_appends": "Appends that wait for a quorum.",
+    "pending_bytes": "Bytes of the bodies that wait for a quorum.",
+    "producers": "Producers of idempotent appends that this member remembers.",
+    "applied_index": "Index up to which the state machine has applied entries; -1 without one.",
     "snapshot_index": "Last index that the newest snapshot of the state includes; -1 without one.",
     "connections": "Open connections of clients and peers.",
-    "buffered_bytes": "Bytes of unfinished frames and of answers that nobody has read yet.",
+    "buffered_bytes": "Bytes of incomplete frames and of responses that have not been read yet.",
 }
 
 
@@ -105,13 +106,13 @@ class NodeCollector(Collector):
         )
         yield GaugeMetricFamily(
             "dledger_node_joining",
-            "1 while this member, which came up without all that it had, does not vote yet.",
+            "1 while this member is joining: it lost data and does not vote yet.",
             value=float(status.joining),
         )
         yield _state("role", "1 for this member's role, 0 for the others.", "role", status.role)
         yield _state(
             "membership",
-            "1 for what this member is to its group, by its own log; 0 for the others.",
+            "1 for this member's membership in its group, by its own log; 0 for the others.",
             "membership",
             status.membership,
         )
@@ -123,13 +124,14 @@ class NodeCollector(Collector):
         yield members
         yield _state(
             "flush_disk_type",
-            "1 for when an append counts as held: SyncFlush on disk, AsyncFlush in memory.",
+            "1 for the flush mode. Entries count as held on disk (SyncFlush) or in memory "
+            "(AsyncFlush).",
             "type",
             status.flush_disk_type,
         )
         yield _counts(
             "connections_closed",
-            "Connections that this member refused or closed, by the limit that they exceeded.",
+            "Connections that this member refused or closed, by the exceeded limit.",
             "reason",
             counters.connections_closed,
         )
@@ -147,14 +149,14 @@ class NodeCollector(Collector):
         )
         yield _counts(
             "messages_refused",
-            "Messages of peers that were not obeyed.",
+            "Messages of peers that were rejected.",
             "cause",
             counters.messages_refused,
         )
 
 
 def _state(name: str, text: str, label: str, present: enum.Enum) -> Metric:
-    """A gauge for each value that this one could have; 1 for the one that it has."""
+    """Build a gauge with a sample for each value of the enum: 1 for `present`, 0 for the others."""
     family = GaugeMetricFamily(f"dledger_node_{name}", text, labels=[label])
     for each in type(present):
         family.add_metric([each.value], float(each is present))
@@ -162,7 +164,7 @@ def _state(name: str, text: str, label: str, present: enum.Enum) -> Metric:
 
 
 def _counts(name: str, text: str, label: str, counted: Mapping[str, int]) -> Metric:
-    """A counter for each key."""
+    """Build a counter with a sample for each key."""
     family = CounterMetricFamily(f"dledger_node_{name}", text, labels=[label])
     for key, count in counted.items():
         family.add_metric([key], count)
@@ -170,7 +172,7 @@ def _counts(name: str, text: str, label: str, counted: Mapping[str, int]) -> Met
 
 
 def registry(source: Source) -> CollectorRegistry:
-    """Build a registry of this node's metrics alone."""
+    """Build a registry of this node's metrics only."""
     made = CollectorRegistry(auto_describe=False)
     made.register(NodeCollector(source))
     return made

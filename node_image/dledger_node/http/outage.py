@@ -1,7 +1,7 @@
-"""What a member says of itself while its store keeps it out of the group: why, and what to do.
+"""The reports of a member that its store keeps out of service: why, and what to do.
 
-It answers over HTTP alone. It has no log to speak of, so it neither votes nor serves, and its
-indexes read as those of an empty one.
+The member answers only HTTP. Its log is not open, so it neither votes nor serves, and it reports
+the indexes of an empty log.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from dledger_node.http.status import NO_BROKER_ID
 
 
 class Outage:
-    """Pages and metrics of a member that is out of service; `reason` may change meanwhile."""
+    """Pages and metrics of a member that is out of service; its `state` and `reason` may change."""
 
     def __init__(
         self, settings: NodeSettings, version: str, *, state: StorageState, reason: str
@@ -32,7 +32,7 @@ class Outage:
         self._version = version
 
     def status(self) -> NodeStatus:
-        """Not ready, with the reason."""
+        """Report that the member is not ready, with the reason."""
         return NodeStatus(
             group=self._settings.group,
             self_id=self._settings.self_id,
@@ -56,7 +56,7 @@ class Outage:
         )
 
     def leader_view(self) -> LeaderView:
-        """Nobody, as far as this member knows."""
+        """Report that no leader is known."""
         return LeaderView(
             self_id=self._settings.self_id,
             term=0,
@@ -67,19 +67,19 @@ class Outage:
         )
 
     async def leader_changed(self) -> None:
-        """Never return: a member that comes back answers on new connections."""
+        """Never return: a member that returns to service answers on new connections."""
         await asyncio.get_running_loop().create_future()
 
     def manifest(self) -> Manifest:
-        """No files: none of them can be vouched for."""
+        """List no files, since none is known to be sound."""
         return Manifest(status=self.status(), data=[], index=[])
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
-        """Read nothing, since the manifest names no file."""
+        """Raise FileNotFoundError, since the manifest lists no file."""
         raise FileNotFoundError(f"{folder}/{name} cannot be read: {self.reason}")
 
     def counters(self) -> Counters:
-        """Count nothing while it is out."""
+        """Report zeros."""
         return Counters(
             appends_acknowledged=0,
             appends_refused=0,

@@ -2,12 +2,12 @@
 
 GET /status                         this member's view of the group (NodeStatus)
 GET /leader?since=TERM:LEADER&wait=30s
-                                    who leads; answers when that is no longer TERM:LEADER
+                                    the leader (LeaderView), once it is no longer TERM:LEADER
 GET /healthz                        200 while the process answers
 GET /readyz                         200 while this member serves its role, else 503 with the reason
-GET /metrics                        for Prometheus
-GET /manifest                       which files an auditor may read, and how far (Manifest)
-GET /segments/{data|index}/{name}   with Range: sealed or committed bytes, as they are on disk
+GET /metrics                        Prometheus metrics
+GET /manifest                       the files that an auditor may read, and how far (Manifest)
+GET /segments/{data|index}/{name}   committed bytes of a segment, as stored on disk; takes Range
 """
 
 import asyncio
@@ -37,22 +37,22 @@ Folder: TypeAlias = Literal["data", "index"]
 
 
 class Source(Protocol):
-    """What the pages ask of the server."""
+    """The data that the pages show."""
 
     def status(self) -> NodeStatus:
         """This member's view of the group."""
 
     def leader_view(self) -> LeaderView:
-        """Who leads."""
+        """The leader, in this member's view."""
 
     async def leader_changed(self) -> None:
-        """Return once `leader_view` has another token than at the call."""
+        """Return once the token of `leader_view` differs from the token at the call."""
 
     def manifest(self) -> Manifest:
-        """The files that may be read."""
+        """The files that an auditor may read."""
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
-        """Bytes of a file of the manifest; blocking."""
+        """Read bytes of a file of the manifest; blocks."""
 
 
 def application(
@@ -77,14 +77,12 @@ def application(
 
 
 async def status_page(request: web.Request) -> web.Response:
-    """Show this member's view."""
+    """Show this member's view of the group."""
     return _json(request.app[SOURCE].status().to_json())
 
 
 async def leader_page(request: web.Request) -> web.Response:
-    """Answer at once when the caller's view is old, otherwise when it becomes so or its wait is
-    over.
-    """
+    """Answer once the caller's view is out of date, or its wait is over."""
     source, waiters = request.app[SOURCE], request.app[WAITERS]
     try:
         wait_s = min(WAIT_S_MAX, _seconds(request.query.get("wait", "0s")))
@@ -92,20 +90,20 @@ async def leader_page(request: web.Request) -> web.Response:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
     if request.query.get("since") == source.leader_view().token and wait_s > 0:
         if waiters.locked():
-            raise web.HTTPServiceUnavailable(text=f"{WAITERS_MAX} callers are waiting already\n")
+            raise web.HTTPServiceUnavailable(text=f"{WAITERS_MAX} clients are already waiting\n")
         async with waiters:
-            with contextlib.suppress(TimeoutError):  # the view as it is, is the answer
+            with contextlib.suppress(TimeoutError):  # then answer with the unchanged view
                 await asyncio.wait_for(source.leader_changed(), wait_s)
     return _json(source.leader_view().to_json())
 
 
 async def healthz_page(_: web.Request) -> web.Response:
-    """Answer, which is all that a liveness probe asks."""
+    """Answer a liveness probe."""
     return web.Response(text="ok\n")
 
 
 async def readyz_page(request: web.Request) -> web.Response:
-    """Say whether this member serves its role, and if not, why."""
+    """Report whether this member serves its role, and if not, why."""
     status = request.app[SOURCE].status()
     if status.ready:
         return web.Response(text="ok\n")
@@ -119,18 +117,18 @@ async def metrics_page(request: web.Request) -> web.Response:
 
 
 async def manifest_page(request: web.Request) -> web.Response:
-    """List what may be read."""
+    """List the files that an auditor may read."""
     return _json(request.app[SOURCE].manifest().to_json())
 
 
 async def segment_page(request: web.Request) -> web.StreamResponse:
-    """Send a range of one file, in pieces, so that a reader costs this member little memory."""
+    """Send a range of one file, in chunks, so that a reader costs this member little memory."""
     source = request.app[SOURCE]
-    folder = cast("Folder", request.match_info["folder"])  # the route lets nothing else through
+    folder = cast("Folder", request.match_info["folder"])  # the route admits no other value
     name = request.match_info["name"]
     found = _file(source.manifest(), folder, name)
     if found is None:
-        raise web.HTTPNotFound(text=f"this member holds no {folder} file {name}\n")
+        raise web.HTTPNotFound(text=f"this member has no {folder} file {name}\n")
     try:
         wanted = request.http_range
     except ValueError as error:
@@ -165,5 +163,5 @@ def _json(body: bytes) -> web.Response:
 def _seconds(text: str) -> float:
     match = DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"wait is {text!r}; a duration such as 30s or 500ms is expected")
+        raise ValueError(f"wait is {text!r}; expected a duration such as 30s or 500ms")
     return float(match[1]) * (0.001 if match[2] == "ms" else 1.0)

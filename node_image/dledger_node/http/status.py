@@ -1,6 +1,4 @@
-"""What this member says of itself: pure functions from the core's and the store's state to the
-formats.
-"""
+"""Build the reports of a member in service from the state of its core and its store; no IO."""
 
 import re
 from dataclasses import dataclass
@@ -22,16 +20,16 @@ NO_BROKER_ID = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreView:
-    """What the status needs to know of the store."""
+    """The state of the store that the status reports."""
 
     durable_index: int
-    trouble: str
-    """Why nothing can be written, for people; empty when all is well."""
+    problem: str
+    """Human-readable problem; empty when the store is healthy."""
     state: StorageState = StorageState.SOUND
 
 
 def leader_view(core: Raft) -> LeaderView:
-    """Who leads, as far as this member may claim it."""
+    """Return this member's view of the leader."""
     return LeaderView(
         self_id=core.config.self_id,
         term=core.term,
@@ -45,7 +43,7 @@ def leader_view(core: Raft) -> LeaderView:
 def node_status(
     core: Raft, settings: NodeSettings, store: StoreView, links: dict[str, bool], version: str
 ) -> NodeStatus:
-    """The whole view; `links` says which peers can be reached."""
+    """Return this member's view of the group; `links` says which peers are connected."""
     reason = not_ready_reason(core, store)
     current = core.memberships.current
     return NodeStatus(
@@ -83,41 +81,41 @@ def node_status(
 
 
 def not_ready_reason(core: Raft, store: StoreView) -> str:
-    """Why this member does not serve its role; empty when it does."""
-    if store.trouble:
-        return store.trouble
+    """Return why this member does not serve its role; empty if it does."""
+    if store.problem:
+        return store.problem
     if membership_role(core) is MembershipRole.NONE and core.leader_id is None:
-        return "belongs to no group: it has not been added yet, or was removed"
+        return "not a member of the group: it has not been added yet, or it was removed"
     if core.joining:
         return f"joining: {core.joining}"
     if core.contradiction:
-        return f"will not obey: {core.contradiction}"
+        return f"rejects the leader of term {core.term}: {core.contradiction}"
     if core.master:
         return ""
     if core.leads:
-        return f"leads term {core.term}, whose first entry is not committed yet"
+        return f"leads term {core.term}, but the first entry of the term is not committed yet"
     if core.leader_id is None:
         return f"knows no leader in term {core.term}"
     if not core.quorum_active:
-        return f"has not heard from {core.leader_id}, the leader of term {core.term}"
+        return f"receives no messages from {core.leader_id}, the leader of term {core.term}"
     return ""
 
 
 def peers(core: Raft, settings: NodeSettings) -> dict[str, str]:
-    """The addresses of all who belong to the group, as far as the settings know them."""
+    """Return the addresses of the group's members, as far as the settings contain them."""
     known = settings.known_peers
     members = core.memberships.current.members
     return {member_id: known[member_id] for member_id in members if member_id in known}
 
 
 def addable(core: Raft, settings: NodeSettings) -> dict[str, str]:
-    """The addresses of all who are no members and may be added."""
+    """Return the addresses of the nodes that are not members and may be added."""
     members = core.memberships.current.members
     return {key: address for key, address in settings.known_peers.items() if key not in members}
 
 
 def membership_role(core: Raft) -> MembershipRole:
-    """What this member is to its group."""
+    """Return this member's membership in its group."""
     current = core.memberships.current
     if core.config.self_id in current.voters:
         return MembershipRole.VOTER
@@ -126,7 +124,7 @@ def membership_role(core: Raft) -> MembershipRole:
 
 
 def broker_id(core: Raft) -> int:
-    """RocketMQ's broker id, as its role change handler sets it: 0, ordinal + 1, or -1."""
+    """Return RocketMQ's broker id, as its role change handler sets it: 0, ordinal + 1, or -1."""
     if core.master:
         return MASTER_BROKER_ID
     if _claimed_leader(core) is None:
@@ -135,13 +133,13 @@ def broker_id(core: Raft) -> int:
 
 
 def member_ordinal(member_id: str) -> int:
-    """The number at the end of a member's id (n2: 2); 0 when there is none."""
+    """Return the number at the end of a member's id (n2: 2); 0 if there is none."""
     digits = re.search(r"\d+$", member_id)
     return int(digits[0]) if digits else 0
 
 
 def _claimed_leader(core: Raft) -> str | None:
-    """The leader, unless that is this member before its first entry of the term is committed."""
+    """Return the leader, unless it is this member and its first entry is not committed yet."""
     if core.leads and not core.master:
         return None
     return core.leader_id

@@ -21,8 +21,8 @@ from dledger_node.shell import pushes
 from dledger_node.shell.loop import CoreLoop
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.health import StorageWatch
-from dledger_node.volume.upkeep import StorageUpkeep
+from dledger_node.volume.health import VolumeHealth
+from dledger_node.volume.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class LinkOwner:
     def link_restored(self, peer_id: str) -> None:
         """Tell the core that a link is up."""
         # The peer may have closed the link because it was pushed damaged entries.
-        self._store.doubt()
+        self._store.distrust()
         logger.info("link to %s is up", peer_id)
         self._turn(lambda: self._core.link_restored(peer_id))
 
@@ -96,9 +96,9 @@ class PeerMessages:
         owner: LinkOwner,
         loop: CoreLoop,
         store: LogStore,
-        watch: StorageWatch,
+        health: VolumeHealth,
         state: State,
-        upkeep: StorageUpkeep,
+        upkeep: Upkeep,
         *,
         fatal: asyncio.Future[None],
         fail: Callable[[BaseException], None],
@@ -108,7 +108,7 @@ class PeerMessages:
         self._owner = owner
         self._loop = loop
         self._store = store
-        self._watch = watch
+        self._health = health
         self._state = state
         self._upkeep = upkeep
         self._fatal = fatal
@@ -123,18 +123,18 @@ class PeerMessages:
 
         The core gets a push only after its bytes are checked and have room on the disk.
         """
-        if self._watch.stalled or self._fatal.done():
+        if self._health.stalled or self._fatal.done():
             return  # its work would wait for the disk, or contradict it
         match message:
             case HeldByAllNotice():
-                self._upkeep.heard(message)
+                self._upkeep.receive(message)
                 return
             case SnapshotChunkRequest() | SnapshotChunk():
                 self._state.receive(message)
                 return
             case InstallSnapshotRequest() if self._state.lacks(message):
                 return  # the leader tries again
-            case TakeLeadershipRequest() if not self._watch.may_stand:
+            case TakeLeadershipRequest() if not self._health.may_campaign:
                 return  # it could not write a leader's first entry
             case AppendRequest() | InstallSnapshotRequest():
                 checked = self._checked(message)
@@ -145,7 +145,7 @@ class PeerMessages:
 
     def _checked(self, push: pushes.Push) -> pushes.Push | None:
         try:
-            return pushes.checked(push, self._store, self._watch)
+            return pushes.checked(push, self._store, self._health)
         except StoreError as error:
             self._fail(error)
             return None

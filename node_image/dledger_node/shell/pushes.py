@@ -7,12 +7,12 @@ from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.health import StorageWatch
+from dledger_node.volume.health import VolumeHealth
 
 Push: TypeAlias = AppendRequest | InstallSnapshotRequest
 
 
-def checked(push: Push, store: LogStore, watch: StorageWatch) -> Push | None:
+def checked(push: Push, store: LogStore, health: VolumeHealth) -> Push | None:
     """Return the push with a block for its bytes; None if there is no room for them.
 
     Raises RemoteProtocolError if an entry is damaged, or if the message names other memberships
@@ -34,7 +34,7 @@ def checked(push: Push, store: LogStore, watch: StorageWatch) -> Push | None:
         last_index=push.last_index,
         term=push.entries_term,
     )
-    if not watch.try_reserve(lambda: store.reserve_block(block)):
+    if not health.try_reserve(lambda: store.reserve_block(block)):
         return None
     return _with_block(push, block)
 

@@ -5,18 +5,18 @@ from collections.abc import Callable, Sequence
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.errors import StoreError
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.health import StorageWatch
+from dledger_node.volume.health import VolumeHealth
 
 
 class LogRoom:
     """Reserves room before entries are proposed."""
 
     def __init__(
-        self, store: LogStore, watch: StorageWatch, *, fail: Callable[[BaseException], None]
+        self, store: LogStore, health: VolumeHealth, *, fail: Callable[[BaseException], None]
     ) -> None:
         """`fail` takes an error of the store, which ends this member."""
         self._store = store
-        self._watch = watch
+        self._health = health
         self._fail = fail
 
     def reserve(self, body_sizes: Sequence[int]) -> DLedgerResponseCode | None:
@@ -26,10 +26,10 @@ class LogRoom:
         left the group. DISK_ERROR would not do: clients must take it for an unknown outcome, and
         these entries were certainly not stored.
         """
-        if self._watch.nearly_full:
+        if self._health.nearly_full:
             return DLedgerResponseCode.DISK_FULL
         try:
-            fits = self._watch.try_reserve(lambda: self._store.reserve(body_sizes))
+            fits = self._health.try_reserve(lambda: self._store.reserve(body_sizes))
         except StoreError as error:
             self._fail(error)
             return DLedgerResponseCode.NOT_LEADER

@@ -36,8 +36,8 @@ from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
-from dledger_node.volume.health import StorageWatch, hand_over
-from dledger_node.volume.upkeep import StorageUpkeep
+from dledger_node.volume.health import VolumeHealth, transfer_leadership
+from dledger_node.volume.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class DLedgerServer:
             on_durable=self._flushed,
             on_failed=self._fail,
         )
-        self._watch = StorageWatch(
+        self._health = VolumeHealth(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
         owner = LinkOwner(settings, core, store, life=int(uniform(1, 1 << 53)), turn=self._turn)
@@ -95,16 +95,16 @@ class DLedgerServer:
             release_reads=self._release_reads,
             fail=self._fail,
         )
-        self._upkeep = StorageUpkeep(
+        self._upkeep = Upkeep(
             settings,
             store,
             core,
-            self._watch,
+            self._health,
             self._state,
             send=self._links.send_one,
             fail=self._fail,
         )
-        room = LogRoom(store, self._watch, fail=self._fail)
+        room = LogRoom(store, self._health, fail=self._fail)
         self.clients = ClientService(
             settings,
             core,
@@ -125,7 +125,7 @@ class DLedgerServer:
             owner,
             self._core_loop,
             self._store,
-            self._watch,
+            self._health,
             self._state,
             self._upkeep,
             fatal=self.fatal,
@@ -184,7 +184,7 @@ class DLedgerServer:
 
     def on_turn(self, committed_index: int) -> None:
         """Tell the parts that know nothing of turns how far the log is committed."""
-        self._store.producers.table.settle(min(committed_index, self._store.durable_index))
+        self._store.producers.table.mark_stable(min(committed_index, self._store.durable_index))
         self._links.arrange()
 
     # -- the clock -------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class DLedgerServer:
             await asyncio.sleep(next_s - self._loop.time())
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
             self._watch_storage()
-            if self._watch.may_stand or self._core.leads:
+            if self._health.may_campaign or self._core.leads:
                 self._core_loop.tick()
             # Otherwise it must not stand for election: it could not write a leader's first entry.
             self.clients.expire(self._loop.time())
@@ -209,10 +209,10 @@ class DLedgerServer:
             self._gate.sweep()
 
     def _watch_storage(self) -> None:
-        if self._watch.damage is not None:
-            self._fail(self._watch.damage)
-        elif (turn := self._watch.look()) is not None:
-            self._turn(lambda: hand_over(self._core, turn))
+        if self._health.damage is not None:
+            self._fail(self._health.damage)
+        elif (turn := self._health.check()) is not None:
+            self._turn(lambda: transfer_leadership(self._core, turn))
 
     # -- what parts call that are built before the loop ------------------------------------------
 

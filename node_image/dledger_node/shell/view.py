@@ -16,7 +16,7 @@ from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
-from dledger_node.volume.upkeep import StorageUpkeep
+from dledger_node.volume.upkeep import Upkeep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class MemberView:
     core: Raft
     store: LogStore
     group_commit: GroupCommit
-    upkeep: StorageUpkeep
+    upkeep: Upkeep
     state: State
     gate: Gate
     links: Links

@@ -1,11 +1,16 @@
-"""`dledger-node store`: what a member's folder holds, and whether it is sound.
+"""`dledger-node store`: inspect a member's folder.
 
-What belongs here: reading a store that may be damaged, as far as it can be read, and saying what is
-wrong with it. What does not: mending it, which is recovery's part (`dledger_node.store`), and the
-layout of records, which is `dledger_formats.log.disk`.
+What belongs here: reading a store that may be damaged, as far as possible, and reporting the
+damage. What does not: repairs, which are those of recovery (`dledger_node.store`), and the layout
+of records, which is in `dledger_formats.log.disk`.
 
-    command     the command line        verify        all findings, and the verdict
-    output      text and JSON lines     index_check   index units against the entries
-    findings    what can be wrong       walk          entries, one batch after another
-                                        log_folder    segments as bytes that may be unreadable
+    command         the command line
+    output          text and JSON lines
+    verify          check a whole store
+    report          the result of `verify`: findings and a verdict
+    findings        the kinds of findings, and their severity
+    walk            entries, one batch after another, past damage
+    log_folder      segments as raw bytes, which may be unreadable
+    index_check     compare index units with the entries
+    snapshot_check  check the snapshots
 """

@@ -13,18 +13,19 @@ from dledger_node.errors import StoreError
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store_command import output
 from dledger_node.store_command.log_folder import LogFolder, list_folder
-from dledger_node.store_command.verify import Report, Verdict, lock_holder, verify
-from dledger_node.store_command.walk import Batch, Cursor, LogWalk, Stop, beginning, go_on
+from dledger_node.store_command.report import Report, Verdict
+from dledger_node.store_command.verify import lock_holder, verify
+from dledger_node.store_command.walk import Batch, Cursor, LogWalk, Stop, first_cursor, resume_after
 
-INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024  # DLedger's, where no index file shows another
+INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024  # DLedger's default, used without index files
 
 
 class ExitCode(enum.IntEnum):
-    """What the command says to the shell."""
+    """The exit codes of the command."""
 
     OK = 0
     FAILED = 1
-    """The folder could not be read, or is in use."""
+    """The folder cannot be read, or is in use."""
     USAGE = 2
     REPAIRABLE = 3
     DAMAGED = 4
@@ -36,57 +37,72 @@ _OF_VERDICT: Final = {
     Verdict.DAMAGED: ExitCode.DAMAGED,
 }
 _EPILOG: Final = (
-    "Exit codes: 0 sound or done, 1 the folder cannot be read or is in use, 2 usage, 3 a node that "
-    "starts would mend it (a torn tail, index units), 4 entries or the term are damaged."
+    "Exit codes: 0 sound or done; 1 the folder cannot be read or is in use; 2 usage error; "
+    "3 repairable: a node repairs it when it starts (torn tail, index units); 4 damaged entries or "
+    "term."
 )
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of what follows `dledger-node store`."""
+    """Build the parser of the arguments after `dledger-node store`."""
     top = argparse.ArgumentParser(
         prog="dledger-node store",
-        description="Look at a member's folder, Java's too. Nothing is changed without --yes.",
+        description="Inspect a member's folder, written by this node or by DLedger for Java. "
+        "Changes nothing without --yes.",
         epilog=_EPILOG,
     )
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    check = commands.add_parser("verify", help="what is there, and is it sound", epilog=_EPILOG)
+    check = commands.add_parser(
+        "verify",
+        help="check the store and describe its content",
+        description="Check every record of the store, and describe its content.",
+        epilog=_EPILOG,
+    )
     check.set_defaults(run=_verify)
-    dump = commands.add_parser("dump", help="print the entries", epilog=_EPILOG)
-    dump.add_argument("--first", type=_index, metavar="N", help="the first index to print")
-    dump.add_argument("--last", type=_index, metavar="M", help="the last index to print")
-    dump.add_argument("--bodies", action="store_true", help="print bodies whole")
+    dump = commands.add_parser(
+        "dump", help="print the entries", description="Print the entries.", epilog=_EPILOG
+    )
+    dump.add_argument("--first", type=_index, metavar="N", help="first index to print")
+    dump.add_argument("--last", type=_index, metavar="M", help="last index to print")
+    dump.add_argument("--bodies", action="store_true", help="print whole bodies")
     dump.set_defaults(run=_dump)
     cut = commands.add_parser(
         "repair-tail",
-        help="cut what a crash left behind the last sound entry",
-        description="Do what a node does when it starts: cut a torn tail, write wrong index units "
-        "anew. Refused when anything else is wrong, and while a process has the store open.",
+        help="cut the torn tail that a crash left",
+        description="Repair the store as a node does when it starts: cut a torn tail and rewrite "
+        "wrong index units. Refuses other damage, and a store that a process has open.",
         epilog=_EPILOG,
     )
-    cut.add_argument("--yes", action="store_true", help="do it; without, only say what would be")
+    cut.add_argument(
+        "--yes", action="store_true", help="repair; without it, only report what would be repaired"
+    )
     cut.set_defaults(run=_repair_tail)
     for command in (check, dump, cut):
         command.add_argument("folder", type=Path, metavar="FOLDER", help="…/dledger-MEMBER")
         command.add_argument(
-            "-o", "--output", choices=["text", "json"], default="text", help="json: one line each"
+            "-o",
+            "--output",
+            choices=["text", "json"],
+            default="text",
+            help="output format; json writes one object per line (default: %(default)s)",
         )
     return top
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return its exit code."""
     options = parser().parse_args(arguments)
     if not (options.folder / disk.DATA_FOLDER).is_dir():
         output.complain(
-            f"{options.folder} is no member's folder: it has no {disk.DATA_FOLDER}/. Name the one "
-            "below store_base_dir, for example dledger-n0"
+            f"{options.folder} is not a member's folder: it has no {disk.DATA_FOLDER}/. Pass the "
+            "folder below store_base_dir, for example dledger-n0"
         )
         return ExitCode.USAGE
     try:
         code = int(options.run(options))
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does; what is buffered goes nowhere.
+        # The reader of the output has exited, as `head` does; discard buffered output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except (OSError, StoreError) as error:
@@ -111,8 +127,8 @@ def _dump(options: argparse.Namespace) -> ExitCode:
     for found in _batches(data, index, options.first or 0):
         if isinstance(found, Stop):
             if found.index < 0 or options.last is None or found.index <= options.last:
-                why = " ".join((found.reason or "zeros", found.detail)).strip()
-                output.complain(f"from entry {found.index} on: {why}")
+                problem = " ".join((found.reason or "zeros", found.detail)).strip()
+                output.complain(f"cannot read from entry {found.index} on: {problem}")
                 code = ExitCode.DAMAGED
             continue
         if options.last is not None and found.first_index > options.last:
@@ -136,11 +152,11 @@ def _dump_batch(batch: Batch, options: argparse.Namespace) -> None:
 
 
 def _batches(data: LogFolder, index: LogFolder, first_index: int) -> Iterator[Batch | Stop]:
-    """Sound entries from this one on, and a Stop at each place where there should be more."""
-    cursor: Cursor | Stop | None = beginning(data)
+    """Yield the sound entries from first_index on, and a Stop wherever some are missing."""
+    cursor: Cursor | Stop | None = first_cursor(data)
     if isinstance(cursor, Cursor) and cursor.index < first_index:
-        # The index leads there; without its help everything before is read.
-        cursor = go_on(data, index, Stop(cursor.pos, first_index - 1, "", "")) or cursor
+        # The index leads to the entry; without it, read all entries before it.
+        cursor = resume_after(data, index, Stop(cursor.pos, first_index - 1, "", "")) or cursor
     while cursor is not None:
         if isinstance(cursor, Stop):
             stop = cursor
@@ -148,7 +164,7 @@ def _batches(data: LogFolder, index: LogFolder, first_index: int) -> Iterator[Ba
             walk = LogWalk(data, cursor)
             yield from walk
             stop = walk.stop
-        cursor = go_on(data, index, stop)
+        cursor = resume_after(data, index, stop)
         if stop.reason or cursor is not None:
             yield stop
 
@@ -157,25 +173,25 @@ def _repair_tail(options: argparse.Namespace) -> ExitCode:
     as_json = options.output == "json"
     holder = lock_holder(options.folder)
     if holder is not None:
-        output.complain(f"{options.folder} is in use by process {holder}; stop that one first")
+        output.complain(f"{options.folder} is in use by process {holder}; stop that process first")
         return ExitCode.FAILED
     report = output.with_progress("verify", lambda advance: verify(options.folder, advance))
     if report.verdict is not Verdict.REPAIRABLE or not options.yes or not report.data.segments:
         output.write_report(report, as_json=as_json)
         if report.verdict is Verdict.DAMAGED:
-            output.complain("nothing was changed: more is wrong than a torn tail")
+            output.complain("nothing was changed: there is damage that this command cannot repair")
         elif not options.yes and report.verdict is Verdict.REPAIRABLE:
-            output.complain("nothing was changed: --yes does it")
+            output.complain("nothing was changed: pass --yes to repair")
         return _OF_VERDICT[report.verdict]
     _open_and_close(report)
     repaired = output.with_progress("verify", lambda advance: verify(options.folder, advance))
     output.write_report(repaired, as_json=as_json)
-    output.complain(f"{report.tail_bytes} bytes behind entry {report.end_index} were cut")
+    output.complain(f"cut {report.tail_bytes} bytes after entry {report.end_index}")
     return _OF_VERDICT[repaired.verdict]
 
 
 def _open_and_close(report: Report) -> None:
-    """Let the node's own recovery do it, so that there is one way; it takes the lock."""
+    """Repair the store with the node's own recovery, which also takes the lock."""
     LogStore.open(
         report.folder,
         segment_size_bytes=report.data.segment_size,
@@ -184,7 +200,7 @@ def _open_and_close(report: Report) -> None:
 
 
 def _index(text: str) -> int:
-    """Read an index, for argparse."""
+    """Parse an index, for argparse."""
     number = int(text)
     if number < 0:
         raise ValueError(text)

@@ -1,4 +1,4 @@
-"""What can be wrong with a store, in words for machines, and how bad it is."""
+"""The kinds of findings about a store, and their severity."""
 
 import enum
 from collections import Counter
@@ -9,47 +9,46 @@ FINDINGS_OF_A_KIND_MAX: Final = 100
 
 
 class Severity(enum.IntEnum):
-    """What a finding means for the entries."""
+    """The effect of a finding on the entries."""
 
     NOTE = 0
-    """Nothing is wrong; worth knowing."""
+    """Information; nothing is wrong."""
     REPAIRABLE = 1
-    """A crash leaves this, and a node that starts mends it."""
+    """Left by a crash; a node repairs it when it starts."""
     DAMAGE = 2
-    """Something is gone or changed that had been stored; a node refuses to start, or to serve it.
-    """
+    """Stored data is lost or changed; a node refuses to start, or to serve that data."""
 
 
 class Kind(enum.StrEnum):
-    """What was found. The reasons of a damaged record are those of `disk.DamagedRecordError`."""
+    """The kind of a finding. `disk.DamagedRecordError` defines the reasons of damaged records."""
 
     STRANGE_FILE = "strange_file"
-    """A name that is no segment's, or another length."""
+    """A file whose name or length is not that of a segment."""
     MISSING_SEGMENT = "missing_segment"
     DAMAGED_ENTRIES = "damaged_entries"
     UNREADABLE = "unreadable"
-    """The disk gives an error where entries should be."""
+    """The disk cannot read entries."""
     LOST_TAIL = "lost_tail"
-    """Entries that the checkpoint calls durable are not there."""
+    """Entries that are durable according to the checkpoint are missing."""
     TORN_TAIL = "torn_tail"
-    """Bytes in use behind the last sound entry, and behind the durable end."""
+    """Bytes in use after the last sound entry and after the durable index."""
     WRONG_INDEX_UNITS = "wrong_index_units"
     BYTES_BEHIND_THE_INDEX = "bytes_behind_the_index"
     DAMAGED_CHECKPOINT = "damaged_checkpoint"
     DAMAGED_HARD_STATE = "damaged_hard_state"
     UNKNOWN_MEMBERSHIP = "unknown_membership"
-    """An entry changes the membership in a way that this version cannot read."""
+    """A membership entry that this version cannot decode."""
     DAMAGED_MEMBERSHIPS = "damaged_memberships"
-    """The file that says who belonged to the group cannot be read, or is an old copy."""
+    """The file of committed memberships cannot be read, or is an old copy."""
     DAMAGED_SNAPSHOT = "damaged_snapshot"
     MISSING_STATE = "missing_state"
-    """The log has lost entries that no sound snapshot includes, and there have been snapshots."""
+    """There are snapshots, but no sound one includes the entries that were removed from the log."""
     LEFT_BEHIND = "left_behind"
-    """A spare segment, or a temporary file or folder, of a process that was killed."""
+    """A spare segment, or a temporary file or folder, of a killed process."""
     NOT_COVERED = "not_covered"
-    """Entries without checksums, as Java writes them: their bodies cannot be judged."""
+    """Entries without checksums of their bodies, as Java writes them."""
     IN_USE = "in_use"
-    """A process has the store open; its last entries may be on their way."""
+    """A process has the store open, so its last entries may be incomplete."""
 
 
 SEVERITY: Final = {
@@ -77,24 +76,24 @@ assert set(SEVERITY) == set(Kind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is worth saying."""
+    """One finding."""
 
     kind: Kind
     file: str
-    """Relative to the store's folder."""
+    """Path of the file, relative to the store's folder."""
     detail: str
     byte: int | None = None
-    """In the file."""
+    """Offset in the file."""
     first_index: int | None = None
     last_index: int | None = None
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """The severity of this kind of finding."""
         return SEVERITY[self.kind]
 
     def to_json(self) -> dict[str, Any]:
-        """The line that `-o json` writes."""
+        """Return the object that `-o json` writes."""
         plain = {
             "finding": self.kind.value,
             "severity": self.severity.name.lower(),
@@ -109,18 +108,18 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """All findings; of each kind the first `FINDINGS_OF_A_KIND_MAX` are kept, all are counted."""
+    """All findings are counted; the first `FINDINGS_OF_A_KIND_MAX` of each kind are kept."""
 
     kept: list[Finding] = field(default_factory=list)
     counts: Counter[Kind] = field(default_factory=Counter)
 
     def add(self, finding: Finding) -> None:
-        """Count one, and keep it while there is room."""
+        """Count a finding, and keep it unless there are too many of its kind."""
         self.counts[finding.kind] += 1
         if self.counts[finding.kind] <= FINDINGS_OF_A_KIND_MAX:
             self.kept.append(finding)
 
     @property
     def severity(self) -> Severity:
-        """Of the worst."""
+        """The severity of the worst finding."""
         return max((SEVERITY[kind] for kind in self.counts), default=Severity.NOTE)

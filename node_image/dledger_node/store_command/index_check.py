@@ -1,4 +1,4 @@
-"""Whether the index files say of the entries what the entries say of themselves."""
+"""Compare the index files with the entries."""
 
 from dledger_formats.log.disk import INDEX_UNIT_SIZE
 from dledger_node.store_command.findings import Finding, Findings, Kind
@@ -7,7 +7,7 @@ from dledger_node.store_command.walk import INDEX_WINDOW_BYTES, Batch
 
 
 class IndexCheck:
-    """Compares units batch by batch; `finish` says what it found."""
+    """Compares index units with entries, batch by batch."""
 
     def __init__(self, index: LogFolder, findings: Findings) -> None:
         self._index = index
@@ -16,7 +16,7 @@ class IndexCheck:
         self.wrong_units = 0
 
     def compare(self, batch: Batch) -> None:
-        """Take the next entries, which follow those before or lie behind them."""
+        """Compare the units of a batch; batches come in the order of their entries."""
         pos = batch.first_index * INDEX_UNIT_SIZE
         stored = self._read(pos, len(batch.units))
         if stored == batch.units:
@@ -27,7 +27,7 @@ class IndexCheck:
                 self._add(batch.first_index + at // INDEX_UNIT_SIZE)
 
     def finish(self, end_index: int) -> None:
-        """Say what is wrong, and what lies behind the unit of the last entry."""
+        """Report the remaining wrong units, and units after that of the last entry."""
         self._report_run()
         for segment in self._index.segments:
             at = max(0, (end_index + 1) * INDEX_UNIT_SIZE - segment.start)
@@ -39,15 +39,15 @@ class IndexCheck:
                         kind=Kind.BYTES_BEHIND_THE_INDEX,
                         file=segment.label,
                         byte=used,
-                        detail="units behind that of the last entry are in use; they are cut when "
-                        "the node starts",
+                        detail="there are units after that of the last entry; a node cuts them "
+                        "when it starts",
                     )
                     self._findings.add(finding)
                     return
                 at += INDEX_WINDOW_BYTES
 
     def _read(self, pos: int, size: int) -> bytes:
-        """Stored units; zeros where there is no file, or none that can be read."""
+        """Read stored units; zeros where a file is missing or unreadable."""
         parts: list[bytes] = []
         end = pos + size
         while pos < end:
@@ -83,7 +83,7 @@ class IndexCheck:
             first_index=first,
             last_index=last,
             detail=f"{last - first + 1} units are missing or disagree with the entries; a node "
-            "that starts writes them anew, all of them when index/ is empty",
+            "rewrites them when it starts, or all units if index/ is empty",
         )
         self._findings.add(finding)
         self._wrong = None

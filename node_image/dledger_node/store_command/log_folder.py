@@ -1,8 +1,4 @@
-"""The segments of one kind as bytes, some of which may be missing or unreadable.
-
-Read with `pread`, never through a mapping: a sector that the disk cannot give would end this
-process with SIGBUS.
-"""
+"""The segments of one kind as raw bytes, some of which may be missing or unreadable."""
 
 import errno
 import os
@@ -18,8 +14,8 @@ PAGE_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """One file of the expected length."""
+class RawSegment:
+    """One segment file of the expected length, opened only to read it."""
 
     path: Path
     start: int
@@ -27,16 +23,16 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """Position behind its last byte."""
+        """Position after the last byte."""
         return self.start + self.size
 
     @property
     def label(self) -> str:
-        """Folder and name."""
+        """Folder and name, for reports."""
         return f"{self.path.parent.name}/{self.path.name}"
 
     def read(self, at: int, size: int) -> bytes:
-        """Bytes from byte `at` on: fewer at the end of the file and before an unreadable page."""
+        """Read from byte `at` on; fewer bytes at the end of the file or before a bad page."""
         size = min(size, self.size - at)
         try:
             fd = os.open(self.path, os.O_RDONLY)
@@ -52,40 +48,40 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class LogFolder:
-    """The segments of `data/` or `index/`, in sequence; gaps are possible."""
+    """The segments of `data/` or `index/` in order; there may be gaps."""
 
     folder: Path
-    segments: tuple[Segment, ...]
+    segments: tuple[RawSegment, ...]
     segment_size: int
-    """0 when there is no segment."""
+    """0 if there is no segment."""
     strange: tuple[tuple[str, str], ...]
-    """Names that are no segment's, or not of the length of most, and why."""
+    """Names of files that are not segments, and why."""
 
     @property
     def bytes_total(self) -> int:
-        """Length of all segments."""
+        """Total length of all segments."""
         return len(self.segments) * self.segment_size
 
-    def segment_at(self, pos: int) -> Segment | None:
-        """The segment that holds this position."""
+    def segment_at(self, pos: int) -> RawSegment | None:
+        """Return the segment that holds a position; None if there is none."""
         for segment in self.segments:
             if segment.start <= pos < segment.end:
                 return segment
         return None
 
-    def next_segment(self, pos: int) -> Segment | None:
-        """The first segment that ends behind this position."""
+    def next_segment(self, pos: int) -> RawSegment | None:
+        """Return the first segment that ends after a position; None if there is none."""
         return next((segment for segment in self.segments if segment.end > pos), None)
 
-    def gaps(self) -> Iterator[tuple[Segment, Segment]]:
-        """Neighbours that do not follow one another."""
+    def gaps(self) -> Iterator[tuple[RawSegment, RawSegment]]:
+        """Yield adjacent segments with a gap between them."""
         for before, after in zip(self.segments, self.segments[1:], strict=False):
             if before.end != after.start:
                 yield before, after
 
 
 def list_folder(folder: Path) -> LogFolder:
-    """Look at the names and lengths in a folder; the length of most files is taken as the right."""
+    """List a folder; the most common file length is taken as the segment size."""
     found: list[tuple[Path, int, int]] = []
     strange: list[tuple[str, str]] = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -100,9 +96,9 @@ def list_folder(folder: Path) -> LogFolder:
         if size != usual or not path.is_file():
             strange.append((path.name, f"it has {size} bytes, the others have {usual}"))
         elif start % usual:
-            strange.append((path.name, f"its name is no multiple of its length, {usual}"))
+            strange.append((path.name, f"its name is not a multiple of its length, {usual}"))
         else:
-            segments.append(Segment(path, start, size))
+            segments.append(RawSegment(path, start, size))
     return LogFolder(folder, tuple(segments), usual, tuple(strange))
 
 
@@ -127,7 +123,7 @@ def _read(fd: int, at: int, size: int) -> bytes:
 
 
 def _pread(fd: int, at: int, size: int) -> bytes:
-    """As many bytes as there are; one call gives at most 2 GiB."""
+    """Read `size` bytes, fewer at the end of the file; one pread returns at most 2 GiB."""
     parts: list[bytes] = []
     while size > 0:
         part = os.pread(fd, size, at)

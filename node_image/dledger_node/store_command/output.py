@@ -1,4 +1,4 @@
-"""Reports and entries as text for people, and as lines of JSON for programs."""
+"""Write reports and entries as text or as lines of JSON."""
 
 import base64
 import json
@@ -11,23 +11,23 @@ from tqdm import tqdm
 from dledger_formats.log import disk, memberships
 from dledger_formats.log.disk import EntryHeader
 from dledger_node.raft.membership import Membership
-from dledger_node.store_command.verify import Report
+from dledger_node.store_command.report import Report
 
 BODY_PREVIEW_BYTES: Final = 48
 _MAGIC_NAMES: Final = {disk.NORMAL: "entry", disk.NOOP: "no-op"}
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at run time
-    """A progress bar without tqdm's thread, which only serves loops that stand still."""
+    """A progress bar without tqdm's monitor thread, which serves only stalled loops."""
 
     monitor_interval = 0
 
 
-def with_progress(what: str, work: Callable[[Callable[[int], object]], Report]) -> Report:
-    """Do work that says how many bytes are behind it, with a bar where a person looks on."""
+def with_progress(title: str, work: Callable[[Callable[[int], object]], Report]) -> Report:
+    """Call `work` with a callback for its position in bytes; show a progress bar on a terminal."""
     if not sys.stderr.isatty():
         return work(lambda pos: None)
-    with _Bar(desc=what, unit="B", unit_scale=True, unit_divisor=1024, leave=False) as bar:
+    with _Bar(desc=title, unit="B", unit_scale=True, unit_divisor=1024, leave=False) as bar:
 
         def advance(pos: int) -> None:
             bar.update(pos - bar.n)
@@ -36,7 +36,7 @@ def with_progress(what: str, work: Callable[[Callable[[int], object]], Report]) 
 
 
 def line(text: str = "") -> None:
-    """Write one line to the standard output."""
+    """Write one line to standard output."""
     sys.stdout.write(f"{text}\n")
 
 
@@ -46,13 +46,13 @@ def json_line(value: dict[str, Any]) -> None:
 
 
 def complain(text: str) -> None:
-    """Write one line to the standard error."""
+    """Write one line to standard error."""
     sys.stdout.flush()
     sys.stderr.write(f"dledger-node: {text}\n")
 
 
 def write_report(report: Report, *, as_json: bool) -> None:
-    """Write every finding, and what the folder holds."""
+    """Write the content of a folder and every finding."""
     if as_json:
         for finding in report.findings.kept:
             json_line(finding.to_json())
@@ -65,7 +65,7 @@ def write_report(report: Report, *, as_json: bool) -> None:
         line(f"            {finding.detail}")
     more = report.findings.counts.total() - len(report.findings.kept)
     if more:
-        line(f"            and {more} findings more")
+        line(f"            and {more} more findings")
     line(f"{report.folder}: {report.verdict.value}")
 
 
@@ -92,8 +92,8 @@ def _write_contents(report: Report) -> None:
         index, (voters, learners) = report.membership.index, _members(report.membership.membership)
         line(f"{'members:':<12}voters {voters}; learners {learners}; since entry {index}")
     if report.hard_state is not None:
-        vote = report.hard_state.vote_for or "nobody"
-        line(f"{'term:':<12}{report.hard_state.term}, voted for {vote}")
+        vote = report.hard_state.vote_for
+        line(f"{'term:':<12}{report.hard_state.term}, {f'voted for {vote}' if vote else 'no vote'}")
 
 
 def _members(membership: Membership) -> tuple[str, str]:
@@ -101,7 +101,7 @@ def _members(membership: Membership) -> tuple[str, str]:
 
 
 def write_entry_titles() -> None:
-    """Write the head of the table that `write_entry` fills."""
+    """Write the header of the table of entries."""
     line(f"{'INDEX':>12} {'TERM':>8} {'KIND':<7} {'POSITION':>16} {'BODY':>9}  BEGINS WITH")
 
 

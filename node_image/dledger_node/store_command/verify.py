@@ -1,27 +1,24 @@
-"""Everything that can be said of a store without changing it."""
+"""Check a whole store without changing it."""
 
-import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk, memberships
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.membership import MembershipEntry
-from dledger_node.raft.ready import HardState
 from dledger_node.store.derived import memberships_file
 from dledger_node.store.derived.membership_bodies import membership_of
 from dledger_node.store.small_files import checkpoint as checkpoint_file
 from dledger_node.store.small_files import hard_state as hard_state_file
 from dledger_node.store.small_files import lock as lock_file
-from dledger_node.store.small_files.checkpoint import Checkpoint
 from dledger_node.store.small_files.hard_state import load_hard_state
-from dledger_node.store_command.findings import Finding, Findings, Kind, Severity
+from dledger_node.store_command.findings import Finding, Kind
 from dledger_node.store_command.index_check import IndexCheck
-from dledger_node.store_command.log_folder import PAGE_BYTES, LogFolder, Segment, list_folder
+from dledger_node.store_command.log_folder import PAGE_BYTES, LogFolder, RawSegment, list_folder
+from dledger_node.store_command.report import Report
 from dledger_node.store_command.snapshot_check import check_snapshots
 from dledger_node.store_command.walk import (
     MISSING_SEGMENT,
@@ -30,110 +27,17 @@ from dledger_node.store_command.walk import (
     Cursor,
     LogWalk,
     Stop,
-    beginning,
-    go_on,
+    first_cursor,
+    resume_after,
 )
 
 TAIL_WINDOW_BYTES: Final = 8 << 20
 
 
-class Verdict(enum.StrEnum):
-    """What a node would do with the store."""
-
-    SOUND = "sound"
-    """Open it as it is."""
-    REPAIRABLE = "repairable"
-    """Open it and mend what a crash left."""
-    DAMAGED = "damaged"
-    """Refuse it, or refuse to serve some of its entries."""
-
-
-@dataclass(slots=True)
-class Report:
-    """What a folder holds."""
-
-    folder: Path
-    data: LogFolder
-    index: LogFolder
-    findings: Findings = field(default_factory=Findings)
-    runs: list[tuple[int, int, int]] = field(default_factory=list)
-    """First index, last index and term of sound entries that follow one another."""
-    uncovered: int = 0
-    """Entries without a body CRC."""
-    membership: MembershipEntry | None = None
-    """Who belongs to the group, as the last entry of the log says; None if none does."""
-    tail_bytes: int = 0
-    """Bytes in use behind the last sound entry."""
-    snapshots: list[int] = field(default_factory=list)
-    """Last included index of each sound one."""
-    checkpoint: Checkpoint | None = None
-    hard_state: HardState | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        """By the worst finding."""
-        match self.findings.severity:
-            case Severity.NOTE:
-                return Verdict.SOUND
-            case Severity.REPAIRABLE:
-                return Verdict.REPAIRABLE
-            case _:
-                return Verdict.DAMAGED
-
-    @property
-    def entries(self) -> int:
-        """How many are sound."""
-        return sum(last - first + 1 for first, last, _ in self.runs)
-
-    @property
-    def begin_index(self) -> int:
-        """The first sound entry; -1 for none."""
-        return self.runs[0][0] if self.runs else -1
-
-    @property
-    def end_index(self) -> int:
-        """The last sound entry; -1 for none."""
-        return self.runs[-1][1] if self.runs else -1
-
-    @property
-    def end_term(self) -> int:
-        """Term of the last sound entry; -1 for none."""
-        return self.runs[-1][2] if self.runs else -1
-
-    def to_json(self) -> dict[str, Any]:
-        """The last line that `-o json` writes."""
-        return {
-            "folder": str(self.folder),
-            "verdict": self.verdict.value,
-            "findings": {kind.value: n for kind, n in sorted(self.findings.counts.items())},
-            "entries": self.entries,
-            "beginIndex": self.begin_index,
-            "endIndex": self.end_index,
-            "runs": [
-                {"firstIndex": first, "lastIndex": last, "term": term}
-                for first, last, term in self.runs
-            ],
-            "term": self.hard_state.term if self.hard_state else None,
-            "voteFor": self.hard_state.vote_for if self.hard_state else None,
-            "durableIndex": self.checkpoint.end_index if self.checkpoint else None,
-            "committedIndex": self.checkpoint.committed_index if self.checkpoint else None,
-            "dataSegments": len(self.data.segments),
-            "segmentBytes": self.data.segment_size,
-            "indexSegments": len(self.index.segments),
-            "indexSegmentBytes": self.index.segment_size,
-            "membershipIndex": self.membership.index if self.membership else None,
-            "voters": self.membership.membership.voters if self.membership else None,
-            "learners": self.membership.membership.learners if self.membership else None,
-            "snapshots": self.snapshots,
-            "uncoveredEntries": self.uncovered,
-            "tailBytes": self.tail_bytes,
-        }
-
-
 def verify(folder: Path, on_progress: Callable[[int], object] = lambda pos: None) -> Report:
-    """Read a store and judge all of it; `on_progress` hears how many bytes of data are behind.
+    """Read a whole store and report on it; `on_progress` receives the position in bytes.
 
-    Changes nothing. OSError when the folder cannot be read at all.
+    Changes nothing. Raises OSError if the folder cannot be read at all.
     """
     data, index = list_folder(folder / disk.DATA_FOLDER), list_folder(folder / disk.INDEX_FOLDER)
     report = Report(folder, data, index)
@@ -148,15 +52,15 @@ def verify(folder: Path, on_progress: Callable[[int], object] = lambda pos: None
             Finding(
                 kind=Kind.NOT_COVERED,
                 file=f"{disk.DATA_FOLDER}/",
-                detail=f"{report.uncovered} entries have no checksum of their body; damage to "
-                "one of them cannot be seen here, only by comparing members",
+                detail=f"{report.uncovered} entries have no checksum of their body; only a "
+                "comparison of members can show damage to one of them",
             )
         )
     return report
 
 
 def lock_holder(folder: Path) -> int | None:
-    """The process that has the store open; read from the kernel's list, so no lock is taken."""
+    """Return the process that has the store open; reads /proc/locks, so it takes no lock."""
     try:
         found = (folder / lock_file.FILE_NAME).stat()
         locks = Path("/proc/locks").read_text().splitlines()
@@ -171,18 +75,18 @@ def lock_holder(folder: Path) -> int | None:
 def _check_names(report: Report) -> None:
     add = report.findings.add
     for log in (report.data, report.index):
-        for name, why in log.strange:
+        for name, reason in log.strange:
             file = f"{log.folder.name}/{name}"
-            add(Finding(kind=Kind.STRANGE_FILE, file=file, detail=f"{why}; move it away"))
+            add(Finding(kind=Kind.STRANGE_FILE, file=file, detail=f"{reason}; move it away"))
     for before, after in report.data.gaps():
-        detail = f"{after.path.name} follows {before.path.name}; what lies between is gone"
+        detail = f"{after.path.name} follows {before.path.name}; the segments between are missing"
         add(Finding(kind=Kind.MISSING_SEGMENT, file=after.label, detail=detail))
     for path in sorted(report.folder.glob("*.spare")):
-        detail = "made ahead by a process that was killed, or is running"
+        detail = "a spare segment, left by a killed process or in use by a running one"
         add(Finding(kind=Kind.LEFT_BEHIND, file=path.name, detail=detail))
     holder = lock_holder(report.folder)
     if holder is not None:
-        detail = f"process {holder} has the store open: its last entries may be on their way"
+        detail = f"process {holder} has the store open; its last entries may be incomplete"
         add(Finding(kind=Kind.IN_USE, file=lock_file.FILE_NAME, detail=detail))
 
 
@@ -190,21 +94,21 @@ def _load_checkpoint(report: Report) -> None:
     report.checkpoint = checkpoint_file.load_checkpoint(report.folder)
     name = checkpoint_file.FILE_NAME
     if report.checkpoint is None and (report.folder / name).exists():
-        detail = "it cannot be read; a node goes on as if it were missing, and verifies everything"
+        detail = "it cannot be read; a node ignores it and verifies the whole log"
         report.findings.add(Finding(kind=Kind.DAMAGED_CHECKPOINT, file=name, detail=detail))
 
 
 def _load_memberships(report: Report) -> None:
-    """Judge the file as a node does: it must hold what the checkpoint tells."""
-    told_index = report.checkpoint.membership_index if report.checkpoint else None
-    is_told = told_index is not None and told_index >= 0
+    """Check the file as a node does: it must hold the entry that the checkpoint names."""
+    saved_index = report.checkpoint.membership_index if report.checkpoint else None
+    must_exist = saved_index is not None and saved_index >= 0
     has_front = not report.data.segments or report.data.segments[0].start == 0
-    if has_front and not is_told:
+    if has_front and not must_exist:
         return
     try:
         saved = memberships_file.load(report.folder)
-        detail = f"it lacks the membership of entry {told_index}, of which the checkpoint tells"
-        lacks = is_told and all(entry.index != told_index for entry in saved)
+        detail = f"it lacks the membership of entry {saved_index}, which the checkpoint names"
+        lacks = must_exist and all(entry.index != saved_index for entry in saved)
         report.membership = saved[-1] if saved else None
     except StoreDamagedError as error:
         lacks, detail = True, str(error)
@@ -223,12 +127,12 @@ def _load_hard_state(report: Report) -> None:
 
 
 def _walk(report: Report, on_progress: Callable[[int], object]) -> None:
-    """Take every sound entry, and say of each stop what it means."""
+    """Walk over all sound entries, and judge each stop."""
     index_check = IndexCheck(report.index, report.findings)
     origin = report.data.segments[0].start if report.data.segments else 0
-    start = beginning(report.data)
+    start = first_cursor(report.data)
     if isinstance(start, Stop):
-        cursor = go_on(report.data, report.index, start)
+        cursor = resume_after(report.data, report.index, start)
         _judge_stop(report, start, start.pos, cursor)
         next_index = 0
     else:
@@ -241,7 +145,7 @@ def _walk(report: Report, on_progress: Callable[[int], object]) -> None:
             on_progress(walk.end.pos - origin)
         stop, next_index = walk.stop, walk.end.index
         torn = report.checkpoint is not None and stop.index > report.checkpoint.end_index
-        cursor = None if torn else go_on(report.data, report.index, stop)
+        cursor = None if torn else resume_after(report.data, report.index, stop)
         _judge_stop(report, stop, walk.end.pos, cursor)
     index_check.finish(next_index - 1)
     on_progress(report.data.bytes_total)
@@ -272,15 +176,15 @@ def _note_membership(report: Report, index: int, body: memoryview) -> None:
                 file=f"{disk.DATA_FOLDER}/",
                 first_index=index,
                 last_index=index,
-                detail=f"{error}; start the version that wrote it",
+                detail=f"{error}; use the version that wrote it",
             )
         )
 
 
 def _judge_stop(report: Report, stop: Stop, end_pos: int, following: Cursor | None) -> None:
-    """A torn tail, the orderly end, or damage, by the rules of recovery.
+    """Report a stop as a torn tail or as damage, by the rules of recovery.
 
-    `end_pos` is where the last sound entry ends: a blank may lie between it and the stop.
+    `end_pos` is where the last sound entry ends; a blank may lie between it and the stop.
     """
     durable_index = report.checkpoint.end_index if report.checkpoint is not None else -1
     segment = report.data.segment_at(stop.pos)
@@ -289,10 +193,10 @@ def _judge_stop(report: Report, stop: Stop, end_pos: int, following: Cursor | No
     if following is None and stop.index > durable_index:
         report.tail_bytes = _used_bytes(report.data, end_pos)
         if report.tail_bytes:
-            why = f"{stop.reason}: {stop.detail}" if stop.reason else "zeros, and then more bytes"
+            reason = f"{stop.reason}: {stop.detail}" if stop.reason else "zeros, then more bytes"
             detail = (
-                f"{report.tail_bytes} bytes behind entry {stop.index - 1} are no sound entries "
-                f"({why}); a crash leaves this, and a node that starts cuts it"
+                f"{report.tail_bytes} bytes after entry {stop.index - 1} are not sound entries "
+                f"({reason}); a crash leaves such a tail, and a node cuts it when it starts"
             )
             report.findings.add(
                 Finding(kind=Kind.TORN_TAIL, file=label, byte=byte, first_index=stop.index,
@@ -301,15 +205,15 @@ def _judge_stop(report: Report, stop: Stop, end_pos: int, following: Cursor | No
         return
     last = following.index - 1 if following is not None else durable_index
     if following is None and not stop.reason:
-        kind, why = Kind.LOST_TAIL, "nothing is there"
+        kind, reason = Kind.LOST_TAIL, "the entries are missing"
     elif stop.reason == UNREADABLE:
-        kind, why = Kind.UNREADABLE, stop.detail
+        kind, reason = Kind.UNREADABLE, stop.detail
     else:
-        kind, why = Kind.DAMAGED_ENTRIES, f"{stop.reason}: {stop.detail}".removesuffix(": ")
+        kind, reason = Kind.DAMAGED_ENTRIES, f"{stop.reason}: {stop.detail}".removesuffix(": ")
     if stop.reason == MISSING_SEGMENT:
-        why = "their segment is missing"
+        reason = "their segment is missing"
     if not stop.reason and following is not None:
-        why = "zeros, where an entry should be"
+        reason = "zeros instead of an entry"
     report.findings.add(
         Finding(
             kind=kind,
@@ -317,7 +221,7 @@ def _judge_stop(report: Report, stop: Stop, end_pos: int, following: Cursor | No
             byte=byte,
             first_index=max(stop.index, 0),
             last_index=max(last, stop.index, 0),
-            detail=f"{why}; {_proof(report, following)}. The other members have these entries: "
+            detail=f"{reason}; {_proof(report, following)}. The other members have these entries: "
             "replace this member",
         )
     )
@@ -325,13 +229,13 @@ def _judge_stop(report: Report, stop: Stop, end_pos: int, following: Cursor | No
 
 def _proof(report: Report, following: Cursor | None) -> str:
     if following is not None:
-        return f"entry {following.index} behind it is sound"
+        return f"the later entry {following.index} is sound"
     assert report.checkpoint is not None
     return f"the checkpoint says that entries up to {report.checkpoint.end_index} were durable"
 
 
 def _used_bytes(data: LogFolder, pos: int) -> int:
-    """Bytes from here to the last one that is not zero."""
+    """Count the bytes from `pos` to the last non-zero byte."""
     used_end = pos
     for segment in data.segments:
         if segment.end > pos:
@@ -339,7 +243,7 @@ def _used_bytes(data: LogFolder, pos: int) -> int:
     return used_end - pos
 
 
-def _used_end(segment: Segment, at: int) -> int:
+def _used_end(segment: RawSegment, at: int) -> int:
     used = at
     while at < segment.size:
         raw = segment.read(at, TAIL_WINDOW_BYTES)

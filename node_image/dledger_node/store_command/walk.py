@@ -1,4 +1,4 @@
-"""Entries of a log that may be damaged: batch after batch, and on behind what is damaged."""
+"""Walk over the entries of a log that may be damaged, batch by batch, and continue after damage."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from dledger_formats.log import disk
 from dledger_formats.log.disk import INDEX_UNIT_SIZE, DamagedRecordError, EntryScan
-from dledger_node.store_command.log_folder import LogFolder, Segment
+from dledger_node.store_command.log_folder import LogFolder, RawSegment
 
 WINDOW_BYTES: Final = 2 * disk.ENTRY_SIZE_MAX
 INDEX_WINDOW_BYTES: Final = 1 << 20
@@ -16,43 +16,43 @@ UNREADABLE: Final = "unreadable"
 
 
 class Cursor(NamedTuple):
-    """A place between two entries, and what the next one must fit to."""
+    """A place between two entries, with the values that the next entry must match."""
 
     pos: int
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     term: int
     chain_crc: int | None
 
 
 class Batch(NamedTuple):
-    """Sound entries of one term that follow one another in one segment."""
+    """Consecutive sound entries of one term in one segment."""
 
     first_index: int
     term: int
     pos: int
     data: memoryview
     units: bytes
-    """What the index files should say of them."""
+    """The correct index units of the entries."""
 
     @property
     def last_index(self) -> int:
-        """The last entry."""
+        """Index of the last entry."""
         return self.first_index + len(self.units) // INDEX_UNIT_SIZE - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a walk took no further entry."""
+    """The place where a walk ended."""
 
     pos: int
     index: int
     reason: str
-    """Empty where nothing is written, or the data files end."""
+    """Why the next record was rejected; empty if it is zero or the data files end."""
     detail: str
 
 
 class LogWalk:
-    """Sound entries from a place on; iterating gives batches, and `stop` says why it ended."""
+    """Iterate over sound entries in batches; when the iteration has ended, `stop` says why."""
 
     def __init__(self, data: LogFolder, start: Cursor) -> None:
         self._data = data
@@ -82,7 +82,7 @@ class LogWalk:
                 return
 
     def _scan(self, view: memoryview, pos: int) -> tuple[EntryScan, int]:
-        """Take entries of the present term, or of a later one where that begins."""
+        """Scan entries of the current term, or of a later term if one begins here."""
         scan = self._scan_term(view, pos, self.end.term)
         if scan.end or scan.damage is None or scan.damage.reason != "bad_term":
             return scan, self.end.term
@@ -103,12 +103,12 @@ class LogWalk:
             count_max=SCAN_ENTRIES_MAX,
         )
 
-    def _stop(self, view: memoryview, segment: Segment, at: int, scan: EntryScan) -> Stop:
+    def _stop(self, view: memoryview, segment: RawSegment, at: int, scan: EntryScan) -> Stop:
         pos = segment.start + at
         expected = min(WINDOW_BYTES, segment.size - at)
         cut_short = scan.damage is None or scan.damage.reason.startswith("short")
         if len(view) < expected and cut_short:
-            detail = f"the disk gives an error at byte {at + len(view)}"
+            detail = f"the disk cannot read byte {at + len(view)}"
             return Stop(pos, self.end.index, UNREADABLE, detail)
         if not any(view[: disk.ENTRY_HEADER_SIZE]):
             return Stop(pos, self.end.index, "", "")
@@ -116,8 +116,8 @@ class LogWalk:
         return Stop(pos, self.end.index, scan.damage.reason, _detail(scan.damage))
 
 
-def beginning(data: LogFolder) -> Cursor | Stop | None:
-    """Before the first entry; a Stop where it should be and is not; None without segments."""
+def first_cursor(data: LogFolder) -> Cursor | Stop | None:
+    """Return the place before the first entry, a Stop if it is damaged, None without segments."""
     if not data.segments:
         return None
     first = data.segments[0]
@@ -131,8 +131,8 @@ def beginning(data: LogFolder) -> Cursor | Stop | None:
     return Cursor(first.start, header.index, header.term, None)
 
 
-def go_on(data: LogFolder, index: LogFolder, stop: Stop) -> Cursor | None:
-    """The next sound entry behind a stop, as far as the index files lead to one."""
+def resume_after(data: LogFolder, index: LogFolder, stop: Stop) -> Cursor | None:
+    """Return the place of the next sound entry after a stop; None if the index leads to none."""
     for unit in stored_units(index, stop.index + 1):
         segment = data.segment_at(unit.pos)
         if unit.pos < stop.pos or segment is None or not 0 < unit.size <= disk.ENTRY_SIZE_MAX:
@@ -148,7 +148,7 @@ def go_on(data: LogFolder, index: LogFolder, stop: Stop) -> Cursor | None:
 
 
 def stored_units(index: LogFolder, first_index: int) -> Iterator[disk.IndexUnit]:
-    """Units that name their own place, from this entry's on."""
+    """Yield the plausible index units from that of first_index on."""
     for segment in index.segments:
         at = max(0, first_index * INDEX_UNIT_SIZE - segment.start)
         while at < segment.size:
@@ -162,7 +162,7 @@ def stored_units(index: LogFolder, first_index: int) -> Iterator[disk.IndexUnit]
 
 
 def _is_blank(view: memoryview, left: int) -> bool:
-    """Whether a blank record reaches from here to the end of the segment."""
+    """Whether a blank record fills the segment from here to its end."""
     if left < disk.BLANK_SIZE_MIN or len(view) < disk.BLANK_SIZE_MIN:
         return False
     magic, size = disk.BLANK_HEADER.unpack_from(view, 0)
@@ -170,5 +170,5 @@ def _is_blank(view: memoryview, left: int) -> bool:
 
 
 def _detail(damage: DamagedRecordError) -> str:
-    """The part of the message behind the reason, without the byte, which counts from the window."""
+    """Return the message without its reason and its byte, which is relative to a window."""
     return str(damage).partition(": ")[2].replace(" at byte 0", "")

@@ -1,8 +1,8 @@
 """Group commit: at most one flush is in flight, and it covers everything written before it began.
 
-An entry is acknowledged only behind a flush, so under load many entries share one; an idle log is
-flushed at once. The segments that a growing log will need are made in another thread, and zeros are
-written ahead of it in a third, so that no append waits for that.
+An entry is acknowledged only after a flush, so under load many entries share one; an idle log is
+flushed at once. Other threads create the segments that a growing log will need and write zeros
+ahead of it, so that no append waits for either.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ logger = logging.getLogger(__name__)
 
 FULL_RETRY_S: Final = 1.0
 ZEROS_INTERVAL_S: Final = 1 / 16
-"""Between two MiB of zeros. A log that grows faster shares each flush among so many entries that
-writing its blocks twice costs more than it saves.
+"""Time between two MiB of zeros. A log that grows faster shares each flush among so many entries
+that writing its blocks twice costs more than it saves.
 """
 ZEROS_PAUSE_S: Final = 1.0
-"""What such a log is left alone for."""
+"""Time without zeros after the log has outrun them."""
 
 
 class GroupCommit:
-    """Flushes a store in a thread and says on the loop how far it is durable."""
+    """Flushes a store in a thread and reports on the loop how far it is durable."""
 
     def __init__(
         self,
@@ -36,22 +36,26 @@ class GroupCommit:
         executor: Executor,
         *,
         interval_s: float = 0.0,
+        zeros_interval_s: float = ZEROS_INTERVAL_S,
+        zeros_pause_s: float = ZEROS_PAUSE_S,
         on_durable: Callable[[FlushTarget], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`interval_s` is how long entries wait for others to share their flush; 0 for not.
+        """`interval_s` is how long entries wait for others to share their flush; 0 to not wait.
 
-        Where they do not wait, zeros are written ahead: that makes flushes shorter, and writes the
-        log's blocks twice. The executor, for all but flushes, has two threads, or one of these
-        works holds up the other.
+        With interval 0, zeros are written ahead of the log: that makes flushes shorter and writes
+        the log's blocks twice. The executor runs everything but flushes; it needs two threads, so
+        that preallocation and zeros do not delay each other.
         """
-        # Kept: asking for it again is a system call (getpid) each time.
+        # Kept because each get_running_loop is a system call (getpid).
         self._loop = asyncio.get_running_loop()
         self._store = store
         self._executor = executor
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._interval_s = interval_s
+        self._zeros_interval_s = zeros_interval_s
+        self._zeros_pause_s = zeros_pause_s
         self._zero_ahead = not interval_s
         self._timer: asyncio.TimerHandle | None = None
         self._thread: FlushThread | None = None
@@ -64,14 +68,14 @@ class GroupCommit:
         self.flushes = 0
 
     def start(self) -> None:
-        """See to it that what is written is flushed, now or when the interval is over."""
+        """Schedule a flush of everything written, now or at the end of the interval."""
         if not self._interval_s:
             self._begin()
         elif self._timer is None and self._store.durable_index < self._store.end_index:
             self._timer = self._loop.call_later(self._interval_s, self._begin)
         now_s = self._loop.time()
         if now_s >= self._look_ahead_from_s:
-            self._look_ahead_from_s = now_s + ZEROS_INTERVAL_S
+            self._look_ahead_from_s = now_s + self._zeros_interval_s
             self._look_ahead(now_s)
 
     def _begin(self) -> None:
@@ -86,11 +90,11 @@ class GroupCommit:
 
     @property
     def in_flight_s(self) -> float:
-        """How long the flush in flight has taken; 0 when there is none."""
+        """How long the flush in flight has taken so far; 0 if there is none."""
         return self._loop.time() - self._began_s if self._flushing else 0.0
 
     async def drain(self) -> None:
-        """Flush what is written, and wait until no thread works on the store."""
+        """Flush everything written, and wait until no thread works on the store."""
         self._interval_s = 0.0
         if self._timer is not None:
             self._timer.cancel()
@@ -115,13 +119,13 @@ class GroupCommit:
             return
         self.flushes += 1
         self._store.flushed(target)
-        # A truncation may have overtaken the flush: what it covered is not what the log holds now.
+        # After a truncation during the flush, the flush no longer counts.
         if self._store.durable_index == target.end_index:
             self._on_durable(target)
         self.start()
 
     def _look_ahead(self, now_s: float) -> None:
-        """Begin to make room, and zeros, for what comes."""
+        """Start preallocation and zeros if they are due."""
         if self._preallocation is None and self._store.room_is_short:
             self._preallocate(now_s)
         if self._zero_ahead and self._zeroing is None and self._store.zero_ahead.is_due:
@@ -136,7 +140,7 @@ class GroupCommit:
     def _preallocated(self, preallocation: "asyncio.Future[None]") -> None:
         self._preallocation = None
         error = preallocation.exception()
-        if isinstance(error, StoreFullError):  # `reserve` tells when the room is needed
+        if isinstance(error, StoreFullError):  # `reserve` fails once the room is needed
             self._preallocate_from_s = self._loop.time() + FULL_RETRY_S
         elif error is not None:
             self._on_failed(error)
@@ -145,15 +149,15 @@ class GroupCommit:
         if now_s < self._zero_from_s:
             return
         outrun = self._store.zero_ahead.is_outrun
-        self._zero_from_s = now_s + (ZEROS_PAUSE_S if outrun else ZEROS_INTERVAL_S)
+        self._zero_from_s = now_s + (self._zeros_pause_s if outrun else self._zeros_interval_s)
         self._zeroing = self._loop.run_in_executor(self._executor, self._store.zero_ahead.run)
         self._zeroing.add_done_callback(self._zeroed)
 
     def _zeroed(self, zeroing: "asyncio.Future[None]") -> None:
         self._zeroing = None
         error = zeroing.exception()
-        if isinstance(error, OSError):  # appends go where room was allocated, as without zeros
+        if isinstance(error, OSError):  # harmless: the blocks are allocated all the same
             self._zero_ahead = False
-            logger.warning("no more zeros are written ahead of the log: %s", error)
+            logger.warning("zeros are no longer written ahead of the log: %s", error)
         elif error is not None:
             self._on_failed(error)

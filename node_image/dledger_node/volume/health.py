@@ -1,10 +1,10 @@
-"""Whether a running member can rely on its volume.
+"""The health of a running member's volume: full, nearly full, or stalled.
 
-A member whose disk does not finish a flush must not lead, nor stand: to save a term or a vote would
-stop its only thread. So it takes no messages, which is what a member behind a broken network does,
-hands its leadership over, and goes on by itself once the flush has returned.
+A member whose disk does not finish a flush must not lead or campaign: saving a term or a vote would
+block its only thread. So it accepts no messages, like a member behind a broken network, and
+transfers its leadership. It takes part again once the flush returns.
 
-A leader without room hands over too: the others may have some.
+A leader without room transfers its leadership too: its peers may have room.
 """
 
 import logging
@@ -24,15 +24,15 @@ VOLUME_FULL: Final = "the volume is full: no room for another segment"
 
 VOLUME_NEARLY_FULL: Final = "the volume is fuller than disk_full_percent allows"
 
-HAND_OVER_INTERVAL_S: Final = 10.0
-HAND_OVER_INTERVAL_MAX_S: Final = 640.0
-"""A leader without room hands over again after the first, then after twice as long each time, up to
-the second: where nobody has room, the leadership would go round for ever.
+TRANSFER_INTERVAL_S: Final = 10.0
+TRANSFER_INTERVAL_MAX_S: Final = 640.0
+"""A leader without room retries the transfer after TRANSFER_INTERVAL_S, then after twice as long
+each time, up to this: if no member has room, the leadership must not move around all the time.
 """
 
 
-class StorageWatch:
-    """What the server asks before it trusts its disk; asked at every tick, so it only looks."""
+class VolumeHealth:
+    """Watches the flush in flight and the room left; does no IO, since every tick asks it."""
 
     def __init__(
         self,
@@ -46,111 +46,116 @@ class StorageWatch:
         self._group_commit = group_commit
         self._stall_s = stall_s
         self._monotonic = monotonic
-        self._hand_over_due_s = monotonic()
-        self._hand_over_interval_s = HAND_OVER_INTERVAL_S
-        self._hand_over_count = 0
+        self._transfer_due_s = monotonic()
+        self._transfer_interval_s = TRANSFER_INTERVAL_S
+        self._transfer_count = 0
         self.full = False
         """Whether the last attempt to make room failed."""
         self.no_room_count = 0
-        """How many attempts failed."""
+        """Number of attempts to make room that failed."""
         self.nearly_full = False
-        """Whether more of the volume is used than the settings allow."""
+        """Whether the volume is fuller than `disk_full_percent`; set by `Upkeep`."""
         self._stalled = False
 
     @property
     def damage(self) -> StoreDamagedError | None:
-        """What a read has found: reason enough to stop and verify everything."""
+        """The damage that a read found; the member must stop and verify its whole log."""
         return self._store.damage
 
     @property
     def stalled(self) -> bool:
-        """Whether the flush in flight has taken too long."""
+        """Whether the flush in flight takes longer than `stall_s`."""
         return self._stalled
 
-    def look(self) -> int | None:
-        """Look at the flush in flight, and at the room. A number, when a leader should hand over: 0
-        when a stall begins; without room 0 at once, 1 when that has not helped, and so on.
+    def check(self) -> int | None:
+        """Check the flush in flight and the room; called at every tick.
+
+        Returns the number of the attempt if a leader should transfer its leadership now, else None.
+        The attempt is 0 when a stall begins. Without room it counts up from 0, as transfers fail to
+        help.
         """
         was_stalled = self._stalled
         self._stalled = self._group_commit.in_flight_s > self._stall_s
         if self._stalled and not was_stalled:
-            logger.error("%s", self.trouble)
+            logger.error("%s", self.problem)
             return 0
         now_s = self._monotonic()
-        if not (self.full or self.nearly_full) or now_s < self._hand_over_due_s:
+        if not (self.full or self.nearly_full) or now_s < self._transfer_due_s:
             return None
-        self._hand_over_due_s = now_s + self._hand_over_interval_s
-        self._hand_over_interval_s = min(2 * self._hand_over_interval_s, HAND_OVER_INTERVAL_MAX_S)
-        self._hand_over_count += 1
-        return self._hand_over_count - 1
+        self._transfer_due_s = now_s + self._transfer_interval_s
+        self._transfer_interval_s = min(2 * self._transfer_interval_s, TRANSFER_INTERVAL_MAX_S)
+        self._transfer_count += 1
+        return self._transfer_count - 1
 
     def try_reserve(self, reserve: Callable[[], object]) -> bool:
-        """Make room; False when the volume is full, which the status then says."""
+        """Call `reserve`; return False, and report the volume as full, if there is no room."""
         try:
             reserve()
         except StoreFullError as error:
             if not self.full:
-                logger.error("%s", error)  # noqa: TRY400 - the trace would tell nobody more
+                logger.error("%s", error)  # noqa: TRY400 - a traceback would add nothing
             self.full = True
             self.no_room_count += 1
             return False
         self.full = False
         return True
 
-    def look_for_room(self) -> None:
-        """Take note once segments could be made ahead again, though nobody appends meanwhile; and
-        when there is no room even for a leader's first entry, before this member stands.
+    def check_room(self) -> None:
+        """Check for room although no client appends.
+
+        A full volume recovers here once segments can be preallocated again. A member without room
+        for a leader's first entry learns it here, before it campaigns.
         """
         self.full = self.full and self._store.room_is_short
         if not self.full:
             self.try_reserve(lambda: self._store.reserve([0]))
         if not (self.full or self.nearly_full or self._store.room_is_short):
-            self._hand_over_interval_s = HAND_OVER_INTERVAL_S
-            self._hand_over_count = 0
+            self._transfer_interval_s = TRANSFER_INTERVAL_S
+            self._transfer_count = 0
 
     @property
-    def may_stand(self) -> bool:
-        """Whether this member could write what a new leader must."""
+    def may_campaign(self) -> bool:
+        """Whether this member could write the first entry of a new leader."""
         return not (self.full or self._stalled)
 
     @property
     def state(self) -> StorageState:
-        """For machines."""
+        """The state that the status and the metrics report."""
         if self._stalled:
             return StorageState.STALLED
         return StorageState.FULL if self.full or self.nearly_full else StorageState.SOUND
 
     @property
-    def trouble(self) -> str:
-        """For people; empty when all is well."""
+    def problem(self) -> str:
+        """Human-readable problem; empty when the volume is healthy."""
         if self._stalled:
             return (
                 f"the disk has not finished a flush for {self._group_commit.in_flight_s:.0f} s; "
-                "this member takes part again once it has"
+                "this member takes part again once the flush is done"
             )
         if self.full:
             return VOLUME_FULL
         return VOLUME_NEARLY_FULL if self.nearly_full else ""
 
 
-def hand_over(core: Raft, turn: int = 0) -> None:
-    """Let a peer lead, if this member leads: the one that can take over soonest; at each later turn
-    another, since the first may have no room either.
+def transfer_leadership(core: Raft, attempt: int = 0) -> None:
+    """If this member leads, transfer leadership to the peer that can take over soonest.
 
-    If none can, it leads on without room; while its disk hangs it steps down within an election
-    timeout, since it takes no answers.
+    Each later attempt picks another peer, since the first may have no room either. If no peer can
+    take over, a leader without room keeps leading. A stalled one steps down within an election
+    timeout, since it accepts no responses.
     """
     peer_ids = core.fit_peer_ids
     if not peer_ids:
         return
-    successor = peer_ids[turn % len(peer_ids)]
+    successor = peer_ids[attempt % len(peer_ids)]
     refusal = core.transfer_leadership(successor)
     if refusal is not None:
-        logger.warning("%s does not take over: %s", successor, refusal.reason.value)
+        logger.warning("cannot transfer leadership to %s: %s", successor, refusal.reason.value)
 
 
 def state_of(error: Exception) -> StorageState:
-    """What an error that stopped a member says of its volume."""
+    """Return the state of the volume of a member that an error has stopped."""
     match error:
         case StoreFullError():
             return StorageState.FULL

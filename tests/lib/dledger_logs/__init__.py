@@ -1,5 +1,5 @@
-"""Logs of members as files, for tests of who reads them: written, damaged and served over HTTP.
+"""Logs of members as files, for tests of their readers: written, damaged, served over HTTP.
 
-What belongs here: files in DLedger's layout, made from `dledger_formats` alone. What does not: any
-code of the node or of the audit, so that this can contradict both.
+What belongs here: files in DLedger's layout, written with `dledger_formats` only. What does not:
+code of the node or of the audit, so that these files are independent of both.
 """

@@ -1,4 +1,4 @@
-"""Damage a log the ways disks and people do. The manifest of `layout` does not notice any of it."""
+"""Damage a log as disks and people do; the manifest of `layout` does not change."""
 
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def _flip(path: Path, at: int, mask: int) -> None:
 
 
 def overwrite(path: Path, at: int, raw: bytes) -> None:
-    """Put these bytes into a file."""
+    """Overwrite bytes of a file."""
     with path.open("r+b") as file:
         file.seek(at)
         file.write(raw)

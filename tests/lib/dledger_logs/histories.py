@@ -1,4 +1,4 @@
-"""Made-up histories of a log, the same for the same seed."""
+"""Random histories of a log, reproducible by their seed."""
 
 import random
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ TERM_ENTRIES = 100
 
 
 def history(count: int, *, seed: int = 1, body_bytes: tuple[int, int] = (5, 90)) -> list[Entry]:
-    """Make up entries: a new term every hundred, each begun with a NOOP, bodies of any length."""
+    """Create entries: a new term every hundred, beginning with a NOOP; bodies of random length."""
     rng = random.Random(seed)
     return [
         Entry(term=1 + number // TERM_ENTRIES, body=b"", magic=disk.NOOP)
@@ -24,7 +24,7 @@ def history(count: int, *, seed: int = 1, body_bytes: tuple[int, int] = (5, 90))
 def with_membership(
     entries: Sequence[Entry], index: int, voters: tuple[str, ...], learners: tuple[str, ...] = ()
 ) -> list[Entry]:
-    """Return a history in which one entry says who belongs to the group."""
+    """Return a history in which one entry is a membership entry."""
     changed = list(entries)
     body = memberships.encode(voters, learners)
     changed[index] = replace(
@@ -34,7 +34,7 @@ def with_membership(
 
 
 def with_other_body(entries: Sequence[Entry], index: int) -> list[Entry]:
-    """Return a history that differs in one entry, which is as good as any."""
+    """Return a history that differs in the body of one entry, and is as valid."""
     changed = list(entries)
     changed[index] = replace(changed[index], body=changed[index].body[::-1] + b"!")
     return changed
@@ -48,5 +48,5 @@ def with_term(entries: Sequence[Entry], index: int, term: int) -> list[Entry]:
 
 
 def small_shape(segment_bytes: int = 4096) -> Shape:
-    """Choose a layout in which a few hundred entries fill several files of either kind."""
+    """Return a layout in which a few hundred entries fill several data and index files."""
     return Shape(segment_bytes=segment_bytes, index_segment_bytes=32 * 25)

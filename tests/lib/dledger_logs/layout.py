@@ -1,4 +1,4 @@
-"""A member's log as files: where its entries are, and what the member would say of it."""
+"""A member's log as files: the places of its entries, and the manifest of the member."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from dledger_formats.log import disk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an entry was written."""
+    """The place of an entry."""
 
     index: int
     pos: int
@@ -24,7 +24,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """A member's files, and where their entries are, or were before they were damaged."""
+    """A member's files, and the places of their entries before any damage."""
 
     root: Path
     places: Sequence[Place]
@@ -33,12 +33,12 @@ class Log:
 
     @property
     def first_index(self) -> int:
-        """-1 when the log is empty."""
+        """Index of the first entry; -1 for an empty log."""
         return self.places[0].index if self.places else -1
 
     @property
     def last_index(self) -> int:
-        """-1 when the log is empty."""
+        """Index of the last entry; -1 for an empty log."""
         return self.places[-1].index if self.places else -1
 
     @property
@@ -47,25 +47,25 @@ class Log:
         return list(dict.fromkeys(place.segment for place in self.places))
 
     def place(self, index: int) -> Place:
-        """Where this entry is."""
+        """Return the place of an entry."""
         return self.places[index - self.first_index]
 
     def places_in(self, segment: str) -> list[Place]:
-        """Where the entries of a segment are."""
+        """Return the places of the entries of a segment."""
         return [place for place in self.places if place.segment == segment]
 
     def data_path(self, segment: str) -> Path:
-        """File of a data segment."""
+        """Return the path of a data segment."""
         return self.root / disk.DATA_FOLDER / segment
 
     def entry_bytes(self, index: int) -> bytes:
-        """What the data file holds in an entry's place now."""
+        """Read the current bytes at an entry's place."""
         place = self.place(index)
         raw = self.data_path(place.segment).read_bytes()
         return raw[place.offset : place.offset + place.size]
 
     def unit_place(self, index: int) -> tuple[Path, int]:
-        """Index file that holds an entry's unit, and the unit's offset in it."""
+        """Return the index file of an entry's unit, and the unit's offset in it."""
         at = index * disk.INDEX_UNIT_SIZE
         start = at - at % self.index_segment_bytes
         return self.root / disk.INDEX_FOLDER / disk.file_name(start), at - start
@@ -79,7 +79,7 @@ def manifest(
     peers: Iterable[str] = (),
     committed_index: int | None = None,
 ) -> Manifest:
-    """Tell what a member would that takes its files to be as they were written."""
+    """Return the manifest of a member that considers its files undamaged."""
     committed = log.last_index if committed_index is None else committed_index
     status = NodeStatus(
         group=group,
@@ -104,7 +104,7 @@ def manifest(
 
 
 def _data(log: Log, committed_index: int) -> list[SegmentFile]:
-    """List sealed segments as readable to their end, and the last one up to what is committed."""
+    """List sealed segments as readable to their end, the last one up to the committed index."""
     files = []
     by_segment = itertools.groupby(log.places, key=lambda place: place.segment)
     for segment, places in ((name, list(places)) for name, places in by_segment):

@@ -1,4 +1,4 @@
-"""Find the entries in a store that somebody else wrote."""
+"""Find the entries in a store that another program wrote."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from dledger_logs.layout import Log, Place
 
 
 def read_log(root: Path) -> Log:
-    """Walk the data files of a store that is in order, up to the first byte that is no record."""
+    """Walk the data files of an undamaged store, up to the first byte that is not a record."""
     paths = sorted((root / disk.DATA_FOLDER).iterdir())
     index_path = next((root / disk.INDEX_FOLDER).iterdir())
     places = [place for path in paths for place in _places(path)]
@@ -24,7 +24,7 @@ def _places(path: Path) -> list[Place]:
     start = disk.start_offset(path.name)
     while at + disk.ENTRY_HEADER_SIZE <= len(raw):
         if disk.unpack_header(raw, at).magic not in disk.ENTRY_MAGICS:
-            break  # a blank, or the unwritten rest
+            break  # a blank, or unwritten bytes
         header = disk.check_entry(raw, at, len(raw))
         places.append(
             Place(

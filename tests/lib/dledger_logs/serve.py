@@ -1,4 +1,4 @@
-"""Serve a log over HTTP as a node does: its manifest, and ranges of what the manifest allows."""
+"""Serve a log over HTTP as a node does: its manifest, and ranges of its readable bytes."""
 
 import re
 import threading
@@ -15,7 +15,7 @@ RANGE: Final = re.compile(r"bytes=(\d+)-(\d+)")
 SEGMENT: Final = re.compile(r"/segments/(data|index)/(\d{20})")
 
 Interrupt: TypeAlias = Callable[[str], int | None]
-"""Given a path, the status with which to refuse it, 0 to hang up, or None to serve it."""
+"""Maps a path to the status to refuse it with, 0 to close the connection, or None to serve it."""
 
 
 def never(_: str) -> None:
@@ -24,7 +24,7 @@ def never(_: str) -> None:
 
 @contextmanager
 def served(root: Path, manifest: Manifest, interrupt: Interrupt = never) -> Iterator[str]:
-    """Serve a member's files on a free port of loopback while the block runs; gives its URL."""
+    """Serve a member's files on a free loopback port while the block runs; yield the URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(root, manifest, interrupt))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
@@ -83,18 +83,18 @@ def _handler(root: Path, manifest: Manifest, interrupt: Interrupt) -> type[BaseH
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 
 
 def read_range(path: Path, file: SegmentFile, start: int, end: int) -> bytes:
-    """Read what is both asked for and readable."""
+    """Read the requested bytes, up to the readable end."""
     with path.open("rb") as opened:
         opened.seek(start)
         return opened.read(max(0, min(end, file.readable_bytes) - start))
 
 
 def without_segment(manifest: Manifest, segment: str) -> Manifest:
-    """Return what a member says that started after this data file was lost."""
+    """Return the manifest of a member that started after this data file was lost."""
     return replace(manifest, data=[file for file in manifest.data if file.name != segment])

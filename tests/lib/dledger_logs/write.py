@@ -1,4 +1,4 @@
-"""Write a member's log in DLedger's layout, with the checksums that our nodes fill in."""
+"""Write a member's log in DLedger's layout, with the checksums that our nodes write."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How a log is laid out."""
+    """The layout of a log."""
 
     segment_bytes: int
     index_segment_bytes: int
@@ -28,7 +28,7 @@ class Shape:
     first_pos: int = 0
     """Offset of the first segment in the data files; a multiple of `segment_bytes`."""
     shift: int = 0
-    """Bytes by which the `pos` in a header lags behind the place, as after a snapshot."""
+    """Bytes by which `pos` in a header is lower than the place, as after a snapshot."""
     has_checksums: bool = True
     """False leaves both checksums 0, as Java does."""
 
@@ -42,7 +42,7 @@ def write_log(root: Path, entries: Iterable[Entry], shape: Shape) -> Log:
 
 
 class _Writer:
-    """Holds the segment that is being filled, and all index units."""
+    """Holds the current segment and all index units."""
 
     def __init__(self, root: Path, shape: Shape) -> None:
         self._root = root
@@ -59,7 +59,7 @@ class _Writer:
             (root / folder).mkdir(parents=True)
 
     def append(self, index: int, entry: Entry) -> None:
-        """Write one entry, in the next segment if this one has no room for it."""
+        """Write one entry, in the next segment if this one is full."""
         size = disk.ENTRY_HEADER_SIZE + len(entry.body)
         if disk.needs_next_segment(size, self._used, self._shape.segment_bytes):
             self._roll()
@@ -82,7 +82,7 @@ class _Writer:
         self._used += size
 
     def finish(self) -> Log:
-        """Save what is left, and tell where everything is."""
+        """Save the last segment and the index; return the log."""
         self._save_segment()
         step = self._shape.index_segment_bytes
         for start in range(0, max(1, len(self._units)), step):

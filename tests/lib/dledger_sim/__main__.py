@@ -1,4 +1,4 @@
-"""Run seeds: many with a summary, or one with its transcript; or a tape.
+"""Run many seeds with a summary, or one seed or tape with its event log.
 
 make sim SEEDS=1000 FIRST_SEED=0      make sim SEED=7      make sim TAPE=tests/sim/tapes/x.json
 """
@@ -22,8 +22,8 @@ LEDGER = Path("docs/simulation-ledger.jsonl")
 
 
 def main() -> int:
-    """Return 1 when a rule was broken."""
-    logging.disable(logging.WARNING)  # what members warn of, here is meant to happen
+    """Run what the arguments select; return 1 if a rule was broken."""
+    logging.disable(logging.WARNING)  # the faults that members warn of are intended here
     arguments = _arguments()
     if arguments.report:
         print(ledger.report(LEDGER))
@@ -40,19 +40,27 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dledger_sim", description=__doc__)
-    parser.add_argument("--seed", type=int, help="one seed, with every event")
-    parser.add_argument("--tape", type=Path, help="a tape, with every event")
-    parser.add_argument("--report", action="store_true", help="the ledger's totals")
-    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--events", type=int, default=EVENT_COUNT, help="under faults, a seed")
-    parser.add_argument("--lines", type=int, default=400, help="last lines of a transcript")
-    parser.add_argument("--processes", type=int, default=0, help="0 for one a core")
-    parser.add_argument("--coverage", action="store_true", help="print which situations were met")
-    parser.add_argument("--states", action="store_true", help="only seeds that keep a state")
-    parser.add_argument("--rot", action="store_true", help="only seeds in which entries rot")
-    parser.add_argument("--ledger", action="store_true", help=f"add the run to {LEDGER}")
-    parser.add_argument("--tapes", type=Path, default=TAPES, help="where failures are kept")
+    parser.add_argument("--seed", type=int, help="run this seed and print its events")
+    parser.add_argument("--tape", type=Path, help="run this tape and print its events")
+    parser.add_argument("--report", action="store_true", help="print the totals of the ledger")
+    parser.add_argument("--seeds", type=int, default=1000, help="number of seeds")
+    parser.add_argument("--first-seed", type=int, default=0, help="first seed")
+    parser.add_argument(
+        "--events", type=int, default=EVENT_COUNT, help="events with faults per seed"
+    )
+    parser.add_argument("--lines", type=int, default=400, help="number of last events to print")
+    parser.add_argument("--processes", type=int, default=0, help="processes; 0 for one per CPU")
+    parser.add_argument(
+        "--coverage", action="store_true", help="print the situations that occurred"
+    )
+    parser.add_argument(
+        "--states", action="store_true", help="run only seeds whose members keep a state"
+    )
+    parser.add_argument(
+        "--rot", action="store_true", help="run only seeds in which log entries rot"
+    )
+    parser.add_argument("--ledger", action="store_true", help=f"add the campaign to {LEDGER}")
+    parser.add_argument("--tapes", type=Path, default=TAPES, help="folder for tapes of failures")
     return parser.parse_args()
 
 

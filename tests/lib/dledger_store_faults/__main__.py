@@ -1,4 +1,4 @@
-"""`python -m dledger_store_faults KIND --count N --seed S`: one line of JSON, 1 for violations."""
+"""`python -m dledger_store_faults KIND --count N --seed S`: print JSON, exit 1 on violations."""
 
 import argparse
 import sys
@@ -13,18 +13,29 @@ KINDS = ["power-cuts", "kills", "boundary-kills", "crash-states", "corruptions",
 
 
 def main() -> int:
-    """Run one kind of fault and print its tally."""
+    """Run one kind of fault and print its tally as JSON."""
     parser = argparse.ArgumentParser(prog="dledger_store_faults", description=__doc__)
     parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("--count", type=int, default=100, help="0 for all block faults")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--file-system", choices=list(power.MKFS), default="ext4")
-    parser.add_argument("--journal-flushed", action="store_true", help="for power cuts")
-    parser.add_argument("--without-sync", action="store_true", help="the control of power cuts")
     parser.add_argument(
-        "--deaf-to", choices=["files", "folders"], default="", help="the control of crash states"
+        "--count", type=int, default=100, help="number of faults; 0 for all block faults"
     )
-    parser.add_argument("--only", default="", help="a pattern of block faults")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--file-system", choices=list(power.MKFS), default="ext4", help="for power cuts"
+    )
+    parser.add_argument(
+        "--journal-flushed", action="store_true", help="power cuts: flush the journal first"
+    )
+    parser.add_argument(
+        "--without-sync", action="store_true", help="power cuts: ignore syncs, as a control"
+    )
+    parser.add_argument(
+        "--deaf-to",
+        choices=["files", "folders"],
+        default="",
+        help="crash states: ignore syncs of files or folders, as a control",
+    )
+    parser.add_argument("--only", default="", help="block faults: a pattern of the cells to run")
     options = parser.parse_args()
     tally = _run(options)
     print(tally.to_json())

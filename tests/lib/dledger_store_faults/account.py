@@ -1,10 +1,10 @@
-"""What a story has promised, and whether a folder keeps it.
+"""The promises of a story, and the judge whether a folder keeps them.
 
-A story's lines, each told before or after what it names:
+The lines of a story, each reported before or after the operation that it names:
 
     write FIRST TERM COUNT   before entries are copied into the log
-    change INDEX TERM        before an entry that changes the membership is
-    durable INDEX            after a flush: from here on they may be acknowledged
+    change INDEX TERM        before a membership entry is
+    durable INDEX            after a flush, when entries up to INDEX may be acknowledged
     cut? FIRST               before a truncation         cut FIRST          after it
     vote? TERM MEMBER        before a vote is saved      vote TERM MEMBER   after it
     committed INDEX          after a checkpoint
@@ -30,26 +30,26 @@ _NO_VOTE = HardState(term=0, vote_for=None)
 
 @dataclass(slots=True)
 class Account:
-    """Promises of one store; a judgement starts a new account with what was found."""
+    """The promises of one store; after a judgement they are those of the store that was found."""
 
     sizes: dict[str, int]
     terms: list[int] = field(default_factory=list)
-    """Of each entry of the longest log that may be found; a prefix of it is."""
+    """The term of each entry of the longest log that may be found; a prefix may be found too."""
     changes: set[int] = field(default_factory=set)
-    """Those of these entries that change the membership."""
+    """Indexes of the membership entries."""
     durable_index: int = -1
-    """The shortest."""
+    """The end of the shortest log that may be found."""
     committed_index: int = -1
     hard_state: HardState = _NO_VOTE
     coming_hard_state: HardState = _NO_VOTE
-    """The same, or the one that is being saved."""
+    """The hard state that is being saved, or the saved one."""
 
     def copy(self) -> "Account":
-        """The account as it is now."""
+        """Return a copy of the account."""
         return dataclasses.replace(self, terms=list(self.terms), changes=set(self.changes))
 
     def hear(self, line: str) -> None:
-        """Take one line of a story."""
+        """Process one line of a story."""
         verb, *words = line.split()
         match verb:
             case "write":
@@ -77,24 +77,24 @@ class Account:
                 raise ValueError(line)
 
     def hear_all(self, lines: Iterable[str]) -> None:
-        """Take many lines."""
+        """Process many lines."""
         for line in lines:
             self.hear(line)
 
     def found(self, end_index: int, committed_index: int) -> None:
-        """Go on from what an opened store holds: all of it is promised."""
+        """Continue with the content of an opened store, which is promised as a whole."""
         self._cut(end_index + 1)
         self.durable_index = len(self.terms) - 1
         self.committed_index = committed_index
 
     def judge(self, folder: Path, tally: Tally) -> None:
-        """Open what a fault left, count it, and go on from what was found."""
+        """Open a store after a fault, count and judge it, and continue with its content."""
         tally.faults += 1
         tally.acknowledged += self.durable_index + 1
         try:
             store = LogStore.open(folder, **self.sizes)
         except (NodeError, OSError) as error:
-            tally.blame([f"it does not open: {error!r}"])
+            tally.blame([f"the store does not open: {error!r}"])
             return
         try:
             tally.cut_tails += store.recovery.cut_bytes > 0
@@ -151,7 +151,7 @@ class Account:
     def _broken_by_hard_state(self, folder: Path, store: LogStore) -> list[str]:
         try:
             found = load_hard_state(folder, store.end_term)
-            # It joins until a first state is saved, which no story waits for.
+            # The member is joining until a first state is saved, which no story waits for.
             found = dataclasses.replace(found, joining=False)
         except NodeError as error:
             return [f"the term cannot be read: {error}"]

@@ -1,13 +1,14 @@
-"""One block of a member's files that its disk gets wrong, for members that run in this process.
+"""One bad block in a member's files, for members that run in this process.
 
-`FLIP` and `ZERO` change bytes. The others are errors that the operating system would give, by
-standing before the calls with which the node reads and writes:
+`FLIP` and `ZERO` change bytes. The other faults are errors of the operating system, injected into
+the calls with which the node reads and writes:
 
-    READ      reading gives EIO, or what lies before the block; so does a write that covers a part
-              of it, for which the kernel must read the rest. Written as a whole it is good again
-    WRITE     writing gives EIO
-    SYNC      writing succeeds, the next sync gives EIO, and what was written is gone
-    NO_ROOM   writing, and allocating the file, give ENOSPC
+    READ      a read fails with EIO, or returns only the bytes before the block; a write of a part
+              of the block fails too, since the kernel must read the rest. A write of the whole
+              block makes it good again
+    WRITE     a write fails with EIO
+    SYNC      a write succeeds, the next sync fails with EIO, and the written bytes are lost
+    NO_ROOM   a write, or the allocation of the file, fails with ENOSPC
 """
 
 import contextlib
@@ -28,7 +29,7 @@ _RAW_MODES = {"rb", "wb", "xb", "ab"}
 
 
 class Fault(enum.StrEnum):
-    """What becomes of a block."""
+    """The fault of a block."""
 
     FLIP = "flip"
     ZERO = "zero"
@@ -47,29 +48,29 @@ class Block:
 
     name: str
     written_as: str
-    """A pattern: what the file is called while these bytes are written."""
+    """A pattern of the name that the file has while these bytes are written."""
     start: int
     end: int
 
 
 @dataclass(slots=True)
 class _Bad:
-    """A block that is bad now."""
+    """A bad block."""
 
     fault: Fault
     block: Block
     pattern: re.Pattern[str]
     fd: int
-    """Keeps the file's inode from being given to another; -1 where it is not there."""
+    """Keeps the inode from being reused for another file; -1 if the file does not exist."""
     inode: int
     before: bytes | None = None
-    """What the block held when it was last synced; None while nothing was written since."""
+    """The content of the block at the last sync; None if it was not written since."""
     met: int = 0
-    """How often a caller was given the error."""
+    """Number of times a caller received the error."""
 
 
 class FaultyDisk:
-    """Bad blocks by the folder of the member whose they are; one each. Any thread may call."""
+    """At most one bad block per member, by the member's folder. Any thread may call."""
 
     def __init__(self) -> None:
         self._bad: dict[str, _Bad] = {}
@@ -78,7 +79,7 @@ class FaultyDisk:
         self._open = io.open
 
     def strike(self, folder: Path, block: Block, fault: Fault) -> None:
-        """Let a block go bad, now."""
+        """Make a block go bad."""
         path = folder / block.name
         if fault in BYTES_CHANGE:
             _change(path, block, fault)
@@ -91,7 +92,7 @@ class FaultyDisk:
             self._bad[str(folder)] = bad
 
     def mend(self, folder: Path) -> int:
-        """Let it be good again; returns how often somebody was given the error."""
+        """Make the block good again; return how often a caller received the error."""
         with self._lock:
             bad = self._bad.pop(str(folder), None)
         if bad is None:
@@ -102,7 +103,7 @@ class FaultyDisk:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Stand before `os` and `io.open`, which `pathlib` calls."""
+        """Patch `os`, and `io.open`, which `pathlib` calls."""
         for name in _CALLS:
             setattr(os, name, getattr(self, f"_{name}"))
         io.open = self._checked_open  # type: ignore[assignment]
@@ -113,7 +114,7 @@ class FaultyDisk:
             for name, call in self._real.items():
                 setattr(os, name, call)
 
-    # -- the calls ---------------------------------------------------------------------------------
+    # -- patched calls -----------------------------------------------------------------------------
 
     def _pread(self, fd: int, size: int, at: int) -> bytes:
         data: bytes = self._real["pread"](fd, self.readable(fd, at, size), at)
@@ -147,10 +148,10 @@ class FaultyDisk:
             return raw
         return io.BufferedReader(raw) if mode == "rb" else io.BufferedWriter(raw)
 
-    # -- what they find ----------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def readable(self, fd: int, at: int, size: int) -> int:
-        """How many bytes can be read before a bad block; OSError when it is the first."""
+        """Return the bytes readable before a bad block. Raises OSError if it begins at `at`."""
         for bad in list(self._bad.values()):
             if bad.fault is not Fault.READ or os.fstat(fd).st_ino != bad.inode:
                 continue
@@ -162,7 +163,7 @@ class FaultyDisk:
         return size
 
     def before_write(self, fd: int, at: int, size: int) -> None:
-        """Refuse a write, or note what it replaces, or have it make the block good again."""
+        """Check a write: fail it, save the content that it replaces, or make the block good."""
         for folder, bad in list(self._bad.items()):
             block = bad.block
             if at >= block.end or at + size <= block.start:
@@ -189,7 +190,7 @@ class FaultyDisk:
             return
         found.met += 1
         path = Path(f"/proc/self/fd/{fd}").readlink()
-        with self._open(path, "r+b") as file:  # the caller's may be open for reading alone
+        with self._open(path, "r+b") as file:  # `fd` may be open only for reading
             file.seek(found.block.start)
             file.write(before)
         raise _error(found.fault)
@@ -201,14 +202,14 @@ class FaultyDisk:
         return None
 
     def _content(self, fd: int, block: Block) -> bytes:
-        """What a block holds, with zeros behind the end of its file."""
+        """Read a block, with zeros after the end of its file."""
         with self._open(Path(f"/proc/self/fd/{fd}").readlink(), "rb") as file:
             file.seek(block.start)
             return file.read(block.end - block.start).ljust(block.end - block.start, b"\0")
 
 
 class _CheckedFile(io.FileIO):
-    """What `open` gives to the node's readers and writers of whole files."""
+    """The file object that the patched `open` returns."""
 
     def __init__(self, path: str, mode: str, disk: FaultyDisk) -> None:
         super().__init__(path, mode)

@@ -1,8 +1,8 @@
-"""Runs cells of the grid and judges them: nobody is misled, and the group goes on.
+"""Run cells of the grid and judge them: no wrong data is served, and the group continues.
 
-In each cell the group takes appends throughout, no client is told a wrong byte, the struck member
-comes back by itself and leads, and in the end all three logs are sound and the same. What only a
-start reads is met by a start behind it.
+In each cell the group accepts appends throughout, no client receives a wrong byte, the struck
+member returns to service by itself and can lead, and at the end all three logs are sound and equal.
+A restart follows for files that only a start reads.
 """
 
 import asyncio
@@ -29,26 +29,27 @@ from dledger_store_faults.tally import Tally
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 6
-"""Groups that run side by side."""
+"""Groups that run concurrently."""
 APPENDS = 24
-"""Nearly a segment."""
+"""Almost a segment."""
 SEGMENTS_AHEAD = 3
-"""A leader has two ready behind the one in which its log ends."""
+"""A leader has two preallocated after the one in which its log ends."""
 READS_AT_ONCE = 16
 
 
 def judge_block_faults(
     top: Path, count: int, seed: int, *, only: str = "", parts: int = 1, part: int = 0
 ) -> Tally:
-    """Judge one of some parts of so many cells, or of all for 0; `only` those whose description
-    fits to this pattern.
+    """Judge one of several parts of `count` cells, or of all cells for 0.
+
+    `only` is a pattern of the descriptions of the cells to choose from.
     """
     tally, began, faulty_disk = Tally(), time.monotonic(), FaultyDisk()
 
     async def judge() -> None:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(16 * AT_ONCE))
-        loop.set_exception_handler(lambda _, context: tally.blame([f"unheard of: {context}"]))
+        loop.set_exception_handler(lambda _, context: tally.blame([f"unhandled: {context}"]))
         template = await grid.make_template(top / "template")
         every_cell = [
             cell for cell in grid.cells(template, top / "scratch") if re.search(only, str(cell))
@@ -88,7 +89,7 @@ async def _run(
 
 
 class _Case:
-    """One cell under way."""
+    """One cell in progress."""
 
     def __init__(
         self, cell: Cell, template: Template, folder: Path, faulty_disk: FaultyDisk, tally: Tally
@@ -102,23 +103,23 @@ class _Case:
         template.copy(folder, healing=cell.kind in grid.HEALING_KINDS)
 
     async def judge(self) -> None:
-        """AssertionError, or what else went wrong."""
+        """Run the cell. Raises AssertionError, or any other error of the group."""
         async with LocalMembers(self._folder, grid.SETTINGS) as group:
             await self._begin(group)
             await self._meet(group)
             await self._read_all(group)
             if self._cell.fault is not Fault.READ:
                 self._mend()
-            await group.wait_until_whole(*group.members)
+            await group.wait_until_healed(*group.members)
             if self._cell.moment is Moment.SERVING:
                 await group.members[STRUCK].stop()
                 group.start(STRUCK)
                 await self._append(group)
-                await group.wait_until_whole(*group.members)
+                await group.wait_until_healed(*group.members)
             await group.let_lead(STRUCK)
             await self._read_all(group)
             await self._append(group)
-            await group.wait_until_whole(*group.members)
+            await group.wait_until_healed(*group.members)
             ends = [member.ended_by for member in group.members.values()]
             assert not any(ends), f"a process ended: {ends}"
         if self._cell.fault is Fault.READ:
@@ -126,25 +127,25 @@ class _Case:
         self._look_at_files()
 
     async def _begin(self, group: LocalMembers) -> None:
-        """Start the members, and let the block go bad when it is due."""
+        """Start the members, and make the block go bad at the cell's moment."""
         match self._cell.moment, self._cell.role:
             case Moment.START, Role.LEADER:
                 self._strike()
                 group.start(*group.members)
             case Moment.START, Role.FOLLOWER:
                 group.start("n1", "n2")
-                await group.wait_until_whole("n1", "n2")
+                await group.wait_until_healed("n1", "n2")
                 self._strike()
                 group.start(STRUCK)
             case _:
                 group.start("n0", "n1")
-                await group.wait_until_whole("n0", "n1")
+                await group.wait_until_healed("n0", "n1")
                 await group.let_lead(STRUCK if self._cell.role is Role.LEADER else "n1")
                 self._strike()
                 group.start("n2")
 
     async def _meet(self, group: LocalMembers) -> None:
-        """Have the group do what needs the block, under appends."""
+        """Make the group read or write the block, with concurrent appends."""
         kind, writes = self._cell.kind, self._cell.fault in grid.WRITE_FAULTS
         batches = 1
         if kind == grid.SPARE:
@@ -164,9 +165,7 @@ class _Case:
         self._disk.strike(self._folder / f"dledger-{STRUCK}", self._cell.block, self._cell.fault)
 
     def _mend(self) -> None:
-        """What could not be written can be; what changed on the disk stays, and a sector that
-        cannot be read stays so for as long as it is not written.
-        """
+        """Make the block writable again; changed bytes stay changed."""
         met = self._disk.mend(self._folder / f"dledger-{STRUCK}")
         if self._cell.fault not in BYTES_CHANGE:
             self._tally.count(f"{self._cell.fault}: {'met' if met else 'not met'}")
@@ -184,7 +183,7 @@ class _Case:
         self._appended += APPENDS
 
     async def _read_all(self, group: LocalMembers) -> None:
-        """Ask for every entry, and for every key."""
+        """Read every entry and every key of the register."""
         async with group.client() as client:
             bounds = await client.bounds()
             indexes = [index for index in self._bodies if index >= bounds.begin_index]
@@ -198,28 +197,28 @@ class _Case:
     async def _read(self, client: DLedgerClient, index: int) -> None:
         try:
             entry = await client.get(index)
-        except ClientError:  # it may have been removed meanwhile; that it is there, files tell
+        except ClientError:  # it may have been removed; the files are checked later
             self._tally.count("reads refused")
             return
         assert entry.body == self._bodies[index], f"entry {index} is served as {entry.body!r:.80}"
 
     def _look_at_files(self) -> None:
-        """All logs hold the same, and what was acknowledged, and no snapshot is damaged."""
+        """Check that all logs are equal and complete, and that no snapshot is damaged."""
         logs = [_entries(self._folder / f"dledger-n{number}") for number in range(3)]
-        # One that stops as the leader lets another lead, which may write an entry.
+        # A leader that stops transfers its leadership, and the new leader may write an entry.
         first, last = max(min(log) for log in logs), min(max(log) for log in logs)
         assert last >= max(self._bodies), f"the logs end with entry {last}"
         for index in range(first, last + 1):
             assert logs[0][index] == logs[1][index] == logs[2][index], f"entry {index} differs"
         for index, body in self._bodies.items():
-            assert index < first or logs[0][index][2] == body, f"entry {index} is another"
+            assert index < first or logs[0][index][2] == body, f"entry {index} has another body"
         for number in range(3):
             folder = self._folder / f"dledger-n{number}" / snapshots.FOLDER_NAME
-            assert not snapshots.look(folder)[1]
+            assert not snapshots.list_snapshots(folder)[1]
 
 
 def _entries(folder: Path) -> dict[int, tuple[int, int, bytes]]:
-    """Term, chain checksum and body of all that a stopped member holds, each verified."""
+    """Verify all entries of a stopped member; return term, chain CRC and body by index."""
     with contextlib.closing(LogStore.open(folder, **grid.SIZES, verify_all=True)) as store:
         found = {}
         for index in range(store.begin_index, store.end_index + 1):

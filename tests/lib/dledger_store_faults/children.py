@@ -1,4 +1,4 @@
-"""Children that tell a story through a pipe until they are ended."""
+"""Child processes that report a story through a pipe until they are killed."""
 
 import os
 import random
@@ -15,7 +15,7 @@ class Child:
     """A forked process that writes to a store; its lines arrive whole or not at all."""
 
     def __init__(self, life: Callable[[Tell], None]) -> None:
-        """Fork. `life` runs in the child; what it raises ends it."""
+        """Fork. `life` runs in the child; an exception ends the child with exit code 1."""
         self._read_fd, write_fd = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -32,7 +32,7 @@ class Child:
         self._rest = b""
 
     def lines(self, count: int) -> list[str]:
-        """Wait for so many lines; fewer when the child ends before."""
+        """Wait for `count` lines; return fewer if the child ends before."""
         found: list[str] = []
         while len(found) < count:
             chunk = os.read(self._read_fd, 65536)
@@ -43,12 +43,12 @@ class Child:
         return found
 
     def kill(self) -> list[str]:
-        """End it, now; returns the lines that it had still told."""
+        """Kill the child; return the remaining lines."""
         os.kill(self.pid, signal.SIGKILL)
         return self.wait()[1]
 
     def wait(self) -> tuple[int, list[str]]:
-        """Wait for its end; returns how it ended (`waitstatus`) and the lines that are left."""
+        """Wait until the child ends; return its exit code and the remaining lines."""
         left = self.lines(1 << 30)
         _, status = os.waitpid(self.pid, 0)
         os.close(self._read_fd)
@@ -65,7 +65,7 @@ def storyteller(
     prepare: Callable[[], None] = lambda: None,
     at_end: Callable[[Tell], None] = lambda tell: None,
 ) -> Child:
-    """A child that tells a story of this seed; `prepare` runs in it before, `at_end` behind."""
+    """Start a child that runs the story of a seed; it calls `prepare` before, `at_end` after."""
 
     def life(tell: Tell) -> None:
         prepare()

@@ -1,10 +1,10 @@
-"""Bytes of a stopped store that change by themselves, and what the store makes of them.
+"""Corrupt bytes of a stopped store, open it, and judge the result.
 
-Three references: a member that stopped in order, one that was killed some entries behind its last
-checkpoint, and one that keeps no checkpoint. Each corruption is one fault of one kind in one file.
+There are three references: a member that stopped cleanly, one that was killed some entries after
+its last checkpoint, and one without a checkpoint. Each corruption is one fault in one file.
 
-Not among them: a first segment that is gone, which is what retention leaves; and entries behind the
-checkpoint that read as never written, which nothing on that disk can tell from a crash.
+Not included: a missing first segment, which looks like retention; and zeroed entries after the
+checkpoint, which look like a crash.
 """
 
 import random
@@ -18,6 +18,7 @@ from dledger_formats.log import disk
 from dledger_node.errors import NodeError
 from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.recovery import MARGIN_BYTES
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_store_faults.contents import SMALL_SEGMENTS, body_of
 from dledger_store_faults.crash import Image, write_image
@@ -36,7 +37,7 @@ _UNIT_FIELDS = {"magic": 4, "pos": 8, "size": 4, "index": 8, "term": 8}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bytes of a file that mean one thing."""
+    """A range of bytes with one meaning."""
 
     path: str
     start: int
@@ -45,13 +46,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A store as it lies on disk, and what it holds."""
+    """The files of a store, and its content."""
 
     image: Image
     spans: dict[str, list[Span]]
-    """By what they mean."""
+    """Spans by their meaning."""
     last_durable: int
-    """The last entry that no fault may take away without a word."""
+    """The last entry that must not be lost without an error."""
     checkpointed: bool
 
 
@@ -65,8 +66,10 @@ class Corruption:
     image: Image
 
 
-def judge_corruptions(top: Path, count: int, seed: int) -> Tally:
-    """Judge so many corruptions, the kinds in turn."""
+def judge_corruptions(
+    top: Path, count: int, seed: int, *, margin_bytes: int = MARGIN_BYTES
+) -> Tally:
+    """Judge `count` corruptions, the kinds in turn; a start verifies `margin_bytes`."""
     choices, tally, began = random.Random(seed), Tally(), time.monotonic()
     stores = [reference(top / "reference", kind) for kind in ("stopped", "killed", "unmarked")]
     while tally.faults < count:
@@ -77,14 +80,14 @@ def judge_corruptions(top: Path, count: int, seed: int) -> Tally:
         tally.faults += 1
         tally.acknowledged += ENTRIES
         write_image(top / "image", corruption.image)
-        broken = _broken_by(top / "image", store, corruption, tally)
-        tally.blame(f"{corruption.kind} {corruption.detail}: {what}" for what in broken)
+        broken = _broken_by(top / "image", store, corruption, tally, margin_bytes)
+        tally.blame(f"{corruption.kind} {corruption.detail}: {promise}" for promise in broken)
     tally.seconds = time.monotonic() - began
     return tally
 
 
 def reference(folder: Path, kind: str) -> Reference:
-    """Write a store of this kind, and read what it left."""
+    """Write a store of this kind, and read its files."""
     shutil.rmtree(folder, ignore_errors=True)
     store = LogStore.open(folder, **SMALL_SEGMENTS)
     save_hard_state(folder, HARD_STATE)
@@ -107,11 +110,13 @@ def reference(folder: Path, kind: str) -> Reference:
 
 
 def term_of(index: int) -> int:
-    """The term of each entry of a reference."""
+    """Return the term of an entry of a reference."""
     return 3 if index < ENTRIES_OF_FIRST_TERM else 7
 
 
-def _broken_by(folder: Path, store: Reference, corruption: Corruption, tally: Tally) -> list[str]:
+def _broken_by(
+    folder: Path, store: Reference, corruption: Corruption, tally: Tally, margin_bytes: int
+) -> list[str]:
     broken: list[str] = []
     try:
         state = load_hard_state(folder)
@@ -119,9 +124,9 @@ def _broken_by(folder: Path, store: Reference, corruption: Corruption, tally: Ta
         tally.count("term refused")
     else:
         if state != HARD_STATE:
-            broken.append(f"{state} is believed, where {HARD_STATE} was saved")
+            broken.append(f"{state} is accepted, but {HARD_STATE} was saved")
     try:
-        opened = LogStore.open(folder, **SMALL_SEGMENTS)
+        opened = LogStore.open(folder, **SMALL_SEGMENTS, margin_bytes=margin_bytes)
     except NodeError:
         tally.count("refused")
         return broken
@@ -139,9 +144,9 @@ def _broken_by_log(
     if opened.begin_index != 0:
         broken.append(f"the log begins at {opened.begin_index}")
     if opened.committed_index not in {COMMITTED if store.checkpointed else -1, -1}:
-        broken.append(f"committed {opened.committed_index} is believed")
+        broken.append(f"committed index {opened.committed_index} is accepted")
     if opened.end_index < store.last_durable and not _may_be_cut(store, corruption):
-        broken.append(f"entries from {opened.end_index + 1} on are gone ({opened.recovery})")
+        broken.append(f"entries from {opened.end_index + 1} on are lost ({opened.recovery})")
     refused = 0
     for index in range(opened.begin_index, opened.end_index + 1):
         try:
@@ -158,7 +163,7 @@ def _broken_by_log(
 
 
 def _may_be_cut(store: Reference, corruption: Corruption) -> bool:
-    """Without a checkpoint, what lies behind the last sound entry may be a torn tail."""
+    """Whether recovery may take the damage for a torn tail, as it may without a checkpoint."""
     return not store.checkpointed and corruption.path.startswith("data/")
 
 
@@ -202,11 +207,11 @@ def _spans(image: Image) -> dict[str, list[Span]]:
                         field_at += length
                     add("entry body", path, field_at, at + size)
                 at += size
-            add("behind the end", path, at, len(content))
+            add("after the end", path, at, len(content))
         elif path.startswith("index/"):
             for at in range(0, len(content), disk.INDEX_UNIT_SIZE):
                 if not any(content[at : at + disk.INDEX_UNIT_SIZE]):
-                    add("behind the index", path, at, len(content))
+                    add("after the index", path, at, len(content))
                     break
                 for name, length in _UNIT_FIELDS.items():
                     add(f"unit {name}", path, at, at + length)
@@ -221,7 +226,7 @@ def _changed(store: Reference, path: str, content: bytes) -> Image:
 
 
 def flip(store: Reference, choices: random.Random) -> Corruption:
-    """Some bits of one byte; every kind of field is as likely as every other."""
+    """Flip bits of one byte; each kind of field is equally likely."""
     kind = choices.choice(sorted(store.spans))
     span = choices.choice(store.spans[kind])
     at, bits = choices.randrange(span.start, span.end), choices.randrange(1, 256)
@@ -232,7 +237,7 @@ def flip(store: Reference, choices: random.Random) -> Corruption:
 
 
 def zero_run(store: Reference, choices: random.Random) -> Corruption:
-    """A run of zeros, of any length or whole blocks."""
+    """Zero a run of bytes, of any length or of whole blocks."""
     path = choices.choice(sorted(store.image))
     content = bytearray(store.image[path])
     if choices.randrange(2):
@@ -247,7 +252,7 @@ def zero_run(store: Reference, choices: random.Random) -> Corruption:
 
 
 def shorten(store: Reference, choices: random.Random) -> Corruption:
-    """A file that ends too early."""
+    """Shorten a file."""
     path = choices.choice(sorted(store.image))
     length = choices.randrange(len(store.image[path]))
     image = _changed(store, path, store.image[path][:length])
@@ -255,17 +260,17 @@ def shorten(store: Reference, choices: random.Random) -> Corruption:
 
 
 def swap_blocks(store: Reference, choices: random.Random) -> Corruption:
-    """Two blocks of the same kind of file, each in the other's place."""
+    """Swap two blocks of the same kind of file."""
     return _move_blocks(store, choices, both=True)
 
 
 def duplicate_block(store: Reference, choices: random.Random) -> Corruption:
-    """A block that lies where another belongs: a write that went astray."""
+    """Copy a block over another one, as a misdirected write does."""
     return _move_blocks(store, choices, both=False)
 
 
 def remove_file(store: Reference, choices: random.Random) -> Corruption:
-    """A file that is gone; not the first segment, see above."""
+    """Remove a file, but not the first segment (see the module's docstring)."""
     paths = [path for path in sorted(store.image) if not _is_first_segment(path)]
     path = choices.choice([path for path in paths if path != "currterm"])
     image = {name: content for name, content in store.image.items() if name != path}

@@ -1,8 +1,8 @@
-"""Every state that a crash may leave of a recorded story, opened and judged.
+"""Open and judge every disk state that a crash may leave of a recorded story.
 
-At each moment of a story the legal states of the disk are enumerated: which changes of names came
-through, which of the unsynced sectors, in which version, and one of them torn. Where there are few,
-all of them; where there are many, none, all, each alone, all but each, and a random choice.
+At each moment of a story the legal states of the disk are enumerated: which name changes were
+applied, which unsynced sectors were written, in which version, and one of them torn. If there are
+few, all are judged; if there are many: none, all, single ones, all but single ones, random ones.
 """
 
 import hashlib
@@ -43,14 +43,14 @@ Image = dict[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A state of the disk, and what was promised by then."""
+    """A state of the disk, and the promises at that moment."""
 
     disk: DiskState
     account: Account
 
 
 def judge_states(top: Path, count: int, seed: int, deaf_to: str = "") -> Tally:
-    """Judge so many states, distinct for each moment, of as many stories as that takes."""
+    """Judge `count` states, distinct for each moment, of as many stories as needed."""
     choices, tally, began = random.Random(seed), Tally(), time.monotonic()
     while tally.faults < count:
         sizes = LARGER_SEGMENTS if choices.randrange(8) == 0 else SMALL_SEGMENTS
@@ -68,9 +68,9 @@ def judge_states(top: Path, count: int, seed: int, deaf_to: str = "") -> Tally:
 def record(
     folder: Path, sizes: dict[str, int], choices: random.Random, deaf_to: str = ""
 ) -> list[Moment]:
-    """The moments of a story's second life, of its end by a kill, and of its third.
+    """Record the moments of a store's second run, which ends by a kill, and of its third.
 
-    The first life gives it a log to begin with. A kill loses nothing, and makes nothing durable.
+    The first run only writes a log. A kill loses nothing and makes nothing durable.
     """
     shutil.rmtree(folder, ignore_errors=True)
     account = Account(sizes)
@@ -83,7 +83,7 @@ def record(
             story = Story(
                 folder, sizes, choices, account.hear, lazy=True, between_steps=recorder.observe
             )
-            # What an open store serves must be there after the next crash.
+            # Entries that an open store serves must survive the next crash.
             account.found(story.end_index, story.committed_index)
             recorder.observe(promised=True)
             story.live(STEPS, killed=killed)
@@ -93,7 +93,7 @@ def record(
 def judge_moment(
     top: Path, moment: Moment, choices: random.Random, tally: Tally, count: int
 ) -> None:
-    """Judge the states of one moment, and of one of them also those of its recovery."""
+    """Judge the states of one moment, and sometimes the states of a crash during recovery."""
     seen: set[bytes] = set()
     limit = min(count, tally.faults + STATES_OF_A_MOMENT)
     for image in itertools.islice(images(moment.disk, choices), 3 * STATES_OF_A_MOMENT):
@@ -111,7 +111,7 @@ def judge_moment(
 def judge_recovery(
     top: Path, image: Image, account: Account, choices: random.Random, tally: Tally, count: int
 ) -> None:
-    """Judge what a second crash, while the store recovers from a first, may leave."""
+    """Judge the states of a second crash, while the store recovers from the first."""
     moments: list[Moment] = []
     write_image(top / "recovering", image)
     recorder = Recorder(
@@ -121,7 +121,7 @@ def judge_recovery(
         try:
             store = LogStore.open(top / "recovering", **account.sizes)
         except NodeError:
-            return  # judged already
+            return  # already judged
     store.close()
     for moment in moments:
         seen: set[bytes] = set()
@@ -133,7 +133,7 @@ def judge_recovery(
 
 
 def images(disk: DiskState, choices: random.Random) -> Iterator[Image]:
-    """States that are legal after a crash now: the systematic ones, then random ones for ever."""
+    """Yield legal states after a crash: the systematic ones, then random ones without end."""
     namings = list(itertools.islice(_namings(disk), NAMINGS_MAX))
     for names in (namings[-1], namings[0], *namings[1:-1]):
         for kept in _kept_sets(_loose_sectors(disk, names), choices):
@@ -151,7 +151,7 @@ def images(disk: DiskState, choices: random.Random) -> Iterator[Image]:
 
 
 def is_new(image: Image, seen: set[bytes]) -> bool:
-    """Whether an image was not seen; from now on it is."""
+    """Whether an image is new; add it to `seen`."""
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(image):
         digest.update(f"{path} {len(image[path])} ".encode())
@@ -162,7 +162,7 @@ def is_new(image: Image, seen: set[bytes]) -> bool:
 
 
 def write_image(folder: Path, image: Image) -> None:
-    """Make a folder hold this image and nothing else."""
+    """Replace the content of a folder by an image."""
     shutil.rmtree(folder, ignore_errors=True)
     for name in FOLDERS:
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,7 @@ def _files(
 
 
 def _with_kept(versions: tuple[bytes, ...], kept: set[tuple[int, int]], file: int) -> bytes:
-    """The newest version in the sectors that are kept, the durable one elsewhere."""
+    """Return the newest version of the kept sectors, and the durable version of the others."""
     mine = {sector for kept_file, sector in kept if kept_file == file}
     length = len(versions[-1] if mine else versions[0])
     return b"".join(
@@ -194,7 +194,7 @@ def _with_kept(versions: tuple[bytes, ...], kept: set[tuple[int, int]], file: in
 def _mixed(
     versions: tuple[bytes, ...], keep: float, choices: random.Random, *, torn: bool
 ) -> bytes:
-    """Each sector in any version, the length of any version; one sector is of two versions."""
+    """Return sectors of random versions, with the length of any; `torn` mixes two in one."""
     if len(versions) == 1:
         return versions[0]
     length = len(choices.choice(versions))
@@ -211,14 +211,14 @@ def _mixed(
 
 
 def _sector(content: bytes, number: int, length: int) -> bytes:
-    """A sector of a file that has this length, zeros where the content ends before."""
+    """Return a sector of a file of this length, with zeros after the end of the content."""
     start = number * SECTOR_BYTES
     end = min(length, start + SECTOR_BYTES)
     return content[start:end].ljust(end - start, b"\0")
 
 
 def _namings(disk: DiskState) -> Iterator[dict[str, Names]]:
-    """What the names may be: of each folder's changes a prefix."""
+    """Yield the legal names: a prefix of the changes of each folder."""
     of_folder = {name: [c for c in disk.changes if c.folder == name] for name in FOLDERS}
     lengths = [range(len(changes) + 1) for changes in of_folder.values()]
     for chosen in itertools.product(*lengths):
@@ -233,7 +233,7 @@ def _namings(disk: DiskState) -> Iterator[dict[str, Names]]:
 
 
 def _loose_sectors(disk: DiskState, names: dict[str, Names]) -> list[tuple[int, int]]:
-    """File and sector of what is not as it was at the last sync."""
+    """Return (file, sector) of each sector that has changed since the last sync."""
     loose = []
     for file in {file for folder in names.values() for file in folder.values()}:
         old, new = disk.versions[file][0], disk.versions[file][-1]

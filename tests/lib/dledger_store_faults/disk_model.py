@@ -1,11 +1,11 @@
-"""What a disk may hold after a crash, known from the calls that a store made.
+"""A model of what a disk may hold after a crash, from the system calls that a store made.
 
-Contents are durable by fsync or fdatasync of the file, names by fsync of their folder; nothing else
-is. Before that, each sector of a file may be as it was at any moment since the last sync, a file's
-length likewise, and of a folder's changes of names any prefix may have come through, each folder
-for itself. That allows more than ext4 and XFS do.
+Contents are durable by fsync or fdatasync of the file, names by fsync of their folder. Before that,
+each sector of a file may be in any state since the last sync, and so may the file's length. Of the
+name changes in a folder any prefix may have been applied, independently of other folders. This
+allows more states than ext4 and XFS do.
 
-Writes through mappings are seen by comparing files at every call, and whenever `observe` is called.
+Writes are detected by comparing files at every recorded call and at every call of `observe`.
 """
 
 import contextlib
@@ -27,36 +27,36 @@ Names = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
-    """A name that appeared in `folder`, came there from elsewhere, or went."""
+    """A name that was created in, renamed into or removed from `folder`."""
 
     folder: str
     name: str
     file: int | None
-    """Which file has the name now; None when it went."""
+    """The file that has the name now; None if the name was removed."""
     source: tuple[str, str] | None = None
-    """Folder and name that a renamed file had before."""
+    """The previous folder and name of a renamed file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskState:
-    """A moment at which the power may fail."""
+    """The state at a moment at which the power may fail."""
 
     versions: dict[int, tuple[bytes, ...]]
-    """Of each file: what is durable, then every content that it had since."""
+    """By file: the durable content, then every later content."""
     names: dict[str, Names]
-    """Of each folder: what is durable."""
+    """By folder: the durable names."""
     changes: tuple[NameChange, ...]
-    """Changes of names that are not durable, in their order."""
+    """Name changes that are not durable, in order."""
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Follows one store's folder; `on_state` hears of each moment."""
+    """Follows one store's folder and passes the state at each moment to `on_state`."""
 
     folder: Path
     on_state: Callable[[DiskState], None]
     deaf_to: str = ""
-    """Syncs that make nothing durable here: `files` or `folders`. Then promises must be broken."""
+    """Syncs that have no effect here, `files` or `folders`; as a control, promises must break."""
     _versions: dict[int, list[bytes]] = field(default_factory=dict)
     _current: dict[str, Names] = field(default_factory=dict)
     _durable: dict[str, Names] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Stand before `os`; what the folder holds now is durable."""
+        """Patch `os`; the current content of the folder is durable."""
         for name in FOLDERS:
             (self.folder / name).mkdir(exist_ok=True)
         self._current = {name: self._list(name) for name in FOLDERS}
@@ -83,13 +83,13 @@ class Recorder:
                 setattr(os, name, call)
 
     def observe(self, *, promised: bool = False) -> None:
-        """Take in what was written and created since, as one more moment.
+        """Detect writes and new files since the last call, and report a moment if there are any.
 
-        `promised` makes it one even where the disk is as it was: a promise was given meanwhile.
+        With `promised` it reports a moment in any case, since a promise was made in the meantime.
         """
         with self._lock:
-            if self._look() or promised:
-                self._tell()
+            if self._detect() or promised:
+                self._report()
 
     def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -103,8 +103,8 @@ class Recorder:
                 elif name == "unlink":
                     self._unlinked(Path(arguments[0]))
                 else:
-                    self._look()
-                self._tell()
+                    self._detect()
+                self._report()
                 return result
 
         return wrapped
@@ -143,8 +143,8 @@ class Recorder:
                 return name, path.name
         return None
 
-    def _look(self) -> bool:
-        """Notice new files and new contents; whether there were any."""
+    def _detect(self) -> bool:
+        """Detect new files and contents; return whether there were any."""
         changed = False
         for folder in FOLDERS:
             for name, file in self._list(folder).items():
@@ -167,7 +167,7 @@ class Recorder:
                 if entry.is_file() and entry.name not in NOT_RECORDED
             }
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self.on_state(
             DiskState(
                 {file: tuple(versions) for file, versions in self._versions.items()},
@@ -180,7 +180,7 @@ class Recorder:
 def apply_changes(
     names: dict[str, Names], changes: list[NameChange], chosen: list[NameChange]
 ) -> list[NameChange]:
-    """Carry out the chosen changes, in their order; returns the others that still may come."""
+    """Apply the chosen changes, in order; return the changes that may still be applied later."""
     left = []
     for number, change in enumerate(changes):
         if not any(change is other for other in chosen):
@@ -195,7 +195,7 @@ def apply_changes(
             source_folder, source = change.source
             if names[source_folder].get(source) == change.file:
                 del names[source_folder][source]
-            # The file's old name may not come back behind its new one.
+            # The file's old name must not reappear after its new one.
             before = {id(other) for other in changes[:number]}
             left = [
                 other

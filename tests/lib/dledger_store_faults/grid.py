@@ -1,8 +1,8 @@
 """The grid of one-block faults: every kind of file, block, fault, role and moment.
 
-Its members have everything that a member can have: a log whose front was removed, a state with one
-snapshot, producers, a file of memberships. n0 is struck; n2 was away while the last entries were
-appended, so that somebody must be given them by whoever leads.
+Its members have every kind of file: a log whose front was removed, a state with one snapshot,
+producers, memberships. n0 gets the bad block. n2 was away while the last entries were appended, so
+the leader has to push them.
 """
 
 import random
@@ -42,7 +42,7 @@ _SPARE_NAME: Final = r"(data|index)-\d+\.spare"
 
 
 class Role(StrEnum):
-    """What the struck member is; at a start, what it was before."""
+    """The role of the struck member; at a start, its role before."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -52,13 +52,15 @@ class Moment(StrEnum):
     """When the block goes bad."""
 
     START = "at a start"
-    """Of the struck member while the others have a leader; a leader starts with all the others."""
+    """At the start of the struck member: of a follower while its peers have a leader, of a leader
+    together with its peers.
+    """
     SERVING = "while it serves"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One case."""
+    """One case of the grid."""
 
     kind: str
     block: Block
@@ -74,28 +76,28 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Folders of a group that was stopped, of which each cell takes a copy."""
+    """The folders of a stopped group, which each cell copies."""
 
     folder: Path
     bodies: dict[int, bytes]
-    """What was acknowledged, by index."""
+    """The acknowledged bodies, by index."""
     values: dict[int, int]
-    """What the register says."""
+    """The content of the register."""
 
     @property
     def struck(self) -> Path:
-        """The store of the member that is struck."""
+        """The folder of the struck member's store."""
         return self.folder / f"dledger-{STRUCK}"
 
     def copy(self, target: Path, *, healing: bool) -> None:
-        """Make a copy; of a member that was stopped while it healed, if asked for."""
+        """Copy the folders; with `healing`, leave the struck member as stopped while it healed."""
         shutil.copytree(self.folder, target)
         if healing:
             set_aside_half(target / f"dledger-{STRUCK}")
 
 
 def bodies_of(first_number: int, count: int) -> list[bytes]:
-    """Appends that follow from their number: every second one sets the register."""
+    """Return bodies that depend only on their number; every second one sets the register."""
     return [
         SET.pack(number % 40, number)
         if number % 2
@@ -105,12 +107,12 @@ def bodies_of(first_number: int, count: int) -> list[bytes]:
 
 
 def values_of(bodies: Sequence[bytes]) -> dict[int, int]:
-    """What they make of a register."""
+    """Return the register after applying these bodies."""
     return dict(SET.unpack(body) for body in bodies if len(body) == SET.size)
 
 
 async def append(group: LocalMembers, bodies: list[bytes], **options: Any) -> dict[int, bytes]:
-    """Append, all to be acknowledged; returns the bodies by index."""
+    """Append bodies, which must all be acknowledged; return them by index."""
     stored: dict[int, bytes] = {}
     async with group.client(**options) as client:
         async for outcome in client.append_all(bodies):
@@ -120,16 +122,16 @@ async def append(group: LocalMembers, bodies: list[bytes], **options: Any) -> di
 
 
 async def make_template(folder: Path) -> Template:
-    """Let a group come to what the module says, and stop it in order."""
+    """Bring a group to the state that the module describes, and stop it cleanly."""
     bodies = bodies_of(0, ENTRIES + ENTRIES_WITHOUT_N2)
     async with LocalMembers(folder, SETTINGS) as group:
         group.start(*group.members)
-        await group.wait_until_whole(*group.members)
+        await group.wait_until_healed(*group.members)
         async with group.client() as client:
             await client.change_membership(ChangeKind.ADD_LEARNER, "n3")
             await client.change_membership(ChangeKind.REMOVE, "n3")
         stored = await append(group, bodies[:ENTRIES], idempotent=True)
-        await group.wait_until_whole(*group.members)
+        await group.wait_until_healed(*group.members)
 
         def have_snapshots_and_no_front() -> bool:
             views = [member.status for member in group.members.values()]
@@ -151,25 +153,25 @@ async def make_template(folder: Path) -> Template:
 
 
 async def _have_new_snapshots(group: LocalMembers, members: Sequence[Member]) -> bool:
-    """Whether the next one is not due for so long that a start leaves the last where it is."""
+    """Whether the newest snapshots are so recent that a restart takes no new ones."""
 
     def lags() -> list[int]:
         return [_lag_of_snapshot(member) for member in members]
 
-    await group.wait_until_whole(*(member.settings.self_id for member in members))
+    await group.wait_until_healed(*(member.settings.self_id for member in members))
     await group.wait_until(lambda: max(lags()) < SNAPSHOT_THRESHOLD, "snapshots are taken")
     return max(lags()) <= SNAPSHOT_THRESHOLD // 2
 
 
 def _lag_of_snapshot(member: Member) -> int:
-    """How many entries are committed behind the newest snapshot."""
-    held, _ = snapshots.look(member.folder / snapshots.FOLDER_NAME)
+    """Return the number of committed entries after the newest snapshot."""
+    held, _ = snapshots.list_snapshots(member.folder / snapshots.FOLDER_NAME)
     view = member.status
     return view.committed_index - held[-1].last_included_index if view and held else sys.maxsize
 
 
 def set_aside_half(folder: Path) -> None:
-    """Leave a member's store as one whose member was stopped while it healed."""
+    """Leave a member's store as if the member was stopped while it healed."""
     second = sorted((folder / disk.DATA_FOLDER).iterdir())[1]
     content = bytearray(second.read_bytes())
     content[100] ^= 1
@@ -182,11 +184,11 @@ READ_FAULTS: Final = (*BYTES_CHANGE, Fault.READ)
 WRITE_FAULTS: Final = (Fault.WRITE, Fault.SYNC, Fault.NO_ROOM)
 HEALING_KINDS: Final = ("set-aside segment", "set-aside note")
 AT_A_START: Final = (*HEALING_KINDS, "ballast")
-"""Later those are gone, and this is left alone."""
+"""Kinds of files that exist, or are used, only at a start."""
 
 
 def cells(template: Template, scratch: Path) -> Iterator[Cell]:
-    """The whole grid."""
+    """Yield all cells of the grid."""
     template.copy(scratch, healing=True)
     healing = scratch / f"dledger-{STRUCK}"
     found = [*_cells_of_log(template.struck), *_cells_of_files(template.struck)]
@@ -202,7 +204,7 @@ _Spot = tuple[str, Block, Fault]
 
 
 def _cells_of_log(folder: Path) -> Iterator[_Spot]:
-    """Of segments: what is read is hurt where entries are, what is written from their end on."""
+    """Yield faults of segments: of reads where entries are, of writes after their end."""
     for of, size in (
         (disk.DATA_FOLDER, SIZES["segment_size_bytes"]),
         (disk.INDEX_FOLDER, SIZES["index_segment_size_bytes"]),
@@ -228,7 +230,7 @@ def _cells_of_log(folder: Path) -> Iterator[_Spot]:
 
 
 def _cells_of_files(folder: Path) -> Iterator[_Spot]:
-    """Of files that are replaced as a whole, and written under another name."""
+    """Yield faults of the small files, which are written under another name and renamed."""
     (snapshot,) = (path.name for path in (folder / "snapshot").glob("snapshot_*"))
     for kind, name, written_as in (
         ("checkpoint", "checkpoint", r"checkpoint\.tmp"),
@@ -246,7 +248,7 @@ def _cells_of_files(folder: Path) -> Iterator[_Spot]:
 
 
 def _cells_of_healing(folder: Path) -> Iterator[_Spot]:
-    """Of what was set aside, while its member is not whole."""
+    """Yield faults of damaged files that were set aside, while the member heals."""
     (aside,) = folder.glob("damaged-*")
     for path in sorted(aside.iterdir()):
         kind = "set-aside note" if path.name == "healing" else "set-aside segment"
@@ -261,7 +263,9 @@ def _blocks(name: str, size: int, written_as: str = "") -> Iterator[Block]:
 
 
 def sample(all_cells: Sequence[Cell], count: int, seed: int) -> list[Cell]:
-    """So many: each combination of kind, fault, role and moment in turn, blocks by chance."""
+    """Choose `count` cells: each combination of kind, fault, role and moment in turn, then blocks
+    at random.
+    """
     choices = random.Random(seed)
     by_sort: dict[tuple[str, ...], list[Cell]] = {}
     for cell in all_cells:

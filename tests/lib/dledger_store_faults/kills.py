@@ -1,7 +1,7 @@
-"""Processes that end without a word: at any moment, or right before or after the n-th system call.
+"""Kill writing processes: at random, or right before or after the n-th system call that matters.
 
-A killed process leaves what it had copied into its mappings, so nothing that was flushed can be
-lost by that alone; what may break is the order in which files are made, named, cut and removed.
+Writes of a killed process survive in the page cache, so a kill alone loses no flushed data. It may
+break the order in which files are created, renamed, cut and removed.
 """
 
 import os
@@ -27,16 +27,16 @@ ENTRIES_MAX = 2000
 
 
 class Boundaries:
-    """Counts the calls that change what is durable, in this process, and ends it at one of them."""
+    """Counts the calls of this process that change durable state, and kills it at one of them."""
 
     def __init__(self, fatal_call: int, *, after: bool) -> None:
-        """End the process before or after the call of this number; calls count from 0."""
+        """Kill the process before or after the call of this number; calls count from 0."""
         self.calls = 0
         self._fatal_call = fatal_call
         self._after = after
 
     def install(self) -> None:
-        """Stand before `os`, for the rest of this process."""
+        """Patch `os` for the rest of this process."""
         for name in BOUNDARIES:
             setattr(os, name, self._counted(getattr(os, name)))
 
@@ -55,7 +55,7 @@ class Boundaries:
 
 
 def kill_at_random(folder: Path, kills: int, seed: int) -> Tally:
-    """Kill so many writers, each after some lines and a moment more, and judge what each left."""
+    """Kill writers, each a random moment after some lines, and judge their stores."""
     choices, tally, began = random.Random(seed), Tally(), time.monotonic()
     account = Account(SMALL_SEGMENTS)
     for number in range(kills):
@@ -64,7 +64,7 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> Tally:
             account = Account(choices.choice([SMALL_SEGMENTS, LARGER_SEGMENTS]))
         child = storyteller(folder, account.sizes, choices.randrange(1 << 30))
         account.hear_all(child.lines(choices.randrange(1, 120)))
-        time.sleep(choices.random() * 0.002)  # at any moment
+        time.sleep(choices.random() * 0.002)  # kill at a random moment
         account.hear_all(child.kill())
         account.judge(folder, tally)
     tally.seconds = time.monotonic() - began
@@ -72,9 +72,9 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> Tally:
 
 
 def kill_at_boundaries(folder: Path, kills_max: int, seed: int) -> Tally:
-    """Kill before and after each call of a recorded life, of as many lives as that takes.
+    """Kill before and after each call of a run, for as many runs as needed.
 
-    A life is the second of its store, so that opening has something to recover.
+    Each run is the second of its store, so that opening has something to recover.
     """
     choices, tally, began = random.Random(seed), Tally(), time.monotonic()
     life = 0
@@ -101,7 +101,7 @@ def kill_at_boundaries(folder: Path, kills_max: int, seed: int) -> Tally:
 
 
 def _first_life(folder: Path, choices: random.Random) -> tuple[Path, Account]:
-    """A store whose writer was killed, as it is then."""
+    """Write a store whose writer is killed; return its folder and its account."""
     shutil.rmtree(folder, ignore_errors=True)
     account = Account(SMALL_SEGMENTS)
     child = storyteller(folder, account.sizes, choices.randrange(1 << 30))

@@ -1,7 +1,7 @@
 """A group whose members run in this process: the node's own shell and store, on real sockets.
 
-Many such groups run side by side on one loop, since they wait more than they work. Only the process
-is missing: what would end it is told as `Member.ended_by`.
+Many such groups run concurrently on one loop, since they mostly wait. An error that would end a
+member's process is available as `Member.ended_by`.
 """
 
 import asyncio
@@ -19,72 +19,74 @@ from dledger_client.errors import ClientError
 from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_node import config, main
-from dledger_node.healing import healer
+from dledger_node.healing.repair import StoreRepair
 from dledger_node.shell import server
 from dledger_node.shell.lifecycle import Lifecycle
 from dledger_node.shell.server import DLedgerServer
-from dledger_node.store.log import recovery
 from dledger_node.volume import upkeep
 from tools.groups.ports import free_ports
 
 WAIT_S: Final = 120.0
-"""On a machine that is busy with other things too."""
+"""Enough for a busy machine."""
 TICK_MS: Final = 30
+MARGIN_BYTES: Final = 1000
+"""Durable bytes that a start verifies: so few that damage stays hidden from it."""
 POLL_S: Final = 0.05
 HOST: Final = ".".join(["127", *(str(SystemRandom().randint(1, 254)) for _ in range(3))])
-"""Of this process alone: a port that a member leaves to start again, nobody else takes."""
+"""A loopback address of this process only, so that no other process takes the port of a member that
+restarts.
+"""
 _new_ports = free_ports()
 _used_ports: list[int] = []
-"""Of groups that have ended: thousands of them would need more than there are."""
+"""Ports of groups that have ended; thousands of groups would need more ports than exist."""
 
 
 @contextlib.contextmanager
 def in_a_hurry() -> Iterator[None]:
-    """Let members check their store more often, tick less often, and verify so little at a start
-    that damage stays hidden.
-    """
+    """Shorten the intervals of upkeep and of retries after a fault, and tick less often."""
     with contextlib.ExitStack() as undo:
         for where, name, value in (
             (upkeep, "INTERVAL_S", 0.2),
             (config, "TICK_MS", TICK_MS),
             (server, "TICK_MS", TICK_MS),
-            (recovery, "MARGIN_BYTES", 1000),
         ):
             undo.enter_context(mock.patch.object(where, name, value))
         yield
 
 
 class Member:
-    """One member; it may be started and stopped again and again."""
+    """One member; it may be started and stopped repeatedly."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self.settings = settings
         self.folder = main.store_folder(settings)
-        self.said = ""
-        """Why it was last out of service."""
+        self.outage = ""
+        """Why the member was last out of service."""
         self._server: DLedgerServer | None = None
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start it as the program does."""
+        """Start the member as the program does."""
         assert self._running is None
         self._stopping = asyncio.Event()
-        heal = healer.Healer(self.settings, lambda: datetime.now(UTC)).heal
+        repair = StoreRepair(self.settings, lambda: datetime.now(UTC)).repair
 
-        async def healed(error: Any) -> str:
-            obstacle = await heal(error)
-            self.said = f"{error}. {obstacle}"
+        async def heal(error: Any) -> str:
+            obstacle = await repair(error)
+            self.outage = f"{error}. {obstacle}"
             return obstacle
 
         self._running = asyncio.create_task(
             Lifecycle(
                 self.settings,
                 version="0",
-                open_store=lambda verify_all: main.open_store(self.settings, verify_all=verify_all),
+                open_store=lambda verify_all: main.open_store(
+                    self.settings, verify_all=verify_all, margin_bytes=MARGIN_BYTES
+                ),
                 build_server=lambda opened: main.build_server(self.settings, opened),
                 serve=self._serve,
-                heal=healed,
+                heal=heal,
                 stopping=self._stopping,
                 retry_delay_min_s=0.05,
                 retry_delay_max_s=0.4,
@@ -92,7 +94,7 @@ class Member:
         )
 
     async def stop(self) -> None:
-        """Stop it in order; what ended it before is raised."""
+        """Stop the member cleanly; raise the error that ended it before, if any."""
         self._stopping.set()
         if self._running is not None:
             running, self._running = self._running, None
@@ -100,18 +102,18 @@ class Member:
 
     @property
     def ended_by(self) -> BaseException | None:
-        """What would have ended its process by now."""
+        """The error that would have ended the member's process; None if it still runs."""
         running = self._running
         return running.exception() if running is not None and running.done() else None
 
     @property
     def status(self) -> NodeStatus | None:
-        """Its view of the group; None while it is out of service."""
+        """The member's status; None while it is out of service."""
         return self._server.view.status() if self._server is not None else None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it takes part with all that it needs, and nothing is left of what was wrong."""
+    def is_healed(self) -> bool:
+        """Whether the member is ready, does not join, and has no damaged files."""
         view = self.status
         return (
             view is not None
@@ -126,14 +128,14 @@ class Member:
         try:
             await main.serve_member(self.settings, server, self._stopping)
         except Exception as error:
-            self.said = f"{error}"
+            self.outage = f"{error}"
             raise
         finally:
             self._server = None
 
 
 class LocalMembers:
-    """The group `g` of n0, n1 and n2, with n3 that may be added and is never started."""
+    """The group `g` of n0, n1 and n2; n3 may be added and is never started."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self._ports = [_used_ports.pop() if _used_ports else next(_new_ports) for _ in range(7)]
@@ -161,48 +163,49 @@ class LocalMembers:
         }
 
     async def __aenter__(self) -> Self:
-        """Nothing is started yet."""
+        """Start no member yet."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop all."""
+        """Stop all members."""
         await asyncio.gather(*(member.stop() for member in self.members.values()))
         _used_ports.extend(self._ports)
 
     def start(self, *self_ids: str) -> None:
-        """Start these."""
+        """Start these members."""
         for self_id in self_ids:
             self.members[self_id].start()
 
     @contextlib.asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[DLedgerClient]:
-        """One that goes on until it succeeds, as far as the group ever does."""
+        """Open a client that retries until it succeeds."""
         servers = list(self.addresses.values())
         timing = Timing(deadline_s=WAIT_S)
         async with DLedgerClient(servers, "g", timing=timing, **options) as client:
             yield client
 
-    async def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """AssertionError with `what`, and with what the members say, when it never comes."""
+    async def wait_until(self, condition: Callable[[], bool], description: str) -> None:
+        """Wait for a condition. Raises AssertionError, with the members' reasons, on a timeout."""
         try:
             async with asyncio.timeout(WAIT_S):
-                while not condition():  # noqa: ASYNC110 - members are looked at, and do not tell
+                while not condition():  # noqa: ASYNC110 - members do not announce changes
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
-            raise AssertionError(f"not within {WAIT_S:g} s: {what} ({self._words()})") from None
+            message = f"not within {WAIT_S:g} s: {description} ({self._reasons()})"
+            raise AssertionError(message) from None
 
-    async def wait_until_whole(self, *self_ids: str) -> None:
-        """Wait until these are, and hold the same log."""
+    async def wait_until_healed(self, *self_ids: str) -> None:
+        """Wait until these members are healed and hold the same log."""
 
-        def whole_and_level() -> bool:
+        def healed_and_level() -> bool:
             views = [self.members[self_id].status for self_id in self_ids]
             ends = {(v.ledger_end_index, v.committed_index, v.durable_index) for v in views if v}
-            return len(ends) == 1 and all(self.members[self_id].is_whole for self_id in self_ids)
+            return len(ends) == 1 and all(self.members[self_id].is_healed for self_id in self_ids)
 
-        await self.wait_until(whole_and_level, f"{', '.join(self_ids)} are whole and level")
+        await self.wait_until(healed_and_level, f"{', '.join(self_ids)} are healed and level")
 
     async def let_lead(self, self_id: str) -> None:
-        """Hand the leadership over to a member, however often that must be asked for."""
+        """Transfer the leadership to a member; retry until it leads."""
 
         def leads() -> bool:
             view = self.members[self_id].status
@@ -214,10 +217,10 @@ class LocalMembers:
                     await client.transfer(self_id, deadline_s=2.0)
                 await asyncio.sleep(POLL_S)
 
-    def _words(self) -> str:
-        words = []
+    def _reasons(self) -> str:
+        reasons = []
         for self_id, member in self.members.items():
             view = member.status
-            said = f"out of service: {member.said}" if view is None else view.reason or "ready"
-            words.append(f"{self_id} {said}")
-        return "; ".join(words)
+            reason = f"out of service: {member.outage}" if view is None else view.reason or "ready"
+            reasons.append(f"{self_id} {reason}")
+        return "; ".join(reasons)

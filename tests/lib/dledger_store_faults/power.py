@@ -1,11 +1,11 @@
-"""Power cuts for real: a file system on a loop device is shut down while a member writes to it.
+"""Real power cuts: a file system on a loop device is shut down while a member writes to it.
 
-`SHUTDOWN` stops ext4 and XFS at once. With the flag NOTHING_FLUSHED all that no sync had forced out
-is gone; with JOURNAL_FLUSHED the journal goes out first, so that names and sizes survive whose data
-does not. What a disk does with writes that it has taken is not modelled: a loop device keeps them.
+`SHUTDOWN` stops ext4 and XFS at once. With the flag NOTHING_FLUSHED everything that was not synced
+is lost. With JOURNAL_FLUSHED the journal is flushed first, so that names and sizes survive whose
+data does not. The cache of a disk is not modeled: a loop device keeps every write that it received.
 
-To be run in a mount namespace of its own (`unshare --mount --propagation private`): no other
-process can then hold the file system alive, and it is gone with the last process in there.
+Run it in a private mount namespace (`unshare --mount --propagation private`): then no other process
+keeps the file system mounted, and it disappears with the last process in the namespace.
 """
 
 import contextlib
@@ -34,17 +34,17 @@ ENTRIES_MAX = 1500
 
 
 def missing_for(file_system: str) -> str | None:
-    """What a power cut needs and this machine has not, and how to get it."""
+    """Return what this machine lacks for power cuts, and how to get it; None if nothing."""
     if os.geteuid() != 0:
-        return "it mounts file systems: run it as root"
+        return "mounting file systems needs root"
     if not Path("/dev/loop-control").exists():
-        return "there is no /dev/loop-control: it needs loop devices (modprobe loop)"
+        return "/dev/loop-control does not exist: load the loop module (modprobe loop)"
     if shutil.which(MKFS[file_system][0]) is None:
         package = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}[file_system]
         return f"{MKFS[file_system][0]} is missing: apt-get install {package}"
     namespace = ["unshare", "--mount", "--propagation", "private", "true"]
     if shutil.which("unshare") is None or subprocess.run(namespace, check=False).returncode:
-        return "unshare --mount does not work here: it needs CAP_SYS_ADMIN"
+        return "unshare --mount fails: it needs CAP_SYS_ADMIN"
     with tempfile.TemporaryDirectory(dir=SCRATCH) as name:
         image = _make_image(Path(name), file_system)
         mount = ["mount", "-t", file_system, "-o", "loop", str(image), name]
@@ -54,7 +54,7 @@ def missing_for(file_system: str) -> str | None:
 
 
 def cut_power(file_system: str, flag: int, cuts: int, seed: int, *, synced: bool = True) -> Tally:
-    """Cut the power so often; without `synced` nothing is ever forced out, and must get lost."""
+    """Cut the power `cuts` times; with `synced` false, syncs do nothing and data must get lost."""
     choices, tally, began = random.Random(seed), Tally(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="power-", dir=SCRATCH) as name:
         top = Path(name)
@@ -68,7 +68,7 @@ def cut_power(file_system: str, flag: int, cuts: int, seed: int, *, synced: bool
                 known = tally.violations_total
                 if number:
                     account.judge(store, tally)
-                # What has lost something once tells no more.
+                # A store that has lost data is of no further use.
                 spoilt = tally.violations_total > known
                 if number % CUTS_OF_A_STORE == 0 or len(account.terms) > ENTRIES_MAX or spoilt:
                     shutil.rmtree(store, ignore_errors=True)
@@ -91,14 +91,14 @@ def _write_until_the_power_fails(
     )
     try:
         account.hear_all(child.lines(choices.randrange(2, 80)))
-        time.sleep(choices.random() * 0.002)  # the power fails at any moment
+        time.sleep(choices.random() * 0.002)  # the power fails at a random moment
         shut_down(at, flag)
     finally:
         account.hear_all(child.kill())
 
 
 def shut_down(at: Path, flag: int) -> None:
-    """Stop a file system; what was not flushed is gone, and every later write fails."""
+    """Shut a file system down: unflushed data is lost, and every later write fails."""
     fd = os.open(at, os.O_RDONLY)
     try:
         fcntl.ioctl(fd, SHUTDOWN, struct.pack("I", flag))
@@ -107,7 +107,7 @@ def shut_down(at: Path, flag: int) -> None:
 
 
 def sync_nothing() -> None:
-    """Let every sync of this process return at once, with nothing done."""
+    """Make every sync of this process do nothing."""
     os.fsync = os.fdatasync = lambda fd: None
 
 
@@ -117,7 +117,7 @@ def _do_nothing() -> None:
 
 @contextlib.contextmanager
 def mounted_image(file_system: str) -> Iterator[Path]:
-    """A new file system, mounted."""
+    """Create and mount a new file system."""
     with tempfile.TemporaryDirectory(prefix="power-", dir=SCRATCH) as name:
         image, at = _make_image(Path(name), file_system), Path(name) / "mounted"
         at.mkdir()

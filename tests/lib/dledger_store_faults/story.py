@@ -1,6 +1,6 @@
-"""A member's writing: appends under group commit, truncations, votes, checkpoints, spare segments.
+"""A member's writes: appends with group commit, truncations, votes, checkpoints, spare segments.
 
-The store and the group commit are the node's own; the order of the work is that of `server.py`.
+Store and group commit are the node's own; the order of operations is that of `server.py`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 
 
 class Story:
-    """One life of a member's store, from its opening on; `live` ends by a fault or by itself."""
+    """One run of a member's store, from opening it on; `live` ends by itself or by a fault."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Story:
         lazy: bool = False,
         between_steps: Callable[[], None] = lambda: None,
     ) -> None:
-        """`one_at_a_time` waits for each flush, so that the same seed gives the same calls.
+        """`one_at_a_time` waits for each flush, so that a seed always gives the same calls.
 
-        `lazy` does so too, leaves appends unflushed for a while, and writes less.
+        `lazy` does so too, delays flushes, and writes less.
         """
         self._folder = folder
         self._choices = choices
@@ -58,16 +58,16 @@ class Story:
 
     @property
     def end_index(self) -> int:
-        """The last entry of the store as it is now."""
+        """Index of the store's last entry."""
         return self._store.end_index
 
     @property
     def committed_index(self) -> int:
-        """As the store's checkpoint says."""
+        """Committed index of the store's checkpoint."""
         return self._store.committed_index
 
     def live(self, steps: int, *, killed: bool = False) -> None:
-        """Write for so many steps, then close the store, or let go of it as a killed process."""
+        """Write for `steps` steps, then close the store, or release it as a killed process does."""
         try:
             asyncio.run(self._live(steps))
             if not killed:
@@ -77,14 +77,14 @@ class Story:
             self._helper.shutdown()
             if killed:
                 del self._store, self._commit
-                gc.collect()  # a mapping has a descriptor of its own, and closes it when it goes
+                gc.collect()  # closes the descriptors of the store's segments
                 _close_all_under(self._folder)
 
     async def _live(self, steps: int) -> None:
         self._commit = GroupCommit(
             self._store, self._flusher, on_durable=self._on_durable, on_failed=self._on_failed
         )
-        self._stand()
+        self._vote()
         for _ in range(steps):
             await self._step()
             if self._failed is not None:
@@ -103,7 +103,7 @@ class Story:
             case 3 | 4:
                 await self._in_a_thread(self._store.preallocate)
             case 5:
-                self._stand()
+                self._vote()
             case 6 | 7 | 8:
                 await self._commit.drain()
             case 9:
@@ -121,7 +121,7 @@ class Story:
             self._commit.start()
 
     def _change(self) -> None:
-        """Write who belongs to the group from now on, as a leader does."""
+        """Append a membership entry, as a leader does."""
         index = self._store.end_index + 1
         self._tell(f"change {index} {self._term}")
         body = membership_bodies.body_of(membership_at(index, self._term))
@@ -130,7 +130,7 @@ class Story:
             self._commit.start()
 
     def _truncate(self) -> None:
-        """As a follower whose leader says otherwise: never at or below what is committed."""
+        """Truncate after the committed index, as a follower with another history does."""
         lowest = max(self._store.committed_index, self._store.begin_index) + 1
         first = max(lowest, self._store.end_index + 1 - self._choices.randrange(1, 15))
         if first > self._store.end_index:
@@ -138,10 +138,10 @@ class Story:
         self._tell(f"cut? {first}")
         self._store.truncate(first)
         self._tell(f"cut {first}")
-        self._stand()
+        self._vote()
 
-    def _stand(self) -> None:
-        """A new term, voted for, and saved before anything is written in it."""
+    def _vote(self) -> None:
+        """Save a new term and vote, before anything is written in that term."""
         self._term += 1
         vote_for = self._choices.choice([None, "n0", "n1", "n2"])
         self._tell(f"vote? {self._term} {vote_for or NOBODY}")
@@ -164,7 +164,7 @@ class Story:
 
 
 def _close_all_under(folder: Path) -> None:
-    """Close every file of a folder, as the kernel does for a process that ends."""
+    """Close every open file of a folder, as the kernel does when a process ends."""
     for fd in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):
             if Path(os.readlink(f"/proc/self/fd/{fd}")).is_relative_to(folder):

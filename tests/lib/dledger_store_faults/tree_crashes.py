@@ -1,9 +1,9 @@
-"""What a disk may hold of a tree of folders after a crash, known from the calls that were made.
+"""A model of what a disk may hold of a tree of folders after a crash, from the system calls.
 
-Contents are durable by fsync of the file, names by fsync of their folder; nothing else is. Before
-that a file holds what was durable, all of what was written, half of it, or zeros; and of a folder's
-changes of names any prefix may have come through, each folder for itself. A rename within a folder
-is one change.
+Contents are durable by fsync of the file, names by fsync of their folder. Before that, a file holds
+its durable content, all or half of its written content, or zeros. Of the name changes in a folder
+any prefix may have been applied, independently of other folders. A rename within a folder is one
+change.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Any
 _CALLS = ("fsync", "mkdir", "rename", "replace", "rmdir", "unlink")
 
 Names = dict[str, int]
-"""Which file or folder has a name."""
+"""The file or folder of each name."""
 Tree = dict[str, bytes | None]
 """Contents by path; None for a folder."""
 
@@ -26,7 +26,7 @@ Tree = dict[str, bytes | None]
 class _Folder:
     durable: Names = field(default_factory=dict)
     later: list[Names] = field(default_factory=list)
-    """The names after each change since."""
+    """The names after each later change."""
 
 
 @dataclass(slots=True)
@@ -37,20 +37,20 @@ class _File:
 
 @dataclass(slots=True)
 class TreeRecorder:
-    """Follows a folder that exists; `on_moment` hears of the legal states before each call."""
+    """Follows an existing folder and passes the legal states before each call to `on_moment`."""
 
     top: Path
     on_moment: Callable[[Iterator[Tree]], None]
     deaf_to: str = ""
-    """Syncs that make nothing durable here: `files` or `folders`. Then promises must be broken."""
+    """Syncs that have no effect here, `files` or `folders`; as a control, promises must break."""
     _nodes: list[_Folder | _File] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)
-    """By inode, of what is there now: its place in `_nodes`. A disk gives inodes again."""
+    """The place in `_nodes` of each existing inode; a file system reuses inodes."""
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Stand before `os`; what the folder holds now is durable."""
-        self._look()
+        """Patch `os`; the current content of the folder is durable."""
+        self._detect()
         for node in self._nodes:
             _sync(node)
         real = {name: getattr(os, name) for name in _CALLS}
@@ -64,24 +64,24 @@ class TreeRecorder:
 
     def _wrapped(self, name: str, call: Any) -> Any:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            self._look()
+            self._detect()
             self.on_moment(self._states())
             result = call(*args, **kwargs)
             if name == "fsync":
-                self._hear_sync(os.fstat(args[0]).st_ino)
-            self._look()
+                self._synced(os.fstat(args[0]).st_ino)
+            self._detect()
             return result
 
         return wrapper
 
-    def _hear_sync(self, inode: int) -> None:
+    def _synced(self, inode: int) -> None:
         if inode in self._numbers:
             node = self._nodes[self._numbers[inode]]
             if self.deaf_to != ("files" if isinstance(node, _File) else "folders"):
                 _sync(node)
 
-    def _look(self) -> None:
-        """Note what has changed since the last look."""
+    def _detect(self) -> None:
+        """Detect all changes since the last call."""
         listed: dict[int, dict[str, int]] = {os.stat(self.top).st_ino: {}}
         contents: dict[int, bytes] = {}
         for path, folders, files in os.walk(self.top):
@@ -110,7 +110,7 @@ class TreeRecorder:
         return self._trees(self._numbers[os.stat(self.top).st_ino], "")
 
     def _trees(self, number: int, path: str) -> Iterator[Tree]:
-        """Every legal state of what a folder or file may hold."""
+        """Yield every legal state of a folder or file."""
         node = self._nodes[number]
         if isinstance(node, _File):
             for content in _contents(node):
@@ -143,7 +143,7 @@ def _contents(file: _File) -> set[bytes]:
 
 
 def write_tree(top: Path, tree: Tree) -> None:
-    """Put a state on a disk, in a folder that does not exist yet."""
+    """Write a state to a folder that does not exist yet."""
     top.mkdir(parents=True)
     for path, content in sorted(tree.items()):
         if content is None:

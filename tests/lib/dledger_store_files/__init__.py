@@ -1,5 +1,1 @@
-"""What tests of a member's store do to its files and ask of them.
-
-What belongs here: reading a store through and through, and damaging its files. What is right is for
-the tests to say.
-"""
+"""Helpers for tests of a member's store: write and read whole stores, and damage their files."""

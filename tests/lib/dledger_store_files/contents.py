@@ -1,26 +1,29 @@
-"""Everything that a store holds, by its own account and as bytes."""
+"""Read the whole content of a store, as entries and as bytes."""
 
 from pathlib import Path
 
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.log_store import LogStore
 
+COMMAND_BODIES = [bytes([number + 1]) * (number * 37 % 700) for number in range(40)]
+"""The entries of the store on which tests run `dledger-node store`."""
+
 
 def flush(store: LogStore) -> None:
-    """Make everything written durable."""
+    """Flush everything written."""
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)
 
 
 def bodies_of(store: LogStore, first_index: int | None = None) -> list[bytes]:
-    """Every body from an entry on, or from the first, with all checksums verified."""
+    """Read all bodies from an entry on, by default from the first, and verify all checksums."""
     begin_index = store.begin_index if first_index is None else first_index
     return [store.entry(index)[1] for index in range(begin_index, store.end_index + 1)]
 
 
 def entry_or_none(store: LogStore, index: int) -> bytes | None:
-    """An entry's body, or None when the store says that it is damaged."""
+    """Read an entry's body; None if the store reports it as damaged."""
     try:
         return store.entry(index)[1]
     except StoreDamagedError:
@@ -28,12 +31,12 @@ def entry_or_none(store: LogStore, index: int) -> bytes | None:
 
 
 def all_bytes(folder: Path) -> bytes:
-    """All segments of one kind, one after the other."""
+    """Return the concatenated bytes of all segments of one kind."""
     return b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
 
 
 def files_under(folder: Path) -> dict[str, bytes]:
-    """Every file of a store by its path, but for the lock."""
+    """Return the content of every file of a store except the lock, by path."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""A log whose membership changes three times, and what a running member does with it."""
+"""A log whose membership changes three times, and the operations of a running member on it."""
 
 from dledger_formats.log import disk
 from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL
@@ -14,13 +14,16 @@ ENTRIES = (MembershipEntry(4, LEARNS), MembershipEntry(9, VOTES), MembershipEntr
 
 
 def change(store: LogStore, membership: Membership, term: int = 1) -> int:
-    """Write one change; returns its index."""
+    """Append a membership entry; return its index."""
     bodies = [body_of(membership)]
     return store.append_bodies(bodies, term, [MEMBERSHIP_CHANNEL], disk.NOOP)[0]
 
 
 def fill(store: LogStore) -> None:
-    """Three changes among ordinary entries, each in a segment of its own: 2, 7, 12 begin them."""
+    """Append three membership entries among ordinary ones, each in its own segment.
+
+    The segments begin with the entries 2, 7 and 12.
+    """
     store.append_bodies([bytes(1900)] * 2, term=1)
     for membership in (LEARNS, VOTES, GONE):
         store.append_bodies([bytes(900)] * 2, term=1)
@@ -30,7 +33,7 @@ def fill(store: LogStore) -> None:
 
 
 def commit(store: LogStore, index: int) -> None:
-    """Let the log be durable, and committed up to an index, as the upkeep does."""
+    """Make the log durable and committed up to an index, as the upkeep does."""
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)
@@ -38,7 +41,7 @@ def commit(store: LogStore, index: int) -> None:
 
 
 def remove_front(store: LogStore, segments: int) -> int:
-    """Remove so many segments as retention does; returns the first entry that is left."""
+    """Remove segments as retention does; return the first remaining entry."""
     first_index = store.front.sealed_segments()[segments - 1].last_index + 1
     store.front.save_begin(first_index)
     store.front.delete(store.front.forget_before(first_index))

@@ -1,4 +1,4 @@
-"""What only root can do in a test."""
+"""A mark for tests that need root."""
 
 import os
 

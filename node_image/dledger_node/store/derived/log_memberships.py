@@ -1,9 +1,9 @@
-"""The memberships of a log: found at a start, kept true while the log grows and is cut, saved.
+"""The memberships of a log: found at a start, updated by appends and truncations, and saved.
 
-What is written passes here, on the thread that writes. What is committed is saved before the
-checkpoint that says so. So a start reads only entries behind the checkpoint's committed index, and
-a segment can go from the front as soon as the checkpoint calls it committed: what holds before the
-first entry that is left is in the file by then.
+The thread that writes entries also notes them here. Committed memberships are saved before the
+checkpoint that covers them. So a start reads only the entries after the checkpoint's committed
+index, and a segment may be removed once the checkpoint covers it: by then the file holds the
+membership before the first remaining entry.
 """
 
 from bisect import bisect_left
@@ -24,90 +24,93 @@ from dledger_node.store.log.writer import LogWriter
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
 SCAN_BYTES: Final = 4 << 20
-"""What is read at a time."""
+"""Bytes of the log that are read at a time."""
 
 
 class LogMemberships:
-    """What `LogStore` and its callers know of memberships."""
+    """The membership entries of one log."""
 
     def __init__(self, folder: Path, files: LogFiles, log: LogWriter) -> None:
         self._folder = folder
         self._files = files
         self._log = log
-        # Invariant: the indexes are strictly rising. Whoever holds the tuple may use it in any
-        # thread.
+        # Invariant: indexes strictly increase. The tuple is replaced, never changed, so any thread
+        # may use it.
         self._entries: tuple[MembershipEntry, ...] = ()
-        # What the file holds; None when it must be written anew.
+        # The content of the file; None if it must be written again.
         self._saved: tuple[MembershipEntry, ...] | None = ()
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
-        """Find what the log says; blocks. StoreDamagedError when it cannot be known."""
+        """Read the memberships from their file and the log; blocks.
+
+        Raises StoreDamagedError if a membership is lost.
+        """
         begin_index, end_index = self._log.begin_index, self._log.end_index
-        told_index = checkpoint.membership_index if checkpoint else None
+        saved_index = checkpoint.membership_index if checkpoint else None
         first_index = begin_index
-        if checkpoint is not None and told_index is not None:
+        if checkpoint is not None and saved_index is not None:
             first_index = max(begin_index, checkpoint.committed_index + 1)
-        known = self._saved = self._load(told_index)
+        known = self._saved = self._load(saved_index)
         kept = known[: _count(known, min(first_index, end_index + 1))]
         self._entries = (*kept, *self._read(first_index))
 
     @property
     def base(self) -> Membership | None:
-        """What holds before the log's first entry; None if no entry has said it."""
+        """The membership before the log's first entry; None for the configured first voters."""
         count = _count(self._entries, self._log.begin_index)
         return self._entries[count - 1].membership if count else None
 
     @property
     def entries(self) -> tuple[MembershipEntry, ...]:
-        """Those that the log holds."""
+        """The membership entries that the log holds."""
         return self._entries[_count(self._entries, self._log.begin_index) :]
 
     def note_appends(
         self, first_index: int, magic: int, channels: Sequence[int], bodies: Sequence[Buffer]
     ) -> None:
-        """Note a leader's batch, which is written; one with a membership has nothing else."""
+        """Note a written batch of a leader; one with a membership entry holds no other entry."""
         if memberships.is_membership(magic, channels[0]):
             self._entries += (MembershipEntry(first_index, membership_of(bodies[0])),)
 
     def note_block(self, block: Block, first_index: int) -> None:
-        """Note a block's entries from `first_index` on, which are written."""
+        """Note the written entries of a block from `first_index` on."""
         if block.memberships:
             fresh = (entry for entry in block.memberships if entry.index >= first_index)
             self._entries += tuple(fresh)
 
     def cut(self, first_index: int) -> None:
-        """Forget what was cut from the log."""
+        """Forget entries from `first_index` on, which were cut from the log."""
         self._entries = self._entries[: _count(self._entries, first_index)]
 
     def last_index(self, committed_index: int) -> int:
-        """The last membership entry that a checkpoint at this index answers for; -1 for none."""
-        entries = self._answered_for(committed_index)
+        """Return the last membership entry that a checkpoint at this index covers; -1 for none."""
+        entries = self._covered_by(committed_index)
         return entries[-1].index if entries else -1
 
     def save(self, committed_index: int) -> None:
-        """Have durable what a checkpoint at this index answers for; nearly always it is already.
+        """Save the entries that a checkpoint at this index covers, unless the file has them.
 
-        Blocks, and may be called in any thread. StoreError, StoreFullError.
+        Blocks; any thread may call. Raises StoreError, StoreFullError.
         """
-        entries = self._answered_for(committed_index)
+        entries = self._covered_by(committed_index)
         if entries != self._saved:
             memberships_file.save(self._folder, entries)
             self._saved = entries
 
-    def begin_anew(self, first_index: int, membership: Membership | None, committed: int) -> int:
-        """Have durable what holds before a leader's first entry, as it says, before its log
-        replaces this one; returns the index for the checkpoint.
+    def restart_at(self, first_index: int, membership: Membership | None, committed: int) -> int:
+        """Save the membership before a leader's first entry, before its log replaces this one.
 
-        What this log needs stays in the file, until it is surely gone: a crash may leave it.
-        StoreDamagedError when the leader contradicts what is committed here.
+        Returns the membership index for the checkpoint. The file keeps the memberships of this log
+        as well, since a crash may leave it in place. Raises StoreDamagedError if the leader
+        contradicts a membership that is committed here.
         """
-        here = self._answered_for(committed)
+        here = self._covered_by(committed)
         before, after = here[: _count(here, first_index)], here[_count(here, first_index) :]
         if before and membership is None:
             raise StoreDamagedError(
-                f"{self._folder}: the leader says that nobody was added or removed before entry "
-                f"{first_index}, and here entry {before[-1].index} did: the logs differ. Audit the "
-                "group",
+                f"{self._folder}: the leader reports no membership change before entry "
+                f"{first_index}, but entry {before[-1].index} of this log is one: the logs differ. "
+                "Audit the group",
                 Damage.DIVERGED,
                 before[-1].index,
             )
@@ -117,29 +120,29 @@ class LogMemberships:
         self._entries, self._saved = before[-1:], None
         return self._entries[-1].index if self._entries else -1
 
-    def _answered_for(self, committed_index: int) -> tuple[MembershipEntry, ...]:
-        """What is committed, from the last before the log's first entry on."""
+    def _covered_by(self, committed_index: int) -> tuple[MembershipEntry, ...]:
+        """Return the committed entries, from the last one before the log's first entry on."""
         entries, begin_index = self._entries, self._log.begin_index
         first = max(0, _count(entries, begin_index) - 1)
         return entries[first : _count(entries, max(committed_index + 1, begin_index))]
 
-    def _load(self, told_index: int | None) -> tuple[MembershipEntry, ...]:
-        """What the file says, if it is needed; it must then hold what the checkpoint tells."""
-        is_told = told_index is not None and told_index >= 0
-        if not is_told and self._log.begin_index == 0:
+    def _load(self, saved_index: int | None) -> tuple[MembershipEntry, ...]:
+        """Read the file if it is needed; it must hold the entry that the checkpoint names."""
+        must_exist = saved_index is not None and saved_index >= 0
+        if not must_exist and self._log.begin_index == 0:
             return ()
         entries = memberships_file.load(self._folder)
-        if is_told and all(entry.index != told_index for entry in entries):
+        if must_exist and all(entry.index != saved_index for entry in entries):
             raise StoreDamagedError(
                 f"{self._folder / memberships_file.FILE_NAME} lacks the membership of entry "
-                f"{told_index}, which the checkpoint says was saved: it was lost, or is an old "
-                "copy. Nothing was changed. Restore the file, or replace the member",
+                f"{saved_index}, which was saved according to the checkpoint: the file was lost or "
+                "is an old copy. Nothing was changed. Restore the file or replace the member",
                 Damage.MEMBERSHIPS,
             )
         return entries
 
     def _read(self, first_index: int) -> Iterator[MembershipEntry]:
-        """Those of the entries from here to the log's end."""
+        """Yield the membership entries from `first_index` to the end of the log."""
         index, end_index = first_index, self._log.end_index
         while index <= end_index:
             try:
@@ -147,9 +150,9 @@ class LogMemberships:
                 found = list(self._files.channels(index, last_index))
             except IndexError:
                 raise StoreDamagedError(
-                    f"{self._folder}: the index of entries from {index} on names places where no "
-                    f"file is. To have the index files made anew from the data, stop this member "
-                    f"and empty {self._files.index.folder}",
+                    f"{self._folder}: the index names places outside the data files for entries "
+                    f"from {index} on. To rebuild the index files from the data, stop this member, "
+                    f"empty {self._files.index.folder} and start it again",
                     Damage.WRONG_INDEX,
                     index,
                 ) from None
@@ -172,7 +175,7 @@ class LogMemberships:
 
 
 def _count(entries: Sequence[MembershipEntry], first_index: int) -> int:
-    """How many of them lie before an index."""
+    """Count the entries before an index."""
     return bisect_left(entries, first_index, key=_index)
 
 

@@ -1,7 +1,7 @@
-"""The producers of a log: their table, kept true while the log grows and is cut, and its file.
+"""The producers of a log: their table, updated by appends and truncations, and its file.
 
-Whatever is written to the log passes here, on the thread that writes. So the table is complete when
-a member is elected, before its first entry, and an entry that is cut is forgotten with it.
+The thread that writes entries also notes them here. So the table of a new leader is complete before
+its first entry, and an entry that is cut from the log is removed from the table as well.
 """
 
 import threading
@@ -20,23 +20,23 @@ from dledger_node.store.log.writer import LogWriter
 
 SAVE_ENTRIES: Final = 1 << 16
 SAVE_BYTES: Final = 128 << 20
-"""So many entries, or bytes, are read at a start, at most, and those of the last second or so."""
+"""The file is saved after this many new entries or bytes; this bounds what a start has to read."""
 EMPTY_SHARE: Final = 8
-"""A file without producers takes no time to write, so it is written so many times as often."""
+"""A table without producers is cheap to save, so it is saved this many times as often."""
 SCAN_BYTES: Final = 4 << 20
-"""What is read at a time."""
+"""Bytes of the log that are read at a time."""
 CLOSE_ENTRIES: Final = 1024
-"""So few are not worth a file when a log without producers is closed."""
+"""A log without producers saves no file at close for fewer new entries than this."""
 
 
 class LogProducers:
-    """What `LogStore` and its callers know of producers."""
+    """The table of producers of one log, and its file."""
 
     def __init__(self, folder: Path, files: LogFiles, log: LogWriter) -> None:
         self.table = Producers()
-        """Of the log up to its end, once `restore` was called."""
+        """The table at the end of the log, once `restore` was called."""
         self.saved_index = -1
-        """The file is that of the log up to here; -1 when there is none."""
+        """The file holds the table at this entry; -1 if there is no file."""
         self._folder = folder
         self._files = files
         self._log = log
@@ -44,10 +44,10 @@ class LogProducers:
         self._save_lock = threading.Lock()
 
     def restore(self) -> None:
-        """Make the table from its file and the log behind it; without one, from all of the log.
+        """Build the table from its file and the entries after it, or from the whole log; blocks.
 
-        Blocks. Of a log that is damaged, what lies behind the damage counts: who registered before
-        is unknown then, as if that had been removed.
+        In a damaged log only the entries after the damage count: producers that registered before
+        it are unknown, as if their entries had been removed.
         """
         image = producers_file.load(self._folder)
         if image is not None and self._is_of_this_log(image):
@@ -61,54 +61,57 @@ class LogProducers:
             index = self._note_from(index)
 
     def note_appends(self, first_index: int, magic: int, channels: Sequence[int]) -> None:
-        """Note a leader's batch, which is written."""
+        """Note a written batch of a leader."""
         for index, channel in enumerate(channels, first_index):
             if channel:
                 self.table.note(ChannelEntry(index, magic, channel))
 
     def note_block(self, block: Block, first_index: int) -> None:
-        """Note a block's entries from `first_index` on, which are written."""
+        """Note the written entries of a block from `first_index` on."""
         for run in block.runs:
             for entry in run.channels:
                 if entry.index >= first_index:
                     self.table.note(entry)
 
     def cut(self, first_index: int) -> None:
-        """Forget what was cut from the log."""
-        if not self.table.take_back(first_index):
+        """Forget entries from `first_index` on, which were cut from the log."""
+        if not self.table.undo_from(first_index):
             self.restore()
 
     def image_due(self, before_index: int | None = None) -> Image | None:
-        """What is to be saved now; None when the file is good enough, or cannot be made now.
+        """Return the image to save now; None if the file is recent enough or no image can be made.
 
-        It must be good enough for a log that begins with `before_index`.
+        With `before_index`, the file must serve a log that begins with that entry.
         """
-        settled_index = self.table.settled_index
+        stable_index = self.table.stable_index
         needs = before_index is not None and self.saved_index < before_index - 1
         share = 1 if len(self.table) else EMPTY_SHARE
         grown = (
-            settled_index - self.saved_index >= SAVE_ENTRIES // share
+            stable_index - self.saved_index >= SAVE_ENTRIES // share
             or self._log.end_pos - self._saved_pos >= SAVE_BYTES // share
         )
         return self._image() if needs or grown else None
 
     def save(self, image: Image) -> None:
-        """Save it; blocks, and may be called in any thread. StoreError, StoreFullError."""
+        """Save an image, unless a newer one is saved; blocks; any thread may call.
+
+        Raises StoreError, StoreFullError.
+        """
         with self._save_lock:
-            if image.index >= self.saved_index:  # or a thread has come late with it
+            if image.index >= self.saved_index:
                 producers_file.save(self._folder, image)
                 self.saved_index = image.index
 
-    def close(self) -> None:
-        """Save what the next start would have to read again; blocks."""
-        unsaved = self.table.settled_index - self.saved_index
+    def save_at_close(self) -> None:
+        """Save the table, so that the next start reads fewer entries; blocks."""
+        unsaved = self.table.stable_index - self.saved_index
         if unsaved >= CLOSE_ENTRIES or (unsaved > 0 and len(self.table) > 0):
             image = self._image()
             if image is not None:
                 self.save(image)
 
     def _note_from(self, index: int) -> int:
-        """Note some entries; returns the first that is left."""
+        """Note some entries; return the index of the next one."""
         last_index = index
         try:
             last_index = self._files.last_within(index, self._log.end_index, SCAN_BYTES)
@@ -117,15 +120,15 @@ class LogProducers:
         except StoreDamagedError as error:
             self.table = Producers()
             return max(index, error.index or index) + 1
-        except IndexError:  # an index unit names a place where no file is
+        except IndexError:  # an index unit names a place outside the data files
             self.table = Producers()
         return last_index + 1
 
     def _image(self) -> Image | None:
-        index = self.table.settled_index
+        index = self.table.stable_index
         if not self._log.begin_index <= index <= self._log.end_index:
             return None
-        producers = self.table.settled()
+        producers = self.table.stable_copy()
         if producers is None:
             return None
         header = self._files.header(index)
@@ -133,9 +136,9 @@ class LogProducers:
         return Image(index=index, term=header.term, chain_crc=header.chain_crc, producers=producers)
 
     def _is_of_this_log(self, image: Image) -> bool:
-        """Whether the log was once the image's, and goes on without a gap."""
+        """Whether an image was made of this log, with no entry missing between image and log."""
         if image.index == self._log.begin_index - 1:
-            return True  # that entry is gone
+            return True  # its entry was removed and cannot be compared
         if not self._log.begin_index <= image.index <= self._log.end_index:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Memberships as the core knows them, and as entries say them."""
+"""Convert memberships between the core's type and the bodies of entries."""
 
 from collections.abc import Iterator
 
@@ -9,17 +9,17 @@ from dledger_node.store.log.entry_runs import EntryRun
 
 
 def body_of(membership: Membership) -> bytes:
-    """The body of an entry that says this."""
+    """Encode the body of a membership entry."""
     return memberships.encode(membership.voters, membership.learners)
 
 
 def membership_of(body: Buffer) -> Membership:
-    """What a body says; ValueError when it is none."""
+    """Decode the body of a membership entry. Raises ValueError."""
     return Membership(*memberships.decode(body))
 
 
 def memberships_of(run: EntryRun) -> Iterator[MembershipEntry]:
-    """Those of a pushed run; ValueError when one cannot be read."""
+    """Yield the membership entries of a pushed run. Raises ValueError if one is malformed."""
     for entry in run.channels:
         if memberships.is_membership(entry.magic, entry.channel):
             first_index = disk.unpack_index_unit(run.units, 0).index

@@ -1,10 +1,10 @@
-"""Which sequence of which producer is in the log, and where: a function of the log, without IO.
+"""The table of producers: which sequences are in the log, and where. No IO.
 
-The log says everything: a registration gives a number to a new producer, and forgets who had it;
-an append with that number is the producer's. Whoever notes the same entries in the same order
-therefore knows, and has forgotten, the same.
+The table is a function of the log. A registration assigns a number to a new producer and drops the
+producer that had the number; an append with that number belongs to the producer. Members that note
+the same entries in the same order have the same table.
 
-What is noted above `settled_index` can be taken back, since the log may yet lose it.
+Entries after `stable_index` can be undone, since the log may still lose them.
 """
 
 import enum
@@ -25,68 +25,80 @@ from dledger_formats.log.channels import (
 )
 
 UNDO_MAX: Final = 8192
-"""Entries that can be taken back one by one. Beyond, the log must be read again."""
+"""Entries that can be undone one by one; to undo more, the log must be read again."""
 NOT_NOTED: Final = -1
 
 
 class Finding(enum.Enum):
-    """What is known of a sequence that is not noted."""
+    """Why the table has no index for a sequence."""
 
     NEW = enum.auto()
-    """It is not in the log, and may be appended."""
+    """The sequence is not in the log and may be appended."""
     UNKNOWN_PRODUCER = enum.auto()
     TOO_OLD = enum.auto()
-    """It lies below the window, and may be in the log or not."""
+    """The sequence is below the window and may or may not be in the log."""
     TOO_NEW = enum.auto()
+    """The sequence is more than a window above the highest one."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Producer:
-    """One who numbers its appends."""
+    """A client that numbers its appends."""
 
     identity: int
     """Index of its registration."""
     number: int
     last_index: int
-    """Its last entry, or its registration."""
+    """Index of its last entry, or of its registration."""
     highest: int = 0
-    """Of its sequences; 0 before the first."""
+    """Its highest sequence; 0 before the first append."""
     indexes: "array[int]" = field(default_factory=lambda: array("q"))
-    """By sequence % WINDOW, those of the window (highest - WINDOW, highest]; NOT_NOTED where a
-    sequence is not in the log. Empty before the first.
+    """Index in the log by sequence % window, for the sequences (highest - window, highest];
+    NOT_NOTED for a sequence that is not in the log. Empty before the first append.
     """
 
 
 class _Undo(NamedTuple):
-    """How to take an entry back; of an append, what its producer was before."""
+    """The data to undo an entry: for an append, the producer's values before it."""
 
     entry: ChannelEntry
     producer: Producer
-    """Whose append it is; or whom a registration has made."""
+    """The producer of the append, or the producer that the registration created."""
     replaced: Producer | None
-    """Whom a registration has made forgotten."""
+    """The producer that the registration dropped."""
     highest: int = 0
     last_index: int = 0
     place: int = 0
-    """Where in `indexes` the append went."""
+    """The place of the append in `indexes`."""
     noted: int = NOT_NOTED
-    """What was there."""
+    """The previous value at that place."""
     indexes: "array[int] | None" = None
-    """All of them, when sequences were skipped."""
+    """The whole previous array, if the append skipped sequences."""
 
 
 class Producers:
-    """The producers of a log that is noted entry by entry, up to its end."""
+    """The table of a log whose entries are noted one by one, up to its end."""
 
-    def __init__(self, producers: Iterable[Producer] = (), settled_index: int = -1) -> None:
-        """Take over what a log has up to `settled_index`."""
-        self.settled_index = settled_index
-        """Up to here the log stays what it is."""
+    def __init__(
+        self,
+        producers: Iterable[Producer] = (),
+        stable_index: int = -1,
+        *,
+        producers_max: int = PRODUCERS_MAX,
+        window: int = WINDOW,
+        undo_max: int = UNDO_MAX,
+    ) -> None:
+        """Take over the producers of a log at `stable_index`."""
+        self.stable_index = stable_index
+        """Entries up to here are committed and durable, and are never undone."""
         self._by_number = {producer.number: producer for producer in producers}
         self._by_identity = {producer.identity: producer for producer in self._by_number.values()}
+        self._producers_max = producers_max
+        self._window = window
+        self._undo_max = undo_max
         self._undo: deque[_Undo] = deque()
-        # Entries up to here can be taken back no more.
-        self._fixed_index = settled_index
+        # Entries up to here can no longer be undone.
+        self._fixed_index = stable_index
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -95,61 +107,62 @@ class Producers:
         return iter(self._by_number.values())
 
     def find(self, identity: int, sequence: int) -> int | Finding:
-        """The index of the entry with this sequence of this producer; or why there is none."""
+        """Return the index of a producer's entry with this sequence, or why the table has none."""
         producer = self._by_identity.get(identity)
         if producer is None:
             return Finding.UNKNOWN_PRODUCER
         above = sequence - producer.highest
         if above > 0:
-            return Finding.NEW if above <= WINDOW else Finding.TOO_NEW
-        if above <= -WINDOW:
+            return Finding.NEW if above <= self._window else Finding.TOO_NEW
+        if above <= -self._window:
             return Finding.TOO_OLD
-        index = producer.indexes[sequence % WINDOW] if producer.indexes else NOT_NOTED
+        index = producer.indexes[sequence % self._window] if producer.indexes else NOT_NOTED
         return Finding.NEW if index == NOT_NOTED else index
 
     def channel(self, identity: int, sequence: int) -> int:
-        """The channel of a known producer's append."""
+        """Return the channel of a known producer's append."""
         return channel_of(self._by_identity[identity].number, sequence)
 
     def next_number(self) -> int:
-        """The number for a new producer: a free one, or that of the one who was silent longest."""
-        if len(self._by_number) < PRODUCERS_MAX:
-            return next(n for n in range(1, PRODUCERS_MAX + 1) if n not in self._by_number)
+        """Return the number for a new producer: a free one, or that of the longest idle one."""
+        if len(self._by_number) < self._producers_max:
+            return next(n for n in range(1, self._producers_max + 1) if n not in self._by_number)
         return min(self, key=lambda producer: producer.last_index).number
 
     def note(self, entry: ChannelEntry) -> None:
         """Note the next entry of the log that has a channel."""
         number = number_of(entry.channel)
         if entry.magic == disk.NOOP:
-            if entry.channel == channel_of(number, 0) and 1 <= number <= PRODUCERS_MAX:
+            if entry.channel == channel_of(number, 0) and 1 <= number <= self._producers_max:
                 self._register(entry, number)
             return
         producer = self._by_number.get(number)
-        if producer is not None:  # otherwise its registration is not in sight
+        if producer is not None:  # otherwise the log no longer holds its registration
             self._append(entry, producer)
 
-    def settle(self, index: int) -> None:
-        """Let entries up to `index` stay; called whenever more of the log is known to stay."""
-        self.settled_index = max(self.settled_index, index)
+    def mark_stable(self, index: int) -> None:
+        """Record that entries up to `index` are committed and durable, so they are never undone."""
+        self.stable_index = max(self.stable_index, index)
         while self._undo and self._undo[0].entry.index <= index:
             self._fixed_index = self._undo.popleft().entry.index
 
-    def take_back(self, first_index: int) -> bool:
-        """Forget the entry `first_index` and all behind it; False, with nothing done, when that
-        was noted too long ago.
+    def undo_from(self, first_index: int) -> bool:
+        """Undo entry `first_index` and all later ones.
+
+        Returns False, and changes nothing, if that is more than can be undone.
         """
-        if first_index <= max(self._fixed_index, self.settled_index):
+        if first_index <= max(self._fixed_index, self.stable_index):
             return False
         while self._undo and self._undo[-1].entry.index >= first_index:
-            self._take_back(self._undo.pop())
+            self._undo_one(self._undo.pop())
         return True
 
-    def settled(self) -> "list[Producer] | None":
-        """Copies of the producers as of `settled_index`; None when that is not known any more."""
-        if self._fixed_index > self.settled_index:
+    def stable_copy(self) -> "list[Producer] | None":
+        """Copy the producers as of `stable_index`; None if later entries cannot be undone."""
+        if self._fixed_index > self.stable_index:
             return None
-        unsettled = [undo.entry for undo in self._undo]
-        self.take_back(self.settled_index + 1)
+        unstable = [undo.entry for undo in self._undo]
+        self.undo_from(self.stable_index + 1)
         copies = [
             Producer(
                 identity=producer.identity,
@@ -160,7 +173,7 @@ class Producers:
             )
             for producer in self._by_number.values()
         ]
-        for entry in unsettled:
+        for entry in unstable:
             self.note(entry)
         return copies
 
@@ -176,15 +189,16 @@ class Producers:
         highest, indexes = producer.highest, producer.indexes
         sequence = sequence_near(entry.channel, highest)
         above = sequence - highest
-        place = sequence % WINDOW
-        if sequence < 1 or above <= -WINDOW or (above <= 0 and indexes[place] != NOT_NOTED):
-            return  # no leader appends such a one; of two, the first counts
+        window = self._window
+        place = sequence % window
+        if sequence < 1 or above <= -window or (above <= 0 and indexes[place] != NOT_NOTED):
+            return  # no leader appends such an entry; the first of two counts
         before, last_index = None, producer.last_index
         if above > 1 or not indexes:
             before = indexes[:]
-            indexes.extend([NOT_NOTED] * (WINDOW - len(indexes)))
-            for skipped in range(max(highest, sequence - WINDOW) + 1, sequence):
-                indexes[skipped % WINDOW] = NOT_NOTED
+            indexes.extend([NOT_NOTED] * (window - len(indexes)))
+            for skipped in range(max(highest, sequence - window) + 1, sequence):
+                indexes[skipped % window] = NOT_NOTED
         undo = _Undo(entry, producer, None, highest, last_index, place, indexes[place], before)
         indexes[place] = producer.last_index = entry.index
         producer.highest = max(highest, sequence)
@@ -192,10 +206,10 @@ class Producers:
 
     def _keep(self, undo: _Undo) -> None:
         self._undo.append(undo)
-        if len(self._undo) > UNDO_MAX:
+        if len(self._undo) > self._undo_max:
             self._fixed_index = self._undo.popleft().entry.index
 
-    def _take_back(self, undo: _Undo) -> None:
+    def _undo_one(self, undo: _Undo) -> None:
         producer = undo.producer
         if undo.entry.magic == disk.NOOP:
             del self._by_identity[producer.identity]

@@ -1,20 +1,20 @@
-"""The table of producers on disk: `producers`, beside the checkpoint.
+"""The table of producers on disk: the file `producers`, beside the checkpoint.
 
-All numbers are big-endian and signed but for the checksum, which covers all before it.
+All numbers are big-endian and signed, except the checksum, which covers all bytes before it.
 
     offset size field
          0    8 magic          b"DLPRODUC"
          8    4 version        1
-        12    4 producers      how many follow
+        12    4 producers      number of producers that follow
         16    8 index          the table is that of the log up to this entry
-        24    8 term           of that entry
-        32    8 chain_crc      of that entry: which log it is
+        24    8 term           term of that entry
+        32    8 chain_crc      chain CRC of that entry, which identifies the log
         40      producers      of each: identity, number, last index, highest sequence (8 each),
-                               how many indexes follow, 0 or WINDOW (8), the indexes (8 each)
+                               number of indexes that follow, 0 or WINDOW (8), the indexes (8 each)
        end    4 CRC-32
 
-It saves reading the log from its begin, and what a log without its front tells no more. So it may
-be missing; one that cannot be trusted is as good as missing.
+With the file, a start need not read the whole log, and the table includes entries that were removed
+from the front of the log. The file may be missing; a damaged one counts as missing.
 """
 
 import struct
@@ -52,20 +52,20 @@ class Image:
 
 
 def save(folder: Path, image: Image) -> None:
-    """Replace the file as a whole, durably; blocks for two fsyncs.
+    """Replace the file atomically and durably; blocks for two fsyncs.
 
-    After a StoreError, and a StoreFullError on a full volume, the last one stands.
+    Raises StoreError, or StoreFullError on a full volume; the old file then stays in place.
     """
     path = folder / FILE_NAME
     try:
         replace_file(path, encode(image))
     except OSError as error:
         kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"{path}: it could not be saved: {error}") from error
+        raise kind(f"cannot save {path}: {error}") from error
 
 
 def load(folder: Path) -> Image | None:
-    """Read the file; None when there is none, or none that can be trusted."""
+    """Read the file; None if it is missing or damaged."""
     try:
         with (folder / FILE_NAME).open("rb") as file:
             return decode(file.read(_FILE_BYTES_MAX + 1))
@@ -74,7 +74,7 @@ def load(folder: Path) -> Image | None:
 
 
 def encode(image: Image) -> bytes:
-    """The bytes of the file."""
+    """Encode the file."""
     parts = [
         _HEAD.pack(_MAGIC, _VERSION, len(image.producers), image.index, image.term, image.chain_crc)
     ]
@@ -93,34 +93,34 @@ def encode(image: Image) -> bytes:
     return raw + _CRC.pack(crc32(raw))
 
 
-def decode(raw: bytes) -> Image:
-    """Read them; ValueError when they cannot be trusted."""
+def decode(raw: bytes, *, window: int = WINDOW) -> Image:
+    """Decode a file of tables with this window. Raises ValueError if it is damaged."""
     if len(raw) > _FILE_BYTES_MAX or len(raw) < _HEAD.size + _CRC.size:
         raise ValueError(f"{len(raw)} bytes")
     end = len(raw) - _CRC.size
     if _CRC.unpack_from(raw, end) != (crc32(raw[:end]),):
-        raise ValueError("its checksum does not match")
+        raise ValueError("the checksum does not match")
     magic, version, count, index, term, chain_crc = _HEAD.unpack_from(raw)
     if magic != _MAGIC or version != _VERSION:
         raise ValueError(f"version {version} of {magic!r}")
-    producers = list(_producers(raw, end, count))
+    producers = list(_producers(raw, end, count, window))
     for key in ("identity", "number"):
         if len({getattr(producer, key) for producer in producers}) != count:
-            raise ValueError(f"two producers have one {key}")
+            raise ValueError(f"two producers have the same {key}")
     if any(not _is_sound(producer, index) for producer in producers):
-        raise ValueError("a producer cannot be")
+        raise ValueError("a producer has impossible values")
     return Image(index=index, term=term, chain_crc=chain_crc, producers=producers)
 
 
-def _producers(raw: bytes, end: int, count: int) -> Iterator[Producer]:
+def _producers(raw: bytes, end: int, count: int, window: int) -> Iterator[Producer]:
     at = _HEAD.size
     for _ in range(count):
         if end - at < _PRODUCER.size:
-            raise ValueError("it ends within a producer")
+            raise ValueError("the file ends within a producer")
         identity, number, last_index, highest, noted = _PRODUCER.unpack_from(raw, at)
         at += _PRODUCER.size
-        if noted not in (0, WINDOW) or end - at < 8 * noted:
-            raise ValueError(f"{noted} indexes")
+        if noted not in (0, window) or end - at < 8 * noted:
+            raise ValueError(f"a producer has {noted} indexes")
         indexes = array("q", raw[at : at + 8 * noted])
         at += 8 * noted
         yield Producer(
@@ -145,7 +145,7 @@ def _is_sound(producer: Producer, index: int) -> bool:
 
 
 def _big_endian(indexes: "array[int]") -> "array[int]":
-    """The same numbers in the file's order, or the file's in this machine's."""
+    """Convert numbers between the machine's byte order and the file's."""
     copy = indexes[:]
     if sys.byteorder == "little":
         copy.byteswap()

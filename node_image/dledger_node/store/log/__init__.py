@@ -1,14 +1,16 @@
 """The log: data and index segments together.
 
 log_store        one member's log, the only writer of its files
-writer           the log's end: append and truncate
-front            the log's beginning: remove and replace
+log_reader       the readable half of it
+writer           the end of the log: append and truncate
+front            the beginning of the log: remove and replace
 files            where an entry lies
-recovery         from the files on disk to a known good end
-block            entries that a leader pushed, checked before they are written
+recovery         find the end of the log after a start, and repair its files
+entry_walk       walk over the sound entries of a log
+block            pushed entries, validated before they are written
 entry_runs       encoded entries, ready to be copied into a segment
-checkpoints      what the last checkpoint said, and what the next one will say
-flush_target     what one flush covers
-retention        which segments may be removed: a pure decision
-served_segments  what an auditor may read
+checkpoints      the last checkpoint and the next one
+flush_target     the entries that one flush makes durable
+retention        decide which segments to remove; no IO
+served_segments  the segments that an auditor may read
 """

@@ -1,8 +1,7 @@
-"""Entries that a leader pushed: judged before the core hears of them, then written as they are.
+"""Entries that a leader pushed: validated before the core sees them, then written unchanged.
 
-A block holds entries alone. The blanks between segments are left out, since every member rolls at
-the same place when segments have the same size; where an entry must lie follows from the one
-before.
+A block holds entries only, without the blanks between segments. Members with the same segment size
+roll to a new segment at the same place, so the position of an entry follows from the entry before.
 """
 
 from collections.abc import Iterator
@@ -18,19 +17,19 @@ from dledger_node.store.log.entry_runs import EntryRun, Link
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Sound entries of one term, as the leader stores them; made by `LogStore.check_block`."""
+    """Sound entries of one term, as the leader stores them; created by `LogStore.check_block`."""
 
     first_index: int
     last_index: int
     term: int
     link: Link | None
-    """The end of the log before them when this was judged; None when it did not hold that entry."""
+    """The end of the log before the block at validation; None if the log lacked that entry."""
     runs: tuple[EntryRun, ...]
     memberships: tuple[MembershipEntry, ...] = ()
-    """What those of the entries say that change the membership; nearly always there is none."""
+    """The memberships set by the entries; nearly always empty."""
 
     def runs_from(self, index: int) -> Iterator[EntryRun]:
-        """What is left to write of a block whose first entries the log holds already."""
+        """Yield the runs from entry `index` on, for a log that holds the entries before it."""
         skipped = index - self.first_index
         for run in self.runs:
             if skipped < run.entry_count:
@@ -47,10 +46,10 @@ def check_block(
     segment_size: int,
     link: Link | None,
 ) -> Block:
-    """Judge everything that the entries first_index .. last_index of a push say of themselves.
+    """Validate the entries first_index .. last_index of a push.
 
-    `link` is the end of the log before them, None when the log does not have that entry: then the
-    first entry's own position and chain are taken on trust. RemoteProtocolError says what is wrong.
+    `link` is the end of the log before them. If it is None, because the log does not hold that
+    entry, the first entry's position and chain CRC are not checked. Raises RemoteProtocolError.
     """
     view = memoryview(data)
     try:

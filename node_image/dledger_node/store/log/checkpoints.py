@@ -1,6 +1,6 @@
-"""The checkpoints of a running store: what the last one said, and what the next one says.
+"""The checkpoints of a running store: the last one saved, and the next one.
 
-A membership that a checkpoint calls committed is in its own file before the checkpoint is saved.
+A membership that a checkpoint covers is saved to its own file before the checkpoint.
 """
 
 import threading
@@ -14,7 +14,7 @@ from dledger_node.store.small_files.checkpoint import Checkpoint, save_checkpoin
 
 
 class Checkpoints:
-    """One at a time: `lock` is held by whoever saves, or cuts what a checkpoint may speak of."""
+    """Saves checkpoints. A thread that saves one, or truncates the log, holds `lock`."""
 
     def __init__(
         self, folder: Path, log: LogWriter, memberships: LogMemberships, last: Checkpoint | None
@@ -24,15 +24,16 @@ class Checkpoints:
         self._folder = folder
         self._log = log
         self._memberships = memberships
-        self._begin_index = 0  # never goes back, or what was removed would be missed
+        # Never decreases, or recovery would report removed segments as missing.
+        self._begin_index = 0
 
     @property
     def committed_index(self) -> int:
-        """What the last one says; -1 without one."""
+        """Committed index of the last checkpoint; -1 without a checkpoint."""
         return self.last.committed_index if self.last is not None else -1
 
     def next(self, end_index: int, committed_index: int) -> Checkpoint:
-        """The one to save when the log is durable, and committed, up to here."""
+        """Return the checkpoint of a log with this durable and this committed index."""
         return Checkpoint(
             end_index=end_index,
             committed_index=committed_index,
@@ -41,37 +42,44 @@ class Checkpoints:
         )
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Make it durable; blocks. After a StoreError or StoreFullError the last one stands."""
+        """Save a checkpoint durably; blocks.
+
+        Raises StoreError or StoreFullError; the last checkpoint then stays in place.
+        """
         self._memberships.save(checkpoint.committed_index)
         self._write(checkpoint)
 
     def lower(self, end_index: int) -> None:
-        """Say that no more than this is durable, if the last one said more."""
+        """Lower the durable index, if the last checkpoint has a higher one."""
         if self.last is not None and self.last.end_index > end_index:
             self.save(self.next(end_index, self.committed_index))
 
     def begin_at(self, first_index: int, durable_index: int) -> None:
-        """Say that the log begins with an entry; all before it must be committed. StoreError."""
+        """Save that the log begins with an entry.
+
+        Raises StoreError if an earlier entry is not committed.
+        """
         if first_index < self._begin_index:
-            return  # the log was replaced meanwhile
+            return  # a leader's log has replaced this one
         if first_index > self.committed_index + 1:
             raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
         with self.lock:
             self._begin_index = max(self._begin_index, first_index)
             self.save(self.next(durable_index, self.committed_index))
 
-    def begin_anew(self, first_index: int, membership: Membership | None) -> None:
-        """Say that nothing is durable of a log that begins with an entry, and has this membership
-        before it.
+    def restart_at(self, first_index: int, membership: Membership | None) -> None:
+        """Save that the log begins with an entry and that none of it is durable yet.
+
+        `membership` is the membership before that entry.
         """
         self._begin_index = first_index
-        told_index = self._memberships.begin_anew(first_index, membership, self.committed_index)
+        saved_index = self._memberships.restart_at(first_index, membership, self.committed_index)
         self._write(
             Checkpoint(
                 end_index=-1,
                 committed_index=-1,
                 begin_index=first_index,
-                membership_index=told_index,
+                membership_index=saved_index,
             )
         )
 

@@ -1,4 +1,4 @@
-"""Encoded entries, ready to be copied into a segment: what a leader's batch and a push become."""
+"""Encoded entries, ready to be copied into a segment; batches and pushes are turned into them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,48 +9,48 @@ from dledger_formats.log.disk import BLANK_SIZE_MIN, ENTRY_HEADER_SIZE, INDEX_UN
 
 
 class Link(NamedTuple):
-    """The end of a log: what the next entry must fit to."""
+    """The end of a log, which the next entry must follow."""
 
     end_pos: int
     chain_crc: int | None
-    """None when it is not known."""
+    """Chain CRC of the last entry; None if unknown."""
 
 
 class Place(NamedTuple):
-    """Where entries of a batch go that will follow one another in one segment."""
+    """The place of consecutive entries of a batch that fit in one segment."""
 
     pos: int
     end_pos: int
     first: int
-    """Number of the first of them in the batch."""
+    """Number in the batch of the first entry."""
     stop: int
-    """Number of the first one behind them."""
+    """Number in the batch of the first entry after them."""
 
 
 class EntryRun(NamedTuple):
-    """Entries of one term that follow one another in one segment."""
+    """Consecutive encoded entries of one term in one segment."""
 
     pos: int
     data: Buffer
     units: Buffer
-    """Their index units."""
+    """The index units of the entries."""
     chain_crc: int
-    """Of the last one."""
+    """Chain CRC of the last entry."""
     channels: Sequence[ChannelEntry] = ()
-    """Of a pushed run: those entries that have a channel."""
+    """The entries of a pushed run that have a channel."""
 
     @property
     def entry_count(self) -> int:
-        """How many entries it holds; at least one."""
+        """Number of entries; at least one."""
         return len(self.units) // INDEX_UNIT_SIZE
 
     @property
     def end_pos(self) -> int:
-        """Position behind the last entry."""
+        """Position after the last entry."""
         return self.pos + len(self.data)
 
     def follows(self, index: int, link: Link, segment_size: int) -> bool:
-        """Whether the first entry continues a log that ends with entry `index` at `link`."""
+        """Whether the first entry follows a log that ends with entry `index` at `link`."""
         header = disk.unpack_header(self.data, 0)
         pos = disk.place_entry(header.size, link.end_pos, segment_size)
         if header.index != index + 1 or header.pos != pos:
@@ -60,7 +60,7 @@ class EntryRun(NamedTuple):
         return header.chain_crc == disk.chain_crc_of(header, link.chain_crc)
 
     def without_first(self, count: int) -> "EntryRun":
-        """The same run without so many entries; it must have more."""
+        """Return the run without its first `count` entries; it must have more than `count`."""
         units = self.units[count * INDEX_UNIT_SIZE :]
         unit = disk.unpack_index_unit(units, 0)
         channels = [entry for entry in self.channels if entry.index >= unit.index]
@@ -69,7 +69,10 @@ class EntryRun(NamedTuple):
 
 
 def place_bodies(body_sizes: Sequence[int], pos: int, segment_size: int) -> list[Place]:
-    """Where entries with such bodies go, from `pos` on. ValueError when no segment can hold one."""
+    """Return the places of entries with such bodies, from `pos` on.
+
+    Raises ValueError if a body does not fit in a segment.
+    """
     end_pos = pos + sum(body_sizes) + len(body_sizes) * ENTRY_HEADER_SIZE
     if end_pos - pos + BLANK_SIZE_MIN <= segment_size - pos % segment_size:
         return [Place(pos, end_pos, 0, len(body_sizes))]
@@ -96,7 +99,7 @@ def pack_runs(
     term: int,
     chain_crc: int,
 ) -> list[EntryRun]:
-    """Encode a batch for its places, behind the entry with this chain_crc."""
+    """Encode a batch for its places; `chain_crc` is that of the entry before it."""
     runs: list[EntryRun] = []
     for pos, _, first, stop in places:
         data, units, chain_crc = disk.pack_entries(

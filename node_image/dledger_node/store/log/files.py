@@ -1,7 +1,7 @@
-"""Data and index files together: where an entry lies, read-only and without a memory of its own.
+"""Locate and read entries in the data and index files; read-only and stateless.
 
-The index files are a hint. A unit says where an entry should be; whether it is there, the entry's
-own header and checksums say.
+The index files are a hint. An index unit says where an entry should be; only the entry's own header
+and checksums say whether it is there.
 """
 
 import bisect
@@ -24,18 +24,18 @@ from dledger_node.store.segments.segment_list import SegmentList
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of one log. The caller knows which indexes are in it."""
+    """The files of one log. The caller knows which indexes the log holds."""
 
     data: SegmentList
     index: SegmentList
 
     def unit(self, index: int) -> IndexUnit:
-        """What the index files say of an entry; IndexError when they do not reach there."""
+        """Return the index unit of an entry. Raises IndexError if no index file holds it."""
         at = index * INDEX_UNIT_SIZE
         return disk.unpack_index_unit(self.index.read(at, at + INDEX_UNIT_SIZE), 0)
 
     def units(self, first_index: int, last_index: int) -> bytes:
-        """The stored units of these entries; fewer bytes where the index files end."""
+        """Return the stored units of these entries; fewer bytes where the index files end."""
         start = first_index * INDEX_UNIT_SIZE
         end = min((last_index + 1) * INDEX_UNIT_SIZE, self.index.end)
         if not self.index.start <= start < end:
@@ -43,22 +43,22 @@ class LogFiles:
         return self.index.read(start, end)
 
     def pos(self, index: int) -> int:
-        """Where an entry begins in the data files."""
+        """Return the position in the data files where an entry begins."""
         return self.unit(index).pos
 
     def end_pos(self, index: int) -> int:
-        """Where an entry ends in the data files."""
+        """Return the position in the data files where an entry ends."""
         unit = self.unit(index)
         return unit.pos + unit.size
 
     def first_from(self, pos: int, first_index: int, last_index: int) -> int:
-        """The first entry of these that begins at `pos` or behind; last_index + 1 for none."""
+        """Return the first of these entries that begins at or after `pos`; else last_index + 1."""
         return first_index + bisect.bisect_left(
             range(first_index, last_index + 1), pos, key=self.pos
         )
 
     def last_within(self, first_index: int, last_index: int, bytes_max: int) -> int:
-        """The last entry of these that ends within `bytes_max` of the first; at least the first."""
+        """Return the last of these entries that ends within `bytes_max`; at least the first."""
         limit_pos = self.pos(first_index) + bytes_max
         if self.end_pos(last_index) <= limit_pos:
             return last_index
@@ -66,9 +66,10 @@ class LogFiles:
         return first_index + bisect.bisect_right(others, limit_pos, key=self.end_pos)
 
     def runs(self, first_index: int, last_index: int) -> list[bytes]:
-        """Stored bytes of these entries, one run per segment. StoreDamagedError.
+        """Return the stored bytes of these entries, one run per segment.
 
-        Each run begins and ends where the data say so too, whatever the index says in between.
+        Checks the first and the last entry of each run against the index. Raises StoreDamagedError
+        if they disagree.
         """
         runs: list[bytes] = []
         index = first_index
@@ -80,20 +81,20 @@ class LogFiles:
             self.header(following - 1)
             last = self.unit(following - 1)
             if not start < last.pos + last.size <= file.end:
-                self._index_is_wrong(following - 1, last, "names a place behind its segment")
+                self._index_is_wrong(following - 1, last, "names a place after its segment")
             runs.append(file.read(start - file.start, last.pos + last.size - start))
             index = following
         return runs
 
     def checked_runs(self, first_index: int, last_index: int) -> list[bytes]:
-        """As `runs`, with every checksum verified that covers one of the entries."""
+        """Return the same as `runs`, after verifying every checksum that covers an entry."""
         runs = self.runs(first_index, last_index)
         for _ in self._scans(runs, first_index, last_index):
             pass
         return runs
 
     def channels(self, first_index: int, last_index: int) -> Iterator[ChannelEntry]:
-        """Those of these entries that have a channel, verified. StoreDamagedError."""
+        """Verify these entries and yield those with a channel. Raises StoreDamagedError."""
         runs = self.runs(first_index, last_index)
         for scan in self._scans(runs, first_index, last_index):
             yield from scan.channels
@@ -118,21 +119,22 @@ class LogFiles:
                 at, index, chain_crc = scan.end, scan.next_index, scan.chain_crc
 
     def header(self, index: int) -> EntryHeader:
-        """The header at the place that the unit names, which it must agree with.
+        """Read the header of an entry at the place that its index unit names.
 
-        StoreDamagedError when it does not; IndexError when the index files do not reach there.
+        Raises StoreDamagedError if header and unit disagree, IndexError if no index file holds the
+        unit.
         """
         unit = self.unit(index)
         try:
             raw = self.data.read(unit.pos, unit.pos + ENTRY_HEADER_SIZE)
             header = disk.unpack_header(raw, 0)
         except (IndexError, disk.DamagedRecordError):
-            self._index_is_wrong(index, unit, "names a place outside of the data files")
+            self._index_is_wrong(index, unit, "names a place outside the data files")
         self._check_unit(index, unit, header)
         return header
 
     def checked_entry(self, index: int, begin_index: int) -> tuple[EntryHeader, bytes]:
-        """An entry and its body, with every checksum that covers it verified. StoreDamagedError."""
+        """Read an entry and verify every checksum that covers it. Raises StoreDamagedError."""
         header = self.header(index)
         previous = self._previous_chain_crc(index, begin_index)
         pos = self.pos(index)
@@ -150,10 +152,10 @@ class LogFiles:
         return header, raw[ENTRY_HEADER_SIZE:]
 
     def term_runs(self, begin_index: int, end_index: int) -> Iterator[tuple[int, int]]:
-        """First index and term of every run of entries of one term.
+        """Yield (first index, term) for each run of entries of the same term.
 
-        Found by bisection of the index, and confirmed by the first and the last entry of each run:
-        terms never fall, so all between have that term too. StoreDamagedError.
+        Bisects the index, then verifies the first and the last entry of each run: terms never
+        decrease, so every entry between them has the same term. Raises StoreDamagedError.
         """
         index = begin_index
         while index <= end_index:
@@ -178,15 +180,15 @@ class LogFiles:
 
     def _index_is_wrong(self, index: int, unit: IndexUnit, how: str) -> NoReturn:
         raise StoreDamagedError(
-            f"entry {index}: {place(self.data, unit.pos)}: the index {how}. To have the index "
-            f"files made anew from the data, stop this member and empty {self.index.folder}",
+            f"entry {index}: {place(self.data, unit.pos)}: the index {how}. To rebuild the index "
+            f"files from the data, stop this member, empty {self.index.folder} and start it again",
             Damage.WRONG_INDEX,
             index,
         )
 
 
 def place(data: SegmentList, pos: int) -> str:
-    """File and byte of a position, for people."""
+    """Return the file and byte of a position, for error messages."""
     try:
         file = data.file_at(pos)
     except IndexError:

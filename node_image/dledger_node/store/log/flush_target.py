@@ -1,4 +1,4 @@
-"""What one flush covers."""
+"""The entries that one flush makes durable."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from dledger_node.store.segments.segment import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushTarget:
-    """What a flush makes durable, captured on the loop's thread."""
+    """The end of the log when the flush was requested, captured on the loop's thread."""
 
     end_index: int
     end_term: int
     end_pos: int
     generation: int
-    """Counts truncations: after one, an older target says nothing."""
+    """Number of truncations so far; a truncation invalidates older targets."""
     files: tuple[Segment, ...]

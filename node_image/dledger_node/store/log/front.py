@@ -1,8 +1,7 @@
-"""The beginning of the log: which segments lie there, and how they are removed.
+"""The beginning of the log: list its segments, and remove them.
 
-In this order, so that a crash between two steps costs nothing: the new beginning is made durable;
-the log forgets the entries; the files go, the oldest first. What a crash leaves of them is still
-the log's at the next start.
+The order makes a crash between two steps harmless: save the new beginning durably, forget the
+entries, delete the files, oldest first. The next start finishes an interrupted removal.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,32 +17,32 @@ from dledger_node.store.segments.segment import Segment, sync_folder
 
 
 class LogFront:
-    """Removes whole segments from the front; the caller answers for nobody needing them."""
+    """Removes whole segments from the front; the caller decides which are no longer needed."""
 
     def __init__(self, files: LogFiles, log: LogWriter, save_begin: Callable[[int], None]) -> None:
-        """`save_begin` makes durable that the log begins with an entry; it blocks."""
+        """`save_begin` saves durably which entry the log begins with; it blocks."""
         self._files = files
         self._log = log
         self.save_begin = save_begin
 
     def sealed_segments(self) -> list[SealedSegment]:
-        """The data files but for the last, oldest first."""
+        """Return all data segments except the last, oldest first."""
         return served_segments.sealed_segments(
             self._files, self._log.begin_index, self._log.end_index
         )
 
     @property
     def tail_bytes(self) -> int:
-        """How much of the last data file is written."""
+        """Bytes written to the last data file."""
         return self._log.end_pos % self._files.data.file_size
 
     def finish_removal(self, begin_index: int | None) -> None:
-        """Remove what a crash kept from being removed, by what `save_begin` had saved."""
+        """Finish a removal that a crash interrupted after `save_begin` saved `begin_index`."""
         if begin_index is not None and self._log.begin_index < begin_index <= self._log.end_index:
             self.delete(self.forget_before(begin_index))
 
     def forget_before(self, first_index: int) -> tuple[Segment, ...]:
-        """Forget all before an entry with which a segment begins, after `save_begin`.
+        """Forget all entries before one that begins a segment; call `save_begin` first.
 
         Returns the files, for `delete`.
         """
@@ -53,16 +52,17 @@ class LogFront:
         return self._files.data.take_before(pos) + self._files.index.take_before(index_pos)
 
     def delete(self, files: Sequence[Segment]) -> None:
-        """Delete files that `forget_before` has taken out; blocks."""
+        """Delete files that `forget_before` returned; blocks."""
         for file in files:
             file.remove()
         sync_folder(self._files.data.folder)
         sync_folder(self._files.index.folder)
 
     def check(self, data: Buffer, *, first_index: int, last_index: int, term: int) -> Block:
-        """Judge a leader's first entries, which have nothing before them to fit to.
+        """Validate the first entries of a leader's log, which have no previous entry here.
 
-        RemoteProtocolError, also when they do not begin a segment. `data` must not change any more.
+        Raises RemoteProtocolError, also if they do not begin a segment. The caller must not modify
+        `data` afterwards.
         """
         size = self._files.data.file_size
         block = check_block(
@@ -75,10 +75,11 @@ class LogFront:
         )
         if block.runs[0].pos == 0 or block.runs[0].pos % size:
             raise RemoteProtocolError(
-                f"entry {first_index} at position {block.runs[0].pos} begins no later segment"
+                f"entry {first_index} at position {block.runs[0].pos} does not begin a segment "
+                "after the first"
             )
         return block
 
     def replace(self, block: Block) -> None:
-        """Remove everything, durably, and write a block that `check` has judged."""
+        """Remove the whole log, durably, and write a block that `check` validated."""
         self._log.restart(block)

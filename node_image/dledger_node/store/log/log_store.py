@@ -1,13 +1,13 @@
-"""One member's log: data and index files together, the only writer of both.
+"""One member's log: the only writer of its data and index files.
 
-Three kinds of threads meet here, without a lock on the way of an append:
+Three kinds of threads use a store; an append takes no lock that a flush holds:
 
     the loop's thread   writes: reserve, append_*, truncate, flush_target, flushed, close
     a worker thread     blocks on the disk: flush, save_checkpoint, preallocate
-    any thread          reads; it sees entries up to `end_index`, which moves last
+    any thread          reads (`LogReader`)
 
-An append is a write that the kernel keeps in memory. It is durable once a flush that began later
-has returned: then `flushed` moves `durable_index`, which is all that may be acknowledged.
+An append writes to the kernel's page cache. Its entries are durable once a flush that began after
+the append returns; `flushed` then moves `durable_index`. Only durable entries may be acknowledged.
 """
 
 import contextlib
@@ -18,13 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from dledger_formats.log import disk
-from dledger_formats.log.disk import (
-    ENTRY_HEADER_SIZE,
-    INDEX_UNIT_SIZE,
-    Buffer,
-    EntryHeader,
-    IndexUnit,
-)
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.raft.membership import Membership
 from dledger_node.store.derived.log_memberships import LogMemberships
@@ -36,9 +30,11 @@ from dledger_node.store.log.entry_runs import Place
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.front import LogFront
-from dledger_node.store.log.recovery import RecoveryReport
+from dledger_node.store.log.log_reader import LogReader
+from dledger_node.store.log.recovery import MARGIN_BYTES, RecoveryReport
 from dledger_node.store.log.served_segments import ServedSegments
 from dledger_node.store.log.writer import LogWriter
+from dledger_node.store.segments.open_files import OPEN_FILES_MAX
 from dledger_node.store.segments.segment_list import SegmentList, make_folders
 from dledger_node.store.small_files import ballast
 from dledger_node.store.small_files import checkpoint as checkpoint_file
@@ -46,10 +42,11 @@ from dledger_node.store.small_files.checkpoint import Checkpoint
 from dledger_node.store.small_files.lock import FolderLock
 
 
-class LogStore:
-    """A log that ends at `end_index`; -1 when it is empty.
+class LogStore(LogReader):
+    """An open log.
 
-    Invariant: committed_index <= durable_index <= end_index. The first is what the checkpoint says.
+    Invariant: committed_index <= durable_index <= end_index, where committed_index is that of the
+    last checkpoint.
     """
 
     def __init__(
@@ -62,11 +59,10 @@ class LogStore:
         report: RecoveryReport,
         verified_index: int,
     ) -> None:
-        """Take over files that recovery left in order; use `open`."""
+        """Take over recovered files. Callers use `open`."""
+        super().__init__(files, log, verified_index)
         self.durable_index = log.end_index
         self.recovery = report
-        self.damage: StoreDamagedError | None = None
-        """What a read has found; the member should stop serving, and have everything verified."""
         self._folder = folder
         self._lock = lock
         self.front = LogFront(files, log, self._save_begin)
@@ -76,10 +72,7 @@ class LogStore:
         self.zero_ahead = log.zero_ahead
         overhead = ENTRY_HEADER_SIZE + disk.BLANK_SIZE_MIN
         self.body_bytes_max = min(disk.BODY_SIZE_MAX, files.data.file_size - overhead)
-        """The longest body: Java's limit, or what a segment can hold."""
-        self._files = files
-        self._log = log
-        self._verified_index = verified_index
+        """The longest body: Java's limit, or what one segment can hold."""
         self._flushed_pos, self._index_synced_pos = log.end_pos, log.index_pos
         self._generation = 0
         self._flush_error: StoreError | None = None
@@ -94,26 +87,34 @@ class LogStore:
         segment_size_bytes: int,
         index_segment_size_bytes: int,
         verify_all: bool = False,
+        margin_bytes: int = MARGIN_BYTES,
+        open_files_max: int = OPEN_FILES_MAX,
     ) -> Self:
-        """Lock, load and recover a store; `folder` (store_base_dir/dledger-ID) is made if missing.
+        """Lock, load and recover a store; create `folder` (store_base_dir/dledger-ID) if missing.
 
-        `verify_all` reads every entry; otherwise what was durable long ago is verified when it is
-        served. StoreInUseError; StoreDamagedError, with nothing changed; StoreFullError.
+        `verify_all` reads every entry. Otherwise entries that were durable more than `margin_bytes`
+        before the durable end are verified when they are read. At most `open_files_max` files of
+        each kind stay open. Raises StoreInUseError, StoreFullError, or StoreDamagedError (which
+        leaves the files unchanged).
         """
         began = time.monotonic()
         with contextlib.ExitStack() as undo:
             make_folders(folder)
             lock = FolderLock(folder)
             undo.callback(lock.close)
-            data = SegmentList.load(folder / disk.DATA_FOLDER, segment_size_bytes)
+            data = SegmentList.load(folder / disk.DATA_FOLDER, segment_size_bytes, open_files_max)
             undo.callback(data.close)
-            index = SegmentList.load(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
+            index = SegmentList.load(
+                folder / disk.INDEX_FOLDER, index_segment_size_bytes, open_files_max
+            )
             undo.callback(index.close)
             files = LogFiles(data, index)
-            ballast.make(folder)
+            ballast.create(folder)
             checkpoint = checkpoint_file.load_checkpoint(folder)
             recovery.finish_replacing(files, checkpoint)
-            found = recovery.examine(files, checkpoint, verify_all=verify_all)
+            found = recovery.examine(
+                files, checkpoint, verify_all=verify_all, margin_bytes=margin_bytes
+            )
             cut_bytes = recovery.repair(files, found)
             report = recovery.report(found, cut_bytes, time.monotonic() - began)
             log = LogWriter(files, found)
@@ -126,85 +127,20 @@ class LogStore:
             undo.pop_all()
         return store
 
-    # -- what the log holds ------------------------------------------------------------------------
-
-    @property
-    def begin_index(self) -> int:
-        """The first entry; 0 for an empty log."""
-        return self._log.begin_index
-
-    @property
-    def end_index(self) -> int:
-        """The last entry; -1 for an empty log."""
-        return self._log.end_index
-
-    @property
-    def end_term(self) -> int:
-        """Term of the last entry; -1 when there is none."""
-        return self._log.end_term
-
     @property
     def committed_index(self) -> int:
-        """What the checkpoint says."""
+        """The committed index of the last checkpoint; -1 without a checkpoint."""
         return self._checkpoints.committed_index
-
-    def term_runs(self) -> list[tuple[int, int]]:
-        """First index and term of every run of entries of one term."""
-        return list(self._log.term_runs)
-
-    def position(self, index: int) -> IndexUnit:
-        """Where an entry lies. IndexError outside of the log."""
-        self._check_range(index, index)
-        return self._files.unit(index)
-
-    def positions(self, first_index: int, last_index: int) -> list[int]:
-        """Where entries begin in the data files. IndexError outside of the log."""
-        self._check_range(first_index, last_index)
-        return self._log.positions(first_index, last_index)
-
-    def entry(self, index: int) -> tuple[EntryHeader, bytes]:
-        """Read one entry with all its checksums. IndexError; StoreDamagedError."""
-        self._check_range(index, index)
-        try:
-            return self._files.checked_entry(index, self.begin_index)
-        except StoreDamagedError as error:
-            self.damage = error
-            raise
-
-    def tail(self, first_index: int, last_index: int) -> Buffer | None:
-        """What `read_range` would read, if that was just appended; for the thread that writes."""
-        return self._log.tail(first_index, last_index)
-
-    def read_range(
-        self, first_index: int, last_index: int, bytes_max: int
-    ) -> tuple[list[bytes], int]:
-        """Stored bytes of whole entries, one run per segment, and the last index they hold.
-
-        At least one entry, then as many as `bytes_max` allows. What this process neither wrote nor
-        verified, or `doubt`s, is verified here. IndexError outside of the log; StoreDamagedError.
-        """
-        self._check_range(first_index, last_index)
-        try:
-            last_index = self._files.last_within(first_index, last_index, bytes_max)
-            if first_index < self._verified_index:
-                return self._files.checked_runs(first_index, last_index), last_index
-            return self._files.runs(first_index, last_index), last_index
-        except StoreDamagedError as error:
-            self.damage = error
-            raise
-
-    def doubt(self) -> None:
-        """Verify what is stored now whenever it is read again."""
-        self._verified_index = self._log.end_index + 1
 
     # -- writing -----------------------------------------------------------------------------------
 
     def reserve(self, body_sizes: Sequence[int]) -> list[Place]:
-        """Make room for a batch; returns where it goes now. StoreFullError; ValueError when a body
-        is too long.
+        """Make room for a batch and return the places where its entries go.
+
+        Raises StoreFullError if there is no room, ValueError if a body is too long.
         """
         if (largest := max(body_sizes)) > self.body_bytes_max:
-            raise ValueError(f"a body of {largest} bytes; at most {self.body_bytes_max} are kept")
+            raise ValueError(f"the body has {largest} bytes; at most {self.body_bytes_max} fit")
         return self._log.reserve(body_sizes)
 
     def append_bodies(
@@ -214,8 +150,10 @@ class LogStore:
         channels: Sequence[int] | None = None,
         magic: int = disk.NORMAL,
     ) -> tuple[int, int]:
-        """Write a batch; returns its first and last index. As `reserve`, with nothing written.
-        `channels` has one for each body; None is 0 for all.
+        """Write a batch and return its first and last index.
+
+        `channels` holds one channel per body; None means channel 0 for all. Raises the errors of
+        `reserve`; nothing is written then.
         """
         first_index = self._log.end_index + 1
         places = self.reserve([len(body) for body in bodies])
@@ -226,7 +164,7 @@ class LogStore:
         return first_index, self._log.end_index
 
     def append_noop(self, term: int) -> int:
-        """Write the empty entry with which a leader begins its term; returns its index."""
+        """Write the no-op entry that begins a leader's term and return its index."""
         return self.append_bodies([b""], term, magic=disk.NOOP)[0]
 
     def check_block(
@@ -238,10 +176,10 @@ class LogStore:
         last_index: int,
         term: int,
     ) -> Block:
-        """Judge the entries behind previous_index, up to last_index, before the core hears of them.
+        """Validate the pushed entries previous_index + 1 .. last_index before the core sees them.
 
-        They are compared with this log where it holds the previous entry; where it does not, the
-        core refuses the push. RemoteProtocolError. `data` must not change any more.
+        Checks that they follow the previous entry if the log holds it; if it does not, the core
+        refuses the push. Raises RemoteProtocolError. The caller must not modify `data` afterwards.
         """
         try:
             link = self._log.link(previous_index, previous_term)
@@ -258,13 +196,14 @@ class LogStore:
         )
 
     def reserve_block(self, block: Block) -> None:
-        """Make room for a block. StoreFullError."""
+        """Make room for a block. Raises StoreFullError."""
         self._log.reserve_block(block)
 
     def append_block(self, block: Block, *, first_index: int, last_index: int) -> None:
-        """Write a block's entries from first_index on, behind the end of the log.
+        """Append a block's entries from first_index on.
 
-        StoreDamagedError when they do not fit to it; StoreFullError; nothing is written then.
+        Raises StoreDamagedError if they do not follow the log, StoreFullError if there is no room;
+        nothing is written then.
         """
         assert (first_index, last_index) == (self.end_index + 1, block.last_index)
         self._log.append_block(block)
@@ -272,19 +211,20 @@ class LogStore:
         self.memberships.note_block(block, first_index)
 
     def truncate(self, first_index: int) -> None:
-        """Remove first_index and all behind it, durably; blocks for a few fsyncs.
+        """Remove entry first_index and all later ones, durably; blocks for a few fsyncs.
 
-        Durably, because a new entry there must never meet an old one behind it again. The
-        checkpoint is lowered first, so that a crash on the way is no damage. StoreError at or below
-        the committed index.
+        The removal is durable because an old entry must never follow a new one after a crash. The
+        checkpoint is lowered first, so that recovery does not take a crash halfway for damage.
+        Raises StoreError if first_index is at or below the committed index.
         """
         if first_index > self.end_index:
             return
-        # The first entry of a log that lost its front stays: it says where the log begins.
+        # A log without its front keeps its first entry, which says where the log begins.
         if first_index <= max(self.committed_index, self.begin_index or -1):
             raise StoreError(
                 f"{self._folder}: entry {first_index} cannot be removed: entries up to "
-                f"{self.committed_index} are committed, and the log begins at {self.begin_index}"
+                f"{self.committed_index} are committed, and the log begins with entry "
+                f"{self.begin_index}"
             )
         with self._checkpoints.lock:
             self._generation += 1
@@ -298,15 +238,15 @@ class LogStore:
         self.memberships.cut(first_index)
 
     def replace(self, block: Block, membership: Membership | None = None) -> None:
-        """Remove the log and write a block, which `LogFront.check` has judged; blocks for fsyncs.
-        `membership` holds before it.
+        """Remove the log and write a block that `LogFront.check` validated; blocks for fsyncs.
 
-        The checkpoint says first that nothing is durable, so a crash leaves a part of either log.
+        `membership` is the membership before the block. The checkpoint first says that nothing is
+        durable, so a crash leaves part of the old log or part of the new one.
         """
         with self._checkpoints.lock:
             self._generation += 1
             self.durable_index, self._flushed_pos, self._index_synced_pos = -1, 0, 0
-            self._checkpoints.begin_anew(block.first_index, membership)
+            self._checkpoints.restart_at(block.first_index, membership)
             self.front.replace(block)
         self.memberships.note_block(block, block.first_index)
         self.producers.restore()
@@ -314,7 +254,7 @@ class LogStore:
     # -- durability --------------------------------------------------------------------------------
 
     def flush_target(self) -> FlushTarget:
-        """Capture what is written now."""
+        """Return a target that covers everything written so far."""
         return FlushTarget(
             end_index=self.end_index,
             end_term=self.end_term,
@@ -324,9 +264,9 @@ class LogStore:
         )
 
     def flush(self, target: FlushTarget) -> None:
-        """Make a target durable; blocks. At most one flush at a time.
+        """Make a target durable; blocks. The caller runs at most one flush at a time.
 
-        A StoreError is final, here and in every later call: the member must stop.
+        A StoreError is final: every later call raises it again, and the member must stop.
         """
         if self._flush_error is not None:
             raise self._flush_error
@@ -337,16 +277,17 @@ class LogStore:
             raise
 
     def flushed(self, target: FlushTarget) -> None:
-        """Move `durable_index` after a flush, unless the log was truncated since its target."""
+        """Move `durable_index` after a flush, unless the log was truncated in the meantime."""
         if target.generation == self._generation:
             self.durable_index = target.end_index
             self._flushed_pos = target.end_pos
 
     def save_checkpoint(self, committed_index: int) -> None:
-        """Make durable what is durable and committed, for the next start; blocks.
+        """Save the durable and the committed index for the next start; blocks.
 
-        Index files are synced here and not in `flush`: they can be made anew from the checkpoint's
-        segment on. After a StoreError, and a StoreFullError on a full volume, the last one stands.
+        Syncs the index files, which `flush` does not: recovery can rebuild them from the
+        checkpoint on. Raises StoreError, or StoreFullError on a full volume; the previous
+        checkpoint then stays in place.
         """
         with self._checkpoints.lock:
             end_index = self.durable_index
@@ -361,42 +302,34 @@ class LogStore:
 
     @property
     def room_is_short(self) -> bool:
-        """Whether `preallocate` is due."""
+        """Whether `preallocate` has segments to create."""
         data, index = self._files.data, self._files.index
         return data.room_is_short(self._log.end_pos) or index.room_is_short(self._log.index_pos)
 
     def preallocate(self) -> None:
-        """Have the next segments ready before these are full; blocks. StoreFullError.
+        """Create the next segments before the current ones are full; blocks.
 
-        Without it they are made when they are needed, on the loop's thread.
+        Segments that are not created here are created by `reserve`, on the loop's thread. Raises
+        StoreFullError.
         """
         with self._preallocation_lock:
-            ballast.make_again(self._folder)
+            ballast.restore(self._folder)
             self._files.data.preallocate(self._log.end_pos)
             self._files.index.preallocate(self._log.index_pos)
 
     def close(self) -> None:
-        """Flush, save the checkpoint if there is room for it, and let go of the files."""
+        """Flush, save the checkpoint if there is room for it, and release the files."""
         try:
             target = self.flush_target()
             self.flush(target)
             self.flushed(target)
             self._save_checkpoint_if_room()
-            with contextlib.suppress(StoreError):  # without the file, the log tells as much
-                self.producers.close()
+            with contextlib.suppress(StoreError):  # the next start rebuilds the table from the log
+                self.producers.save_at_close()
         finally:
             self._files.data.close()
             self._files.index.close()
             self._lock.close()
-
-    # -- inside ------------------------------------------------------------------------------------
-
-    def _check_range(self, first_index: int, last_index: int) -> None:
-        if not self.begin_index <= first_index <= last_index <= self.end_index:
-            raise IndexError(
-                f"entries {first_index} to {last_index} are asked for, and the log holds "
-                f"{self.begin_index} to {self.end_index}"
-            )
 
     def _save_checkpoint_if_room(self) -> None:
         with contextlib.suppress(StoreFullError):

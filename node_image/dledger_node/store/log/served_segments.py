@@ -1,4 +1,4 @@
-"""What an auditor may read: the segments, each as far as it is committed, and their bytes."""
+"""The segments that an auditor may read, each up to its last committed entry."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from dledger_node.store.segments.segment import Segment
 
 
 class ServedSegments:
-    """The files of one log."""
+    """Lists and reads the segments of one log."""
 
     def __init__(self, folder: Path, files: LogFiles, log: LogWriter) -> None:
         self._folder = folder
@@ -22,7 +22,7 @@ class ServedSegments:
         self._log = log
 
     def data(self, limit_index: int) -> list[SegmentFile]:
-        """The data files, readable up to the end of entry limit_index (the committed index)."""
+        """List the data files, readable up to entry limit_index (the committed index)."""
         files, begin_index = self._files, self._log.begin_index
         limit_index = min(limit_index, self._log.end_index)
         end_pos = files.end_pos(limit_index) if limit_index >= begin_index else 0
@@ -32,7 +32,7 @@ class ServedSegments:
         ]
 
     def index(self, limit_index: int) -> list[SegmentFile]:
-        """The index files, readable up to the unit of limit_index."""
+        """List the index files, readable up to the unit of limit_index."""
         begin_index = self._log.begin_index
         limit_index = min(limit_index, self._log.end_index)
         end_pos = (limit_index + 1) * INDEX_UNIT_SIZE if limit_index >= begin_index else 0
@@ -42,9 +42,9 @@ class ServedSegments:
         ]
 
     def read(self, folder: Literal["data", "index"], name: str, start: int, end: int) -> bytes:
-        """Bytes of a segment, by its name, in any thread; blocks.
+        """Read bytes of a segment by its name; blocks; any thread may call.
 
-        FileNotFoundError for a name that is no segment's, or one that was removed meanwhile.
+        Raises FileNotFoundError if no such segment exists, or if it has been removed.
         """
         try:
             disk.start_offset(name)
@@ -58,7 +58,7 @@ class ServedSegments:
 
 
 def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[SealedSegment]:
-    """The data files but for the last, oldest first; none of an empty log."""
+    """Return all data segments except the last, oldest first; empty for an empty log."""
     if end_index < begin_index:
         return []
     return [

@@ -1,7 +1,7 @@
-"""The end of the log: where the next entry goes, and what it must fit to.
+"""The end of the log: append entries, and truncate.
 
-Everything here happens on the thread that writes, and no further than into the kernel's memory.
-What is durable, and when, is `LogStore`'s business.
+Everything here runs on the thread that writes, and writes only to the kernel's page cache.
+`LogStore` makes entries durable.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from dledger_node.store.log.recovery import Examined
 from dledger_node.store.segments.zero_ahead import ZeroAhead
 
 TAIL_BYTES_MAX: Final = 1 << 20
-"""Of the entries that stay in memory once they are written."""
+"""The longest run that is kept in memory after it is written."""
 
 
 class LogWriter:
-    """Appends to files that recovery left in order, and truncates them.
+    """Appends to recovered files and truncates them.
 
-    `end_index` moves last, so that a reader on another thread sees whole entries.
+    An append moves `end_index` last, so that readers on other threads see whole entries.
     """
 
     def __init__(self, files: LogFiles, found: Examined) -> None:
@@ -35,30 +35,31 @@ class LogWriter:
         self.zero_ahead = ZeroAhead(files.data, self.end_pos)
         self._files = files
         self._segment_size = files.data.file_size
-        # The last run and its first index, unless it is long: it is pushed and answered next, and
-        # to read it again would cost more than to write it.
+        # The last run and its first index, unless it is long: it is pushed next, and reading it
+        # again would cost more than writing it.
         self._tail: tuple[int, EntryRun] | None = None
 
     @property
     def end_term(self) -> int:
-        """Term of the last entry; -1 when there is none."""
+        """Term of the last entry; -1 for an empty log."""
         return self.term_runs[-1][1] if self.term_runs else -1
 
     @property
     def index_pos(self) -> int:
-        """Where the next unit goes in the index files."""
+        """Position of the next unit in the index files."""
         return (self.end_index + 1) * INDEX_UNIT_SIZE
 
     def reserve(self, body_sizes: Sequence[int]) -> list[Place]:
-        """Make room for entries with such bodies; returns where they go. StoreFullError;
-        ValueError for a long one.
+        """Make room for entries with such bodies and return their places.
+
+        Raises StoreFullError if there is no room, ValueError if a body is too long.
         """
         places = place_bodies(body_sizes, self.end_pos, self._segment_size)
         self._reserve(places[-1].end_pos, self.end_index + len(body_sizes))
         return places
 
     def reserve_block(self, block: Block) -> None:
-        """Make room for a block, if it may come to be written here. StoreFullError."""
+        """Make room for a block if the log holds the entry before it. Raises StoreFullError."""
         if block.link is not None:
             self._reserve(block.runs[-1].end_pos, block.last_index)
 
@@ -70,7 +71,7 @@ class LogWriter:
         term: int,
         channels: Sequence[int] | None = None,
     ) -> None:
-        """Write a batch to the places that were just reserved for it."""
+        """Write a batch to the places that `reserve` returned for it."""
         runs = pack_runs(
             bodies,
             places,
@@ -84,9 +85,10 @@ class LogWriter:
             self._write(run, term)
 
     def append_block(self, block: Block) -> None:
-        """Write those entries of a block that the log has not.
+        """Write the entries of a block that the log does not hold.
 
-        StoreDamagedError when they do not follow the log: then two logs differ that must not.
+        Raises StoreDamagedError if they do not follow the log: the leader's log and this log then
+        differ where they must be equal.
         """
         runs = list(block.runs_from(self.end_index + 1))
         link = Link(self.end_pos, self.chain_crc)
@@ -95,7 +97,7 @@ class LogWriter:
             raise StoreDamagedError(
                 f"{self._files.data.folder}: the leader's entry {self.end_index + 1} does not "
                 f"follow this log, which ends at position {self.end_pos}: the logs differ before "
-                "it. Audit the group",
+                "that entry. Audit the group",
                 Damage.DIVERGED,
                 self.end_index + 1,
             )
@@ -104,7 +106,7 @@ class LogWriter:
             self._write(run, block.term)
 
     def tail(self, first_index: int, last_index: int) -> Buffer | None:
-        """Stored bytes of these entries, if they are just what was written last."""
+        """Return the stored bytes of these entries if they are the last run written, else None."""
         if self._tail is None:
             return None
         first_of_tail, run = self._tail
@@ -112,7 +114,7 @@ class LogWriter:
         return run.data if found else None
 
     def positions(self, first_index: int, last_index: int) -> list[int]:
-        """Where entries of the log begin in the data files."""
+        """Return where entries of the log begin in the data files."""
         if self._tail is not None and first_index >= self._tail[0]:
             start, end = first_index - self._tail[0], last_index - self._tail[0] + 1
             units = self._tail[1].units[start * INDEX_UNIT_SIZE : end * INDEX_UNIT_SIZE]
@@ -121,7 +123,7 @@ class LogWriter:
         return [pos for _, pos, *_ in INDEX_UNIT.iter_unpack(units)]
 
     def link(self, index: int, term: int) -> Link | None:
-        """The end of the log as far as this entry; None when it holds none of that term there."""
+        """Return the log's end after an entry; None if the log lacks it or its term differs."""
         if index == -1:
             return Link(0, 0)
         if not self.begin_index <= index <= self.end_index:
@@ -134,7 +136,7 @@ class LogWriter:
         return Link(self._files.end_pos(index), header.chain_crc)
 
     def forget_from(self, first_index: int) -> None:
-        """Move the end before an entry; the files are still as they were."""
+        """Move the end of the log before an entry; leaves the files unchanged."""
         self._tail = None
         last_index = first_index - 1
         if last_index >= self.begin_index:
@@ -147,16 +149,16 @@ class LogWriter:
             self.term_runs.pop()
 
     def remove_before(self, first_index: int) -> None:
-        """Move the beginning up to an entry that the log holds."""
+        """Move the beginning of the log to an entry that it holds."""
         self.begin_index = first_index
         kept = [run for run in self.term_runs if run[0] > first_index]
         term = self._files.header(first_index).term
         self.term_runs = [(first_index, term), *kept]
 
     def restart(self, block: Block) -> None:
-        """Begin with a block, in folders that are empty."""
+        """Remove all segments and begin again with a block."""
         self._tail = None
-        self.begin_index = block.first_index  # first: from now on, readers find nothing
+        self.begin_index = block.first_index  # set first: from now on, readers find no entry
         self.end_index = block.first_index - 1
         self.end_pos, self.chain_crc = block.runs[0].pos, 0
         self.term_runs = []
@@ -167,7 +169,7 @@ class LogWriter:
             self._write(run, block.term)
 
     def cut_files(self) -> None:
-        """Zero what lies behind the end, durably."""
+        """Zero the files after the end of the log, durably."""
         self._files.data.truncate(self.end_pos)
         self._files.index.truncate(self.index_pos)
 
@@ -176,7 +178,7 @@ class LogWriter:
         self._files.index.reserve(self.index_pos, (last_index + 1) * INDEX_UNIT_SIZE)
 
     def _write(self, run: EntryRun, term: int) -> None:
-        """Copy a run behind the end, with a blank before it where a segment is left."""
+        """Copy a run to the end of the log, after a blank if it begins a new segment."""
         data, end_pos, end_term = self._files.data, run.end_pos, self.end_term
         assert term >= end_term
         self.zero_ahead.enter(end_pos)

@@ -3,5 +3,5 @@
 segment       one file, read with `pread` and written with `pwrite`
 segment_list  all segments of one kind
 open_files    a bounded number of open descriptors
-zero_ahead    zeros ahead of the log's end, so that a flush changes data and no metadata
+zero_ahead    zeros written ahead of the log's end, so that a flush changes data and no metadata
 """

@@ -1,7 +1,7 @@
-"""File descriptors of segments: opened when they are needed, and never too many at once.
+"""File descriptors of segments: opened on demand, and bounded in number.
 
-A log of small segments has more of them than a process may have open files. One that is let go of
-while another thread still uses it stays open until that thread is done.
+A log of small segments has more of them than a process may have open files. A descriptor that is
+released while another thread uses it stays open until that thread is done.
 """
 
 import os
@@ -14,7 +14,7 @@ OPEN_FILES_MAX: Final = 128
 
 
 class Descriptor:
-    """An open file; closed with the last reference to it."""
+    """An open file; closed when the last reference to it is dropped."""
 
     __slots__ = ("fd",)
 
@@ -28,7 +28,7 @@ class Descriptor:
 
 
 class Holder:
-    """A segment's place for its descriptor; whoever uses it takes a reference first."""
+    """The slot of one segment for its descriptor; a user takes a reference before using it."""
 
     __slots__ = ("descriptor",)
 
@@ -37,7 +37,7 @@ class Holder:
 
 
 class OpenFiles:
-    """The descriptors of one folder's segments; the one opened first is let go of first."""
+    """The descriptors of one folder's segments; the one opened first is released first."""
 
     def __init__(self, limit: int = OPEN_FILES_MAX) -> None:
         self._limit = limit
@@ -45,7 +45,7 @@ class OpenFiles:
         self._holders: deque[Holder] = deque()
 
     def open(self, holder: Holder, path: Path) -> Descriptor:
-        """Open a file for a holder that has none; OSError."""
+        """Open a file for a holder, unless it has one. Raises OSError."""
         with self._lock:
             if holder.descriptor is None:
                 holder.descriptor = Descriptor(path)
@@ -55,8 +55,8 @@ class OpenFiles:
                 self._holders.popleft().descriptor = None
             return descriptor
 
-    def let_go(self, holder: Holder) -> None:
-        """Close a holder's descriptor, once nobody uses it."""
+    def release(self, holder: Holder) -> None:
+        """Close a holder's descriptor once no thread uses it."""
         with self._lock:
             if holder.descriptor is not None:
                 holder.descriptor = None

@@ -1,12 +1,12 @@
-"""One file of the log: read with `pread`, written with `pwrite`, never mapped.
+"""One file of the log: read with `pread`, written with `pwrite`, never memory-mapped.
 
-The name is DLedger's, which maps its files. In Python a mapping costs more than it saves: a page
-fault stops every thread until the disk answers, a sector that cannot be read or a full disk ends
-the process with SIGBUS, and pages that were dirtied through a mapping make `fdatasync` several
-times dearer (`bench/store.py` shows it). Here each of those is an error that names the file.
+DLedger maps its files. In Python a mapping costs more than it saves: a page fault stops every
+thread until the disk answers, an unreadable sector or a full disk kills the process with SIGBUS,
+and pages dirtied through a mapping make `fdatasync` several times slower (`bench/store.py` measures
+it). Here each of these failures is an error that names the file.
 
-A segment is allocated on disk before its first byte is written, so that a full disk refuses a batch
-and never breaks into one.
+A segment is allocated on disk before its first byte is written, so that a full disk rejects a batch
+and never tears one.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Segment:
-    """A segment of fixed size; `start` is the position of its first byte in the log.
+    """A file of fixed size; `start` is the position of its first byte in the log.
 
-    Any thread may `read` and `sync`; the rest is for the thread that writes.
+    Any thread may `read` and `sync`; all other methods are for the thread that writes.
     """
 
     __slots__ = (
@@ -46,9 +46,9 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, size: int, open_files: OpenFiles) -> Self:
-        """Make a file of zeros that no full disk can hit later, durable but for its name.
+        """Create a fully allocated file of zeros; it is durable, its name is not.
 
-        StoreFullError when there is no room; nothing is left behind.
+        Raises StoreFullError if there is no room; no file is left then.
         """
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
@@ -67,18 +67,18 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """Position in the log behind this file's last byte."""
+        """Position in the log after the last byte of this file."""
         return self.start + self.size
 
-    def become(self, path: Path, start: int) -> None:
-        """Take a place in the log; the name is durable once the folder is synced."""
+    def move_into_log(self, path: Path, start: int) -> None:
+        """Rename a spare segment to its place in the log; durable once the folder is synced."""
         os.rename(self.path, path)
         self.path, self.start, self.name_is_durable = path, start, False
 
     def read(self, at: int, size: int) -> bytes:
-        """Bytes from byte `at` on, fewer at the end of the file.
+        """Read `size` bytes from byte `at` on, fewer at the end of the file.
 
-        StoreDamagedError when the disk cannot give them, or the file was cut short.
+        Raises StoreDamagedError if the disk cannot read them or the file was cut short.
         """
         size = min(size, self.size - at)
         try:
@@ -90,15 +90,15 @@ class Segment:
             ) from error
         if len(data) < size:
             raise StoreDamagedError(
-                f"{self.path} ends at byte {at + len(data)}; it had {self.size} bytes",
+                f"{self.path} ends at byte {at + len(data)}; it must have {self.size} bytes",
                 Damage.UNREADABLE,
             )
         return data
 
     def write(self, at: int, data: Buffer) -> None:
-        """Write all of `data` to byte `at`; it is durable after a `sync` that begins later.
+        """Write all of `data` at byte `at`; it is durable after a `sync` that begins later.
 
-        A StoreError is final: nobody knows how much of it was written.
+        A StoreError is final: part of `data` may have been written.
         """
         try:
             file = self._descriptor()
@@ -106,10 +106,10 @@ class Segment:
             while written < len(data):
                 written += os.pwrite(file.fd, memoryview(data)[written:], at + written)
         except OSError as error:
-            raise StoreError(f"{self.path}, byte {at}: it could not be written: {error}") from error
+            raise StoreError(f"{self.path}, byte {at}: write failed: {error}") from error
 
     def allocate(self) -> None:
-        """Give every byte its place on disk: Java leaves holes. StoreFullError."""
+        """Allocate the holes that Java leaves in its files. Raises StoreFullError."""
         if self.path.stat().st_blocks * 512 >= self.size:
             return
         try:
@@ -119,9 +119,9 @@ class Segment:
             raise _allocation_error(self.path, self.size, error) from error
 
     def data_ranges(self, at: int) -> list[tuple[int, int]]:
-        """Parts from byte `at` on that may hold anything but zeros, as the file system knows.
+        """Return the ranges from byte `at` on that may hold non-zero bytes, per the file system.
 
-        They are found before any of them is read: to ext4, what was read ahead is data as well.
+        The caller must get the whole list before it reads: ext4 reports read-ahead pages as data.
         """
         ranges: list[tuple[int, int]] = []
         file = self._descriptor()
@@ -129,7 +129,7 @@ class Segment:
             try:
                 begin = os.lseek(file.fd, at, os.SEEK_DATA)
             except OSError as error:
-                if error.errno == errno.ENXIO:  # no data behind `at`
+                if error.errno == errno.ENXIO:  # no data after `at`
                     break
                 raise
             at = os.lseek(file.fd, begin, os.SEEK_HOLE)
@@ -137,23 +137,23 @@ class Segment:
         return ranges
 
     def sync(self) -> None:
-        """Make what the file holds durable; blocks, and does nothing for one that was removed.
+        """Make the file's content durable; blocks. Does nothing if the file was removed.
 
-        A StoreError is final: the kernel may have dropped what it could not write, and a second
-        call would succeed all the same.
+        A StoreError is final: the kernel may have dropped the pages that it could not write, and a
+        second call would succeed all the same.
         """
         if self.removed:
             return
         with final_errors(self.path):
             file = self._descriptor()
             os.fdatasync(file.fd)
-            _check_that_the_file_system_lives(file.fd)
+            _check_file_system_is_up(file.fd)
 
     def forget_cache(self, at: int) -> None:
-        """Have the next reads from byte `at` on come from the disk; blocks for a sync.
+        """Drop cached pages from byte `at` on, so that reads come from the disk; blocks for a sync.
 
-        After a failed sync the kernel keeps the pages that it could not write, and calls them
-        clean; what is read of them would be lost with the next power cut.
+        After a failed sync the kernel keeps the pages that it could not write and marks them clean;
+        their content would be lost at the next power cut.
         """
         self.sync()
         with final_errors(self.path):
@@ -161,9 +161,9 @@ class Segment:
             os.posix_fadvise(file.fd, at, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """Let go of the file, once no other thread uses it; any later use is a ValueError."""
+        """Release the file; any later use raises ValueError."""
         self._closed = True
-        self._open_files.let_go(self._holder)
+        self._open_files.release(self._holder)
 
     def remove(self) -> None:
         """Delete the file."""
@@ -172,10 +172,12 @@ class Segment:
         self.close()
 
     def _descriptor(self) -> Descriptor:
-        """The open file. Its number is good while this object is held and not a moment longer: then
-        another thread may close it, and the number is another file's.
+        """Return the open file.
+
+        Its `fd` is valid only while the caller holds this object: once it is dropped, another
+        thread may close it and the number may be reused for another file.
         """
-        if self._closed:  # or it would be opened again, and another process may own it by now
+        if self._closed:  # must not be opened again: another process may own the store by now
             raise ValueError(f"{self.path} is closed")
         return self._holder.descriptor or self._open_files.open(self._holder, self.path)
 
@@ -183,8 +185,8 @@ class Segment:
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable. A StoreError is final.
 
-    XFS says yes to an fsync of a folder when it has shut itself down, as it does after an error of
-    its log, and the names are lost; reading the folder then fails.
+    An XFS that has shut itself down, as it does after an error of its log, reports success for an
+    fsync of a folder, and the names are lost. Listing the folder then fails.
     """
     with final_errors(folder):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -195,25 +197,25 @@ def sync_folder(folder: Path) -> None:
             os.close(fd)
 
 
-def _check_that_the_file_system_lives(fd: int) -> None:
-    """OSError when the file system of an open file has shut itself down.
+def _check_file_system_is_up(fd: int) -> None:
+    """Raise OSError if the file system of an open file has shut itself down.
 
-    On ext4 an fdatasync that was under way then may say yes: the data is written, but the extent
-    that was allocated ahead of it stays marked as unwritten, and reads as zeros after a mount.
-    Reading fails from then on, ext4 and XFS alike: even no bytes, which costs next to nothing.
+    On ext4 an fdatasync that is in flight at that moment may report success: the data is written,
+    but its preallocated extent stays marked as unwritten and reads as zeros after the next mount.
+    From then on every read fails, on ext4 and XFS, even one of zero bytes, which costs little.
     """
     os.pread(fd, 0, 0)
 
 
 @contextlib.contextmanager
 def final_errors(path: Path) -> Iterator[None]:
-    """Say what an OSError means where something was to be made durable."""
+    """Turn an OSError of a sync into a StoreError that says what may be lost."""
     try:
         yield
     except OSError as error:
         raise StoreError(
-            f"{path}: it could not be made durable ({error}); what was written since the last "
-            "flush may be lost. Check the disk"
+            f"{path}: sync failed ({error}); data written since the last flush may be lost. Check "
+            "the disk"
         ) from error
 
 
@@ -221,6 +223,6 @@ def _allocation_error(path: Path, size: int, error: OSError) -> StoreError:
     if error.errno in NO_ROOM:
         return StoreFullError(
             f"{path}: no room for a segment of {size} bytes ({error.strerror}); nothing was "
-            "written. Free space or enlarge the volume"
+            "written. Free space or expand the volume"
         )
-    return StoreError(f"{path}: {size} bytes could not be allocated: {error}")
+    return StoreError(f"{path}: cannot allocate {size} bytes: {error}")

@@ -1,11 +1,11 @@
 """The segments of one kind, data or index, as one address space.
 
-The folder holds nothing but whole segments, since Java refuses anything else there. A new one is
-made beside it under another name, durable as a file of zeros, and renamed into it when it is
-needed.
+The folder holds whole segments only, since Java refuses anything else there. A new segment is
+created beside the folder under another name, as a durable file of zeros, and renamed into the
+folder when it is needed.
 
-Every byte behind the end of the log is zero, at all times but within `truncate` and after a crash.
-Java reads a zero as the end, and no old record can come back once a new one is written before it.
+Every byte after the end of the log is zero, except during `truncate` and after a crash. Java reads
+a zero as the end of the log, and an old record cannot reappear after a newer one.
 """
 
 import contextlib
@@ -17,22 +17,28 @@ from typing import Final, Self
 
 from dledger_formats.log import disk
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.store.segments.open_files import OpenFiles
+from dledger_node.store.segments.open_files import OPEN_FILES_MAX, OpenFiles
 from dledger_node.store.segments.segment import Segment, sync_folder
 
 SPARE_SUFFIX: Final = ".spare"
 ROOM_BYTES: Final = 64 << 20
-"""What is kept ready behind the end of the log: many appends fit while a segment is made."""
+"""Allocated room kept ready after the end of the log, to append to while a segment is created."""
 _ZEROS: Final = bytes(1 << 20)
 
 
 class SegmentList:
-    """Segments in sequence. It knows where they lie, and not how far they are written."""
+    """Consecutive segments. The list does not know how far they are written."""
 
-    def __init__(self, folder: Path, file_size: int, starts: list[int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        file_size: int,
+        starts: list[int],
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> None:
         self.folder = folder
         self.file_size = file_size
-        self._open_files = OpenFiles()
+        self._open_files = OpenFiles(open_files_max)
         self.files = [
             Segment(folder / disk.file_name(start), start, file_size, self._open_files)
             for start in starts
@@ -41,10 +47,10 @@ class SegmentList:
         self._spare_numbers = itertools.count()
 
     @classmethod
-    def load(cls, folder: Path, file_size: int) -> Self:
-        """See what the folder holds; StoreDamagedError when it is not a sequence of whole segments.
+    def load(cls, folder: Path, file_size: int, open_files_max: int = OPEN_FILES_MAX) -> Self:
+        """List the segments of a folder, and remove spare segments that a crash left beside it.
 
-        Changes nothing but to remove spare segments that a crash left.
+        Raises StoreDamagedError unless the folder holds a sequence of whole segments.
         """
         for left in folder.parent.glob(f"{folder.name}-*{SPARE_SUFFIX}"):
             left.unlink()
@@ -53,37 +59,38 @@ class SegmentList:
             if following != start + file_size:
                 raise StoreDamagedError(
                     f"{folder}: {disk.file_name(start)} is followed by {disk.file_name(following)},"
-                    f" and segments have {file_size} bytes: a file is missing, or the segment size "
+                    f" but segments have {file_size} bytes: a file is missing, or the segment size "
                     "was changed",
                     Damage.MISSING_SEGMENT,
                 )
-        return cls(folder, file_size, starts)
+        return cls(folder, file_size, starts, open_files_max)
 
     @property
     def start(self) -> int:
-        """Position of the first byte; 0 when there is no file."""
+        """Position of the first byte; 0 if there is no segment."""
         return self.files[0].start if self.files else 0
 
     @property
     def end(self) -> int:
-        """Position behind the last file; 0 when there is none."""
+        """Position after the last segment; 0 if there is none."""
         return self.files[-1].end if self.files else 0
 
     def file_at(self, pos: int) -> Segment:
-        """The file that holds this position; IndexError when none does."""
+        """Return the segment that holds a position. Raises IndexError if none does."""
         number = (pos - self.start) // self.file_size
         if number < 0 or not self.files:
             raise IndexError(f"no file of {self.folder} holds position {pos}")
         return self.files[number]
 
     def files_between(self, start: int, end: int) -> tuple[Segment, ...]:
-        """The files that hold positions from `start` to `end`, the latter not included."""
+        """Return the segments that hold positions from `start` up to, but not including, `end`."""
         return tuple(file for file in self.files if file.start < end and file.end > start)
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end`, over the borders of files; fewer where the files end.
+        """Read the bytes from `start` to `end`, across segments; fewer where the segments end.
 
-        IndexError when no file holds `start`; StoreDamagedError when the disk cannot give them.
+        Raises IndexError if no segment holds `start`, StoreDamagedError if the disk cannot read
+        them.
         """
         file = self.file_at(start)
         if end <= file.end:
@@ -95,24 +102,30 @@ class SegmentList:
         return b"".join(parts)
 
     def reserve(self, pos: int, end: int) -> None:
-        """Make sure that a log that ends at `pos` can be written up to `end`. StoreFullError."""
+        """Make room to write up to `end` in a log that ends at `pos`. Raises StoreFullError."""
         if end <= self.end:
-            return  # as nearly always
+            return  # the usual case
         while self._start_of_next(pos) + len(self._spares) * self.file_size < end:
             self._make_spare()
 
     def preallocate(self, pos: int) -> None:
-        """Have room ready behind a log that ends at `pos`; blocks. StoreFullError."""
+        """Create segments for a log that ends at `pos`, ahead of need; blocks.
+
+        Raises StoreFullError.
+        """
         while self.room_is_short(pos):
             self._make_spare()
 
     def room_is_short(self, pos: int) -> bool:
-        """Whether files should be made ready now: half of one, or a few small ones, are left."""
+        """Whether `preallocate` has segments to create for a log that ends at `pos`.
+
+        It has when less than half a segment is left, or less than `ROOM_BYTES` and two segments.
+        """
         room_bytes = self._start_of_next(pos) + len(self._spares) * self.file_size - pos
         return room_bytes < max(self.file_size // 2, min(ROOM_BYTES, 2 * self.file_size))
 
     def write(self, pos: int, data: disk.Buffer) -> None:
-        """Copy bytes to `pos`, over the borders of files; room must have been reserved."""
+        """Copy bytes to `pos`, across segments; the caller has reserved the room."""
         file = self._file_to_write(pos)
         while len(data) > (room_bytes := file.end - pos):
             view = memoryview(data)
@@ -122,10 +135,10 @@ class SegmentList:
         file.write(pos - file.start, data)
 
     def truncate(self, pos: int) -> int:
-        """Zero everything from `pos` on, remove the files behind it, and make that durable.
+        """Zero everything from `pos` on and remove the segments after it, durably.
 
-        Returns how many bytes from `pos` on were in use, as far as the last that was not zero. The
-        newest file goes first, so that a crash on the way leaves a sequence.
+        Returns the number of bytes in use from `pos` to the last non-zero byte. Removes the newest
+        segment first, so that a crash halfway leaves a sequence.
         """
         used_end = pos
         while self.files and self.files[-1].start >= pos:
@@ -140,22 +153,22 @@ class SegmentList:
         return used_end - pos
 
     def clear(self) -> None:
-        """Remove all files, durably; the newest first, so that a crash leaves a sequence."""
+        """Remove all segments, durably; the newest first, so that a crash leaves a sequence."""
         while self.files:
             self.files.pop().remove()
         sync_folder(self.folder)
 
     def take_before(self, pos: int) -> tuple[Segment, ...]:
-        """Take the files that end at `pos` or before it out of the list, but for the last file.
+        """Take the segments that end at or before `pos` out of the list; the last one stays.
 
-        The list is a new one then: a thread that goes through the old one is not disturbed.
+        Replaces `files` by a new list, so that a thread may keep iterating over the old one.
         """
         taken = tuple(file for file in self.files[:-1] if file.end <= pos)
         self.files = self.files[len(taken) :]
         return taken
 
     def sync(self, files: tuple[Segment, ...]) -> None:
-        """Make these files durable, and their names; blocks."""
+        """Make segments and their names durable; blocks."""
         for file in files:
             file.sync()
         if not all(file.name_is_durable for file in files):
@@ -164,12 +177,12 @@ class SegmentList:
                 file.name_is_durable = True
 
     def forget_cache(self, pos: int) -> None:
-        """Have reads from `pos` on come from the disk; blocks, since it syncs. StoreError."""
+        """Drop cached pages from `pos` on; blocks for a sync. Raises StoreError."""
         for file in self.files_between(pos, self.end):
             file.forget_cache(max(0, pos - file.start))
 
     def close(self) -> None:
-        """Let go of all files and remove the spares, or leave that to the next `load`."""
+        """Release all segments and remove the spare ones; `load` removes those that stay."""
         for file in (*self.files, *self._spares):
             file.close()
         with contextlib.suppress(OSError):
@@ -177,7 +190,7 @@ class SegmentList:
                 spare.path.unlink()
 
     def _file_to_write(self, pos: int) -> Segment:
-        """The file that holds this position, nearly always the last, or a new one for it."""
+        """Return the segment that holds a position, nearly always the last; add it if needed."""
         if pos >= self.end:
             return self._add_file(pos)
         last = self.files[-1]
@@ -194,13 +207,13 @@ class SegmentList:
     def _add_file(self, pos: int) -> Segment:
         start = self._start_of_next(pos)
         file = self._spares.popleft()
-        file.become(self.folder / disk.file_name(start), start)
+        file.move_into_log(self.folder / disk.file_name(start), start)
         self.files.append(file)
         return file
 
 
 def make_folders(folder: Path) -> None:
-    """Make a store's folders where they are missing, durably."""
+    """Create the missing folders of a store, durably."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):
         (folder / name).mkdir(exist_ok=True)
@@ -209,7 +222,10 @@ def make_folders(folder: Path) -> None:
 
 
 def starts_of(folder: Path, file_size: int) -> list[int]:
-    """Where the files of a folder begin; StoreDamagedError when one of them is no segment."""
+    """Return where the segments of a folder begin.
+
+    Raises StoreDamagedError if a file is not a segment.
+    """
     return [_start_of(path, file_size) for path in sorted(folder.iterdir())]
 
 
@@ -234,7 +250,7 @@ def _chunks(file: Segment, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _used_end(file: Segment, at: int) -> int:
-    """Position behind the last byte that is not zero, or that of byte `at` when all are."""
+    """Return the position after the last non-zero byte from byte `at` on, or that of byte `at`."""
     used = at
     for start, end in _chunks(file, at):
         chunk = file.read(start, end - start)

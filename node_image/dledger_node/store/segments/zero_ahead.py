@@ -1,17 +1,17 @@
-"""Zeros written ahead of the end of the log, so that a flush changes data and nothing else.
+"""Write zeros ahead of the end of the log, so that a flush changes data and no metadata.
 
-A segment is allocated before it is used, and the file system marks its blocks as never written. The
-first flush of each takes the mark off, which costs a commit of the journal besides the data. Where
-zeros were written before, there is no mark, and the pages that an append fills are in memory.
+A segment is allocated before it is used, and the file system marks its blocks as unwritten. The
+first flush of a block clears the mark, which costs a journal commit besides the data. Where zeros
+were written before, there is no mark, and the pages that an append fills are in memory.
 
-No append is ever overwritten, by construction. Appends lie below `_fence` and zeros above it; it
-never goes back, and moves under a lock that each write of zeros holds. An append takes the lock
-only when it reaches the fence, and waits then for one piece that the kernel copies at most; the
-kernel, which lets in one writer of a file at a time, would make it wait for that in any case.
+A write of zeros cannot overwrite an append. Appends lie below `_fence`, zeros above it; the fence
+never moves back, and moves only under a lock that each write of zeros holds. An append takes the
+lock only when it reaches the fence, and then waits for at most one piece that the kernel copies.
+The kernel admits one writer of a file at a time, so the append would wait for that piece anyway.
 
-Zeros are written a bounded distance ahead: a new group does not write a segment of 1 GiB, and a
-page that has left memory again must be read before a part of it can be written. They are not synced
-here: the kernel tells each failure to sync once, and it is for the flush to hear of it.
+Zeros are written a bounded distance ahead: a new group must not write a whole segment of 1 GiB, and
+a page that was evicted from memory must be read before a part of it can be written. They are not
+synced here: the kernel reports a failed sync once, and the flush must receive that report.
 """
 
 import contextlib
@@ -26,45 +26,45 @@ from dledger_node.store.segments.segment import Segment
 from dledger_node.store.segments.segment_list import SegmentList
 
 PIECE_BYTES: Final = 64 << 10
-"""What is written at once. The kernel keeps longer pieces in larger pages, in which short appends
-cost more.
+"""Size of one write. The kernel keeps longer writes in larger pages; short appends to them cost
+more.
 """
 RUN_PIECES: Final = 16
-"""What is handed to the disk at once, and how far behind its end an append sets the fence: 1 MiB.
-A flush that comes then waits for it.
+"""Pieces handed to the disk at once, and distance from the end of an append to the fence: 1 MiB.
+A flush that begins then waits for them.
 """
 AHEAD_PIECES: Final = 128
-"""How far behind the fence zeros are kept: 8 MiB, a quarter of a second at 30 MiB/s."""
+"""How far past the fence zeros are written: 8 MiB, a quarter of a second at 30 MiB/s."""
 SEGMENT_PIECES_MIN: Final = 512
-"""In short segments the pieces are shorter, so that the same happens there."""
+"""Short segments use shorter pieces, so that they behave the same."""
 OVERWRITING: Final = ("ext4", "tmpfs", "xfs")
-"""File systems that write into the blocks that a file has. Others take new ones for what is written
-a second time, and an append could find none.
+"""File systems that overwrite the blocks of a file in place. Others allocate new blocks for a
+second write, and a full volume could then fail an append.
 """
 _SYNC_FILE_RANGE_WRITE: Final = 2
 
 
 class ZeroAhead:
-    """Writes zeros behind the end of one log; `enter` is for the thread that appends."""
+    """Writes zeros after the end of one log."""
 
     def __init__(self, data: SegmentList, end_pos: int) -> None:
-        """Nothing but zeros lies behind `end_pos`, where the log ends."""
+        """The log ends at `end_pos`; all bytes after it are zero."""
         self._data = data
         self._zeros = bytes(max(1, min(PIECE_BYTES, data.file_size // SEGMENT_PIECES_MIN)))
         self._lock = threading.Lock()
         self._fence = end_pos
-        self._zeroed_pos = 0  # no zeros are written below: it is done, or an append was faster
+        self._zeroed_pos = 0  # zeros end here; none are written below
         self._overwrites = overwrites(data.folder)
 
     def enter(self, end_pos: int) -> None:
-        """Let an append write below `end_pos`; called before it does."""
+        """Let an append write below `end_pos`; the appending thread calls this before the write."""
         if end_pos > self._fence:
             with self._lock:
                 self._fence = end_pos + RUN_PIECES * len(self._zeros)
 
     @property
     def is_due(self) -> bool:
-        """Whether `run` has enough to write, or the rest of a segment."""
+        """Whether `run` has a full run to write, or the rest of a segment."""
         file = self._last_file()
         if file is None:
             return False
@@ -74,18 +74,19 @@ class ZeroAhead:
 
     @property
     def is_outrun(self) -> bool:
-        """Whether there are no zeros ahead: appends were faster, or the log was just opened."""
+        """Whether no zeros are left ahead: appends were faster, or the log was just opened."""
         return self._zeroed_pos <= self._fence
 
     def run(self) -> None:
-        """Write some zeros and have the disk begin with them; blocks, in one thread at a time.
+        """Write up to `RUN_PIECES` pieces and start their writeback; blocks.
 
-        OSError when it takes none, which harms nothing: the blocks are allocated.
+        One thread at a time may call this. An OSError is harmless: the blocks are allocated.
         """
         file = self._last_file()
         if file is None:
             return
-        with contextlib.suppress(FileNotFoundError), _opened(file.path) as fd:  # or it was cut
+        # The file is missing if a truncation has removed it.
+        with contextlib.suppress(FileNotFoundError), _opened(file.path) as fd:
             start = self._next_pos(file) - file.start
             for _ in range(RUN_PIECES):
                 self._write_piece(file, fd)
@@ -100,22 +101,22 @@ class ZeroAhead:
                 self._zeroed_pos = pos + size
 
     def _last_file(self) -> Segment | None:
-        """The segment in which the log ends; None when there is none, or zeros are no use."""
+        """Return the segment in which the log ends; None if there is none or zeros do not help."""
         files = self._data.files[-1:] if self._overwrites else []
         return files[0] if files else None
 
     def _next_pos(self, file: Segment) -> int:
-        """Where the next piece begins; the pieces of a segment lie side by side."""
+        """Return where the next piece begins; pieces are aligned within their segment."""
         at = max(self._zeroed_pos, self._fence) - file.start
         return file.start + at + -at % len(self._zeros)
 
     def _goal_pos(self, file: Segment) -> int:
-        """Where the zeros should end."""
+        """Return where the zeros should end."""
         return min(file.end, self._fence + AHEAD_PIECES * len(self._zeros))
 
 
 def overwrites(folder: Path) -> bool:
-    """Whether files in this folder keep the blocks that they have when they are written again."""
+    """Whether the file system of a folder overwrites blocks in place."""
     device = folder.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     with contextlib.suppress(OSError):
@@ -136,9 +137,9 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _begin_writing(fd: int, start: int, size: int) -> None:
-    """Have the kernel hand a part of a file to the disk now, and not all at once with a flush.
+    """Start writeback of a part of a file, so that the next flush has less to write.
 
-    It waits for nothing, and a failure is kept for the flush. Python has no name for this call.
+    Does not wait; the next flush reports a failure. Python has no wrapper for this system call.
     """
     if size > 0:
         ctypes.CDLL(None).sync_file_range(

@@ -1,7 +1,7 @@
-"""A few blocks kept in reserve, so that term and vote can be saved on a volume that is full.
+"""Ballast: blocks kept in reserve, so that term and vote can be saved on a full volume.
 
 A member that cannot save its vote can neither vote nor follow a new leader, so a full volume would
-take it out of the group altogether. The reserve is given up for that, and made again once there is
+take it out of the group. To save its vote it releases the ballast, and restores it once there is
 room.
 """
 
@@ -14,14 +14,14 @@ from dledger_node.store.segments.segment import NO_ROOM, final_errors, sync_fold
 
 FILE_NAME: Final = "ballast"
 SIZE_BYTES: Final = 64 * 1024
-"""A new small file, its place in the folder, and what file systems add to that."""
+"""Enough for a new small file, its directory entry, and the file system's metadata."""
 
 
-def make(folder: Path) -> bool:
-    """Have the reserve in place, durably; False when there is no room for it.
+def create(folder: Path) -> bool:
+    """Create the ballast or write it again, durably; return False if there is no room for it.
 
-    StoreError when the disk takes nothing: it is written whenever a store is opened. Where one of
-    its own blocks is bad, another file takes its place.
+    Opening a store calls this, so a disk that accepts no writes fails here with StoreError. If one
+    of the file's own blocks is bad, a new file replaces it.
     """
     path = folder / FILE_NAME
     with final_errors(path):
@@ -47,18 +47,19 @@ def _write(path: Path) -> bool:
     return True
 
 
-def make_again(folder: Path) -> bool:
-    """The same where the reserve was given up; otherwise nothing is written, so that a member to
-    which nothing happens leaves its disk alone. Opening has made what is there durable.
+def restore(folder: Path) -> bool:
+    """Create the ballast if it was released; return False if there is no room for it.
+
+    Writes nothing if the ballast exists, so that an idle member leaves its disk alone.
     """
     with contextlib.suppress(FileNotFoundError):
         if (folder / FILE_NAME).stat().st_blocks * 512 >= SIZE_BYTES:
             return True
-    return make(folder)
+    return create(folder)
 
 
-def give_up(folder: Path) -> bool:
-    """Free the reserve; False when there is none."""
+def release(folder: Path) -> bool:
+    """Free the blocks of the ballast; return False if there is none."""
     path = folder / FILE_NAME
     with contextlib.suppress(FileNotFoundError):
         used = path.stat().st_blocks > 0

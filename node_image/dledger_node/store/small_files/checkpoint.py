@@ -1,9 +1,10 @@
-"""How far the log is known to be sound, in DLedger's `checkpoint` (written by Java up to 0.3.2).
+"""The durable and the committed index, in DLedger's `checkpoint` (written by Java up to 0.3.2).
 
-`endIndex` is our durable end: everything up to it was flushed, so that what is missing there was
-not torn by a crash but lost. `committedIndex` is what the group had committed, as far as it is
-durable here. `beginIndex` is ours alone, and Java ignores it: a log that begins later lost segments
-that nobody removed on purpose. So is `membershipIndex`: the file `memberships` must hold that one.
+`endIndex` is the durable index: every entry up to it was flushed, so an entry missing there was
+lost, not torn by a crash. `committedIndex` is the group's committed index, as far as it is durable
+here. Java ignores the other two keys. `beginIndex`: a log that begins later has lost segments that
+retention did not remove. `membershipIndex`: the file `memberships` must hold the membership of this
+entry.
 """
 
 from dataclasses import dataclass
@@ -32,15 +33,15 @@ class Checkpoint:
     end_index: int
     committed_index: int
     begin_index: int | None = None
-    """None when Java wrote it."""
+    """None in a file of Java."""
     membership_index: int | None = None
-    """The last membership entry up to committed_index, or before the log's first; -1 when there
-    is none. None when Java or an earlier version wrote it.
+    """The last membership entry up to committed_index, or before the log's first entry; -1 if
+    there is none. None in a file of Java or of an earlier version.
     """
 
 
 def load_checkpoint(folder: Path) -> Checkpoint | None:
-    """Read it; None when there is none, or none that can be trusted."""
+    """Read the checkpoint; return None if it is missing or damaged."""
     path = folder / FILE_NAME
     try:
         values = read_properties(path, (_COMMITTED, _END), optional=(_BEGIN, _MEMBERSHIP))
@@ -49,8 +50,8 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         end_index = parse_number(path, values, _END, -1)
         committed_index = parse_number(path, values, _COMMITTED, -1)
         begin_index = parse_number(path, values, _BEGIN, 0) if _BEGIN in values else None
-        told = _MEMBERSHIP in values
-        membership_index = parse_number(path, values, _MEMBERSHIP, -1) if told else None
+        has_membership = _MEMBERSHIP in values
+        membership_index = parse_number(path, values, _MEMBERSHIP, -1) if has_membership else None
     except StoreDamagedError:
         return None
     return Checkpoint(
@@ -62,9 +63,9 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Replace it, durably; blocks for two fsyncs.
+    """Replace the checkpoint, durably; blocks for two fsyncs.
 
-    After a StoreError, and a StoreFullError on a full volume, the last one stands.
+    Raises StoreError, or StoreFullError on a full volume; the old checkpoint then stays in place.
     """
     path = folder / FILE_NAME
     values = {_COMMITTED: checkpoint.committed_index, _END: checkpoint.end_index}
@@ -76,4 +77,4 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         write_properties(path, values)
     except OSError as error:
         kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"{path}: it could not be saved: {error}") from error
+        raise kind(f"cannot save {path}: {error}") from error

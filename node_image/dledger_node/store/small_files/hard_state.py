@@ -1,9 +1,9 @@
-"""Term and vote, in DLedger's `currterm`: what a member must never forget.
+"""Term and vote, in DLedger's `currterm`: the state that a member must never lose.
 
-A member that forgets its vote elects two leaders of one term. So nothing here is guessed: without
-the file, and with an empty log, it is a member without a memory, which must join its group before
-it votes (`raft.joining`); a damaged file stops the node. `joining` and `alone` are our own keys,
-written only while they hold; Java ignores them, and leaves them out of the files that it writes.
+A member that forgets its vote can elect two leaders in one term. So nothing here is guessed: a
+member without the file and with an empty log is joining, and must join its group before it votes
+(`raft.joining`); a damaged file stops the node. The keys `joining` and `alone` are not Java's; they
+are written only while true, Java ignores them, and files written by Java lack them.
 """
 
 from pathlib import Path
@@ -28,27 +28,27 @@ _TRUE: Final = "true"
 
 
 def load_hard_state(folder: Path, ledger_end_term: int = -1) -> HardState:
-    """Read term and vote; joining, in term 0 without a vote, when there is neither that nor a log.
+    """Read term and vote; without the file and without a log, the member is joining in term 0.
 
-    StoreDamagedError when they cannot be trusted, and when they are older than the log's last
-    entry: that was written in a term that this member had seen.
+    Raises StoreDamagedError if the file cannot be trusted, or if its term is lower than
+    `ledger_end_term`, the term of the log's last entry, which this member must have seen.
     """
     path = folder / FILE_NAME
     state = _read(path) or _left_by_java(path, blank=ledger_end_term < 0)
     if state.term < ledger_end_term:
         raise StoreDamagedError(
-            f"{path} says term {state.term}, and the log has an entry of term {ledger_end_term}: "
+            f"{path} says term {state.term}, but the log has an entry of term {ledger_end_term}: "
             "the file was lost or is an old copy. A member that forgot its vote must not vote: "
-            "restore the file, or replace the member",
+            "restore the file or replace the member",
             Damage.HARD_STATE,
         )
     return state
 
 
 def begin_hard_state(folder: Path, ledger_end_term: int) -> HardState:
-    """The same for a member that starts: that it joins is durable before it does anything else.
+    """Load term and vote at a start; a joining member saves that state before it does anything.
 
-    StoreDamagedError, as above; StoreError when it cannot be saved.
+    Raises StoreDamagedError as `load_hard_state` does, StoreError if the state cannot be saved.
     """
     state = load_hard_state(folder, ledger_end_term)
     if state.joining:
@@ -57,10 +57,10 @@ def begin_hard_state(folder: Path, ledger_end_term: int) -> HardState:
 
 
 def save_hard_state(folder: Path, state: HardState) -> None:
-    """Make term and vote durable; blocks for two fsyncs. `folder` is the store's, and exists.
+    """Save term and vote in a store's folder, durably; blocks for two fsyncs.
 
-    A volume that is full gives up its reserve for it. After a StoreError the state on disk is the
-    old or the new one: the node must stop.
+    Releases the ballast on a full volume. After a StoreError the file holds the old or the new
+    state: the node must stop.
     """
     path = folder / FILE_NAME
     values: dict[str, object] = {_VOTE: state.vote_for or "", _TERM: state.term}
@@ -69,17 +69,17 @@ def save_hard_state(folder: Path, state: HardState) -> None:
         try:
             write_properties(path, values)
         except OSError as error:
-            if error.errno not in NO_ROOM or not ballast.give_up(folder):
+            if error.errno not in NO_ROOM or not ballast.release(folder):
                 raise
             write_properties(path, values)
     except OSError as error:
-        raise StoreError(f"{path}: term {state.term} could not be saved: {error}") from error
+        raise StoreError(f"{path}: cannot save term {state.term}: {error}") from error
 
 
 def _left_by_java(path: Path, *, blank: bool) -> HardState:
-    """The state when there is no `currterm`: Java deletes it before it renames the new one.
+    """Return the state when `currterm` is missing: Java deletes it before it renames the new one.
 
-    The larger term of what `.tmp` and `.bak` say counts.
+    Takes the state with the higher term from `.tmp` and `.bak`.
     """
     left: list[HardState] = []
     damaged: list[StoreDamagedError] = []
@@ -87,7 +87,7 @@ def _left_by_java(path: Path, *, blank: bool) -> HardState:
         try:
             state = _read(path.with_name(FILE_NAME + suffix))
         except StoreDamagedError as error:
-            # A torn first `.tmp` was never acted upon; a `.bak` is a copy of what was.
+            # Java never acted on a torn first `.tmp`; a `.bak` is a copy of an earlier state.
             if suffix == ".bak":
                 damaged.append(error)
         else:
@@ -116,7 +116,7 @@ def _read(path: Path) -> HardState | None:
 def _flag(path: Path, values: dict[str, str], key: str) -> bool:
     if values.get(key, _TRUE) != _TRUE:
         raise StoreDamagedError(
-            f"{path}: {key} is {values[key]!r}; {_TRUE} is expected, or no such line",
+            f"{path}: {key} is {values[key]!r}; it must be {_TRUE} or absent",
             Damage.HARD_STATE,
         )
     return key in values

@@ -1,4 +1,4 @@
-"""One process per store: two would write over each other, and Java has no such guard."""
+"""A lock that admits one process per store; Java has none, and two would overwrite each other."""
 
 import fcntl
 import os
@@ -11,10 +11,10 @@ FILE_NAME: Final = "lock"
 
 
 class FolderLock:
-    """An advisory lock on a folder, given back when this is closed or the process ends."""
+    """An advisory lock on a folder, released by `close` or when the process ends."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the lock, at once or not at all: StoreInUseError."""
+        """Take the lock without waiting. Raises StoreInUseError if another process holds it."""
         path = folder / FILE_NAME
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
         try:
@@ -23,14 +23,14 @@ class FolderLock:
             holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "another process"
             os.close(self._fd)
             raise StoreInUseError(
-                f"{folder} is in use by {holder}; stop that one, or give this member a folder of "
-                "its own"
+                f"{folder} is in use by {holder}; stop that process, or give this member its own "
+                "folder"
             ) from None
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"process {os.getpid()}\n".encode(), 0)
 
     def close(self) -> None:
-        """Give the lock back; once, since the number of its file may be another's afterwards."""
+        """Release the lock; later calls do nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,8 +1,8 @@
-"""The two small text files of a store: `key=value` lines that Java's Properties read and write.
+"""Small text files of `key=value` lines, as Java's Properties class reads and writes them.
 
-Ours end with a comment that holds the CRC-32 of the lines before; Java ignores it. A file without
-it was written by Java and is taken if it reads well. Java's writer deletes the old file before it
-renames the new one, and syncs neither; ours always leaves one or the other, whole.
+Files that we write end with a comment that holds the CRC-32 of the lines before; Java ignores it. A
+file without it was written by Java and is accepted if it parses. Java's writer deletes the old file
+before it renames the new one and syncs neither; ours always leaves one whole file.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ _SEPARATOR: Final = re.compile(r"\s*[=:]\s*")
 def read_properties(
     path: Path, keys: tuple[str, ...], *, optional: tuple[str, ...] = ()
 ) -> dict[str, str] | None:
-    """Read a file that must hold these keys, and may hold the optional ones; None for no file.
+    """Read a file that must hold `keys` and may hold `optional` ones; None if it does not exist.
 
-    StoreDamagedError when it cannot be trusted.
+    Raises StoreDamagedError if it cannot be read, does not parse, or its checksum does not match.
     """
     try:
         with path.open("rb") as file:
@@ -39,15 +39,15 @@ def read_properties(
         raise StoreDamagedError(f"{path}: {error}", Damage.HARD_STATE) from None
     if not set(keys) <= set(values) <= {*keys, *optional}:
         raise StoreDamagedError(
-            f"{path} holds {sorted(values)}, where {sorted(keys)} belong", Damage.HARD_STATE
+            f"{path} holds the keys {sorted(values)}; expected {sorted(keys)}", Damage.HARD_STATE
         )
     return values
 
 
 def write_properties(path: Path, values: Mapping[str, object]) -> None:
-    """Replace a file as a whole, durably; blocks for two fsyncs.
+    """Replace a file atomically and durably; blocks for two fsyncs.
 
-    After an OSError the old file is in place and the new one may be or not.
+    After an OSError either the old or the new file is in place.
     """
     lines = "".join(f"{key}={value}\n" for key, value in values.items()).encode()
     replace_file(path, lines + f"{_CHECKSUM}{zlib.crc32(lines):08x}\n".encode())
@@ -55,14 +55,14 @@ def write_properties(path: Path, values: Mapping[str, object]) -> None:
 
 def _parse(raw: bytes) -> dict[str, str]:
     if len(raw) > FILE_BYTES_MAX:
-        raise ValueError(f"it has more than {FILE_BYTES_MAX} bytes")
-    # Without the last line its checksum is gone too, and half of a number is a number.
+        raise ValueError(f"the file has more than {FILE_BYTES_MAX} bytes")
+    # A file that was cut short has no checksum line, and half a number still parses as a number.
     if raw and not raw.endswith(b"\n"):
-        raise ValueError("it ends within a line, so it was cut short")
+        raise ValueError("the file ends within a line: it was cut short")
     text = raw.decode("ascii")
     body, mark, checksum = text.rpartition(_CHECKSUM)
     if mark and checksum != f"{zlib.crc32(body.encode()):08x}\n":
-        raise ValueError("its checksum does not match")
+        raise ValueError("the checksum does not match")
     values: dict[str, str] = {}
     for line in (body if mark else text).splitlines():
         if not line.strip() or line.lstrip().startswith(("#", "!")):
@@ -71,18 +71,18 @@ def _parse(raw: bytes) -> dict[str, str]:
         if len(parts) != 2:
             raise ValueError(f"the line {line!r} is not KEY=VALUE")
         if parts[0] in values:
-            raise ValueError(f"{parts[0]} is there twice")
+            raise ValueError(f"the key {parts[0]} occurs twice")
         values[parts[0]] = parts[1]
     return values
 
 
 def parse_number(path: Path, values: Mapping[str, str], key: str, smallest: int) -> int:
-    """A whole number of at least `smallest` in plain digits; StoreDamagedError otherwise."""
+    """Parse a decimal integer of at least `smallest`. Raises StoreDamagedError."""
     text = values[key]
     with contextlib.suppress(ValueError):
         number = int(text)
         if number >= smallest and str(number) == text:
             return number
     raise StoreDamagedError(
-        f"{path}: {key} is {text!r}; a number from {smallest} on is expected", Damage.HARD_STATE
+        f"{path}: {key} is {text!r}; it must be a number, at least {smallest}", Damage.HARD_STATE
     )

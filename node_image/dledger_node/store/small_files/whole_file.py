@@ -1,4 +1,4 @@
-"""Small files that are replaced as a whole."""
+"""Atomic replacement of small files."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ from dledger_node.store.segments.segment import sync_folder
 
 
 def replace_file(path: Path, raw: bytes) -> None:
-    """Replace a file, durably; blocks for two fsyncs.
+    """Replace a file atomically and durably; blocks for two fsyncs.
 
-    After an OSError the old file is in place and the new one may be or not.
+    After an OSError either the old or the new file is in place.
     """
     temporary = path.with_name(f"{path.name}.tmp")
     with temporary.open("wb") as file:

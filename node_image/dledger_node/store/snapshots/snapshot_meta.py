@@ -1,8 +1,8 @@
-"""`snapshot_meta`: which entries a snapshot includes, as JSON.
+"""`snapshot_meta`: the entries that a snapshot includes, as JSON.
 
-`lastIncludedIndex` and `lastIncludedTerm` are DLedger's. The others are ours, and its reader
-ignores them: size and CRC-32 of the file `data` beside it, and `metaCrc32`, the CRC-32 of this text
-without that key. The text has one form, so a file that reads well but differs from it is damaged.
+`lastIncludedIndex` and `lastIncludedTerm` are DLedger's keys. Its reader ignores the others: size
+and CRC-32 of the file `data` beside it, and `metaCrc32`, the CRC-32 of this text without that key.
+The text has one canonical form; a file that parses but is written differently is damaged.
 """
 
 import json
@@ -26,13 +26,13 @@ class SnapshotMeta:
 
     def __post_init__(self) -> None:
         if min(self.last_included_index, self.last_included_term, self.data_bytes) < 0:
-            raise ValueError(f"{self} cannot be")
+            raise ValueError(f"{self} has a negative value")
         if not 0 <= self.data_crc32 < 1 << 32:
-            raise ValueError(f"{self.data_crc32} is no CRC-32")
+            raise ValueError(f"{self.data_crc32} is not a CRC-32")
 
 
 def encode(meta: SnapshotMeta) -> bytes:
-    """The bytes of the file."""
+    """Encode the file."""
     values = dict(
         zip(
             _KEYS,
@@ -49,7 +49,7 @@ def encode(meta: SnapshotMeta) -> bytes:
 
 
 def decode(raw: bytes) -> SnapshotMeta:
-    """Read them; ValueError when they cannot be trusted."""
+    """Decode the file. Raises ValueError if it is damaged."""
     if len(raw) > META_BYTES_MAX:
         raise ValueError(f"more than {META_BYTES_MAX} bytes")
     try:
@@ -58,7 +58,7 @@ def decode(raw: bytes) -> SnapshotMeta:
     except KeyError as error:
         raise ValueError(f"{error} is missing: another program's snapshot, or damaged") from None
     except (ValueError, TypeError, RecursionError):
-        raise ValueError("it is not a JSON object") from None
+        raise ValueError("not a JSON object") from None
     if not all(type(number) is int for number in (index, term, data_bytes, data_crc32)):
         raise ValueError("a value is not a number")
     meta = SnapshotMeta(
@@ -68,7 +68,7 @@ def decode(raw: bytes) -> SnapshotMeta:
         data_crc32=data_crc32,
     )
     if encode(meta) != raw:
-        raise ValueError("its checksum does not match")
+        raise ValueError("the checksum does not match")
     return meta
 
 

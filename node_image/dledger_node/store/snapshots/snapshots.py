@@ -1,14 +1,14 @@
 """The snapshots of a state: `snapshot/snapshot_<lastIncludedIndex>/{snapshot_meta,data}`.
 
-The names are DLedger's. A snapshot is written to a folder of another name, synced, renamed, and the
-folder above is synced: so it is there as a whole, durably, or not at all. One whose files are not
-what its meta says is damaged: it is never read, and stays until whoever can do without discards it.
+The names are DLedger's. A snapshot is written to a temporary folder, synced and renamed, then the
+parent folder is synced, so it exists whole and durably or not at all. A snapshot whose files do not
+match its meta is damaged: it is never read, and stays until the caller discards it.
 
     tmp/            a snapshot that is being saved
-    install_tmp/    one that another member sends
-    remove_tmp/     one on its way out
+    install_tmp/    a snapshot that another member is sending
+    remove_tmp/     a snapshot that is being removed
 
-What a crash leaves of these is removed at the next start.
+The next start removes what a crash leaves in these folders.
 """
 
 import contextlib
@@ -42,12 +42,13 @@ _READ_BYTES: Final = 1 << 20
 
 
 class Snapshots(HeldSnapshots):
-    """The snapshots of one member; any thread may call, one change is made at a time."""
+    """The snapshots of one member; any thread may call, changes are serialized."""
 
     def __init__(self, folder: Path, *, reserved: int) -> None:
-        """Look at all of them; blocks, for every byte is read. StoreError, StoreFullError.
+        """List and verify all snapshots; blocks, since it reads every byte.
 
-        The newest `reserved` are kept (maxSnapshotReservedNum). `folder` is the store's.
+        `folder` is that of the store. The newest `reserved` snapshots are kept
+        (maxSnapshotReservedNum). Raises StoreError, StoreFullError.
         """
         self._folder = folder / FOLDER_NAME
         self._reserved = reserved
@@ -59,20 +60,20 @@ class Snapshots(HeldSnapshots):
                 sync_folder(folder)
             for name in UNFINISHED:
                 self._remove(self._folder / name)
-            super().__init__(*look(self._folder))
+            super().__init__(*list_snapshots(self._folder))
 
     def save(
         self, index: int, term: int, pieces: Iterable[bytes], keep: Collection[int] = ()
     ) -> None:
-        """Save a state that has applied all up to an entry, and remove what is one too many, but
-        for those in `keep`.
+        """Save a state that has applied all entries up to `index`; remove surplus snapshots.
 
-        Blocks. After a StoreError the last ones stand; after a StoreFullError the very last, so
-        that the others' room is free, and the log's that only they needed.
+        Blocks. Snapshots in `keep` are not removed. After a StoreError all earlier snapshots
+        remain; after a StoreFullError only the newest, which frees the room of the others and of
+        the log entries that only they needed.
         """
         with self._lock:
             if self._closed or index <= self.newest_index:
-                return  # another member's came in meanwhile
+                return  # a newer one of another member was installed
             try:
                 with disk_errors(self._folder):
                     self._save(index, term, pieces)
@@ -83,11 +84,11 @@ class Snapshots(HeldSnapshots):
                 raise
 
     def read(self, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
-        """Have a snapshot loaded, once its bytes are what they were. StoreDamagedError."""
+        """Verify a snapshot, then pass its data to `load`. Raises StoreDamagedError."""
         self.verify(self.folder_of(meta) / DATA_NAME, meta, load)
 
     def chunk(self, meta: SnapshotMeta, offset: int, size: int) -> bytes | None:
-        """Some bytes of a snapshot's data; None when it was removed meanwhile, or is cut short."""
+        """Read a chunk of a snapshot's data; None if the snapshot was removed or is cut short."""
         try:
             with (self.folder_of(meta) / DATA_NAME).open("rb") as file:
                 data = os.pread(file.fileno(), size, offset)
@@ -96,27 +97,30 @@ class Snapshots(HeldSnapshots):
         return data if len(data) == min(size, meta.data_bytes - offset) else None
 
     def is_sound(self, meta: SnapshotMeta) -> bool:
-        """Whether a snapshot is here, and what was written; blocks, for every byte is read.
+        """Whether a snapshot exists and its bytes are unchanged; blocks, since it reads every byte.
 
-        One that has rotted stays until another is saved.
+        A damaged snapshot stays until another one is saved.
         """
         try:
             with (self.folder_of(meta) / DATA_NAME).open("rb") as file:
                 _check_data(file, meta)
         except OSError:
-            return False  # it was removed meanwhile, or cannot be read now
+            return False  # removed in the meantime, or unreadable at the moment
         except ValueError as error:
             with self._lock:
                 if meta in self._held:
                     index = meta.last_included_index
-                    logger.warning("the snapshot up to entry %d has rotted: %s", index, error)
+                    logger.warning("the snapshot of entry %d is damaged: %s", index, error)
                     self._distrust(index, str(error))
             return False
         return True
 
     @staticmethod
     def verify(path: Path, meta: SnapshotMeta, load: Callable[[BinaryIO], None]) -> None:
-        """Have data loaded that is as its meta says; blocks. StoreDamagedError when it is not."""
+        """Verify data against its meta, then pass it to `load`; blocks.
+
+        Raises StoreDamagedError if the data does not match.
+        """
         try:
             with path.open("rb") as file:
                 _check_data(file, meta)
@@ -126,24 +130,24 @@ class Snapshots(HeldSnapshots):
             raise StoreDamagedError(f"{path}: {error}", Damage.BAD_SNAPSHOT) from error
 
     def adopt(self, meta: SnapshotMeta) -> None:
-        """Take the snapshot whose data is in `install_tmp`, which was verified; blocks."""
+        """Add the snapshot whose verified data is in `install_tmp`; blocks."""
         with self._lock, disk_errors(self._folder):
             with (self._folder / INSTALLING_NAME / DATA_NAME).open("rb") as file:
                 os.fsync(file.fileno())
             self._adopt(INSTALLING_NAME, meta)
 
     def discard(self, index: int) -> None:
-        """Remove a snapshot that nobody can use; blocks."""
+        """Remove a snapshot that is of no use; blocks."""
         with self._lock, disk_errors(self._folder):
             self._discard(index)
 
     def close(self) -> None:
-        """Change nothing any more; blocks until a change that is under way is done."""
+        """Ignore later saves; blocks until a change in progress is done."""
         with self._lock:
             self._closed = True
 
     def installing(self) -> Path:
-        """An empty folder for a snapshot that another member sends; blocks."""
+        """Return an empty folder for a snapshot that another member sends; blocks."""
         path = self._folder / INSTALLING_NAME
         with self._lock, disk_errors(path):
             self._remove(path)
@@ -151,10 +155,8 @@ class Snapshots(HeldSnapshots):
         return path
 
     def folder_of(self, meta: SnapshotMeta) -> Path:
-        """Where a snapshot lies."""
+        """Return the folder of a snapshot."""
         return self._folder / f"snapshot_{meta.last_included_index}"
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def _save(self, index: int, term: int, pieces: Iterable[bytes]) -> None:
         path = self._folder / SAVING_NAME
@@ -173,11 +175,11 @@ class Snapshots(HeldSnapshots):
             self._remove(path)
 
     def _adopt(self, source: str, meta: SnapshotMeta) -> None:
-        """Give a folder, whose data is synced, its meta and its name, durably."""
+        """Write the meta of a folder whose data is synced, and rename the folder, durably."""
         path, target = self._folder / source, self.folder_of(meta)
         _write(path / META_NAME, [snapshot_meta.encode(meta)])
         sync_folder(path)
-        if target.is_dir():  # a damaged one, or one that is there already
+        if target.is_dir():  # a damaged snapshot, or the same one
             self._retire(meta.last_included_index)
         os.replace(path, target)
         sync_folder(self._folder)
@@ -192,7 +194,7 @@ class Snapshots(HeldSnapshots):
             self._discard(index)
 
     def _retire(self, index: int) -> None:
-        """Remove a snapshot's folder: first its name, so that a crash leaves no half of one."""
+        """Rename a snapshot's folder, then remove it: a crash leaves no partial snapshot."""
         removing = self._folder / REMOVING_NAME
         self._remove(removing)
         os.replace(self._folder / f"snapshot_{index}", removing)
@@ -205,9 +207,10 @@ class Snapshots(HeldSnapshots):
             shutil.rmtree(path)
 
 
-def look(folder: Path) -> tuple[tuple[SnapshotMeta, ...], dict[int, str]]:
-    """The sound snapshots of a folder, the oldest first, and why the others are none; blocks, for
-    every byte is read.
+def list_snapshots(folder: Path) -> tuple[tuple[SnapshotMeta, ...], dict[int, str]]:
+    """Return the sound snapshots of a folder, oldest first, and the damaged ones with the reason.
+
+    Blocks, since it reads every byte.
     """
     held: list[SnapshotMeta] = []
     damaged: dict[int, str] = {}
@@ -218,13 +221,13 @@ def look(folder: Path) -> tuple[tuple[SnapshotMeta, ...], dict[int, str]]:
         try:
             held.append(_checked(path, int(name[1])))
         except (OSError, ValueError) as error:
-            if path.is_dir():  # it may have been removed by the node beside which this looks
+            if path.is_dir():  # otherwise a running node has just removed it
                 damaged[int(name[1])] = str(error)
     return tuple(sorted(held, key=lambda meta: meta.last_included_index)), damaged
 
 
 def _checked(path: Path, index: int) -> SnapshotMeta:
-    """The meta of a snapshot whose files are what it says; ValueError, OSError."""
+    """Return the meta of a sound snapshot. Raises ValueError or OSError."""
     with (path / META_NAME).open("rb") as file:
         meta = snapshot_meta.decode(file.read(snapshot_meta.META_BYTES_MAX + 1))
     if meta.last_included_index != index:
@@ -235,20 +238,20 @@ def _checked(path: Path, index: int) -> SnapshotMeta:
 
 
 def _check_data(file: BinaryIO, meta: SnapshotMeta) -> None:
-    """ValueError unless the file is what the meta says."""
+    """Raise ValueError unless the file matches the meta."""
     size, checksum = 0, 0
     while piece := file.read(_READ_BYTES):
         size += len(piece)
         checksum = crc32(piece, checksum)
     if (size, checksum) != (meta.data_bytes, meta.data_crc32):
         raise ValueError(
-            f"{size} bytes of checksum {checksum:08x}, where {meta.data_bytes} of "
-            f"{meta.data_crc32:08x} were written"
+            f"{size} bytes with checksum {checksum:08x}; the meta says {meta.data_bytes} bytes "
+            f"with checksum {meta.data_crc32:08x}"
         )
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> tuple[int, int]:
-    """Write a new file and sync it; returns its size and checksum."""
+    """Write a new file and sync it; return its size and checksum."""
     size, checksum = 0, 0
     with path.open("xb") as file:
         for piece in pieces:
@@ -262,9 +265,9 @@ def _write(path: Path, pieces: Iterable[bytes]) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Name the path in an error of the disk: StoreFullError, StoreError."""
+    """Turn an OSError into a StoreFullError or StoreError that names the path."""
     try:
         yield
     except OSError as error:
         kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"{path}: a snapshot could not be kept: {error}") from error
+        raise kind(f"{path}: cannot save or remove a snapshot: {error}") from error

@@ -1,6 +1,6 @@
-"""What is done to a group from outside: clients' requests and faults, each one line of a tape.
+"""Acts: requests of clients and faults, each of which is one line of a tape.
 
-An act is its name and arguments that JSON can hold, so that it can be kept and done again.
+An act is a name with JSON-compatible arguments, so that a tape can store and repeat it.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from dledger_sim.faults.reshaping import may_lose_volume
 from dledger_sim.group.cluster import SimCluster
 
 Act: TypeAlias = tuple[Any, ...]
-"""A name of ACTS and its arguments."""
+"""A key of ACTS and its arguments."""
 
 Pairs: TypeAlias = list[tuple[str, str]]
-"""Sender and receiver of each link that is meant."""
+"""Links as pairs of sender and receiver."""
 
 
 def _append(cluster: SimCluster, member_id: str, count: int, client: int) -> None:
@@ -60,21 +60,23 @@ def _restore_log(cluster: SimCluster, member_id: str, down_us: int) -> None:
 
 
 def _bring_back(cluster: SimCluster, member_id: str, down_us: int, *, log_alone: bool) -> None:
-    """Kill a member and give it the disk that was copied, if others know what that lacks."""
+    """Crash a member and roll its disk back to the copy, if others know what the copy lacks."""
     if cluster.older_disks.may_come_back(member_id, log_alone=log_alone):
-        cluster.crash(member_id, down_us=down_us, told="dies, and gets an older disk")
+        cluster.crash(member_id, down_us=down_us, told="crashes, and its disk is rolled back")
         cluster.older_disks.bring_back(member_id, log_alone=log_alone)
         cluster.network.drop_what_travels(member_id)
 
 
 def _rot_snapshot(cluster: SimCluster, member_id: str, down_us: int | None = None) -> None:
-    """Spoil a member's newest snapshot, while it lives or as it dies. One that cannot do without is
-    emptied by a person; so nothing is spoiled where that would be one disk too many.
+    """Damage a member's newest snapshot while the member runs, or as it crashes.
+
+    An administrator empties the disk of a member that needs this snapshot, so this does nothing if
+    the group cannot lose that disk.
     """
     first, disk = Membership(cluster.conditions.voter_ids), cluster.members[member_id].disk
     if disk.snapshots and may_lose_volume(cluster.members, first, member_id):
         if down_us is not None:
-            cluster.crash(member_id, down_us=down_us, told="dies, and its newest snapshot rots")
+            cluster.crash(member_id, down_us=down_us, told="crashes, and its newest snapshot rots")
         cluster.fault_count += 1
         disk.rot_newest_snapshot()
 
@@ -82,12 +84,13 @@ def _rot_snapshot(cluster: SimCluster, member_id: str, down_us: int | None = Non
 def _rot_entry(
     cluster: SimCluster, member_id: str, index: int, count: int, down_us: int | None = None
 ) -> None:
-    """Spoil durable entries of a member's log, while it lives or as it dies, if its disk may be
-    lost. Nobody knows until somebody reads them.
+    """Let durable entries rot while the member runs, or as it crashes, if its disk may be lost.
+
+    The rot shows only when the member reads the entries.
     """
     if cluster.rotting.may_rot(member_id):
         if down_us is not None:
-            cluster.crash(member_id, down_us=down_us, told="dies, and entries of its log rot")
+            cluster.crash(member_id, down_us=down_us, told="crashes, and entries of its log rot")
         cluster.fault_count += 1
         cluster.rotting.rot(member_id, index, count)
 
@@ -164,5 +167,5 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
 
 
 def perform(cluster: SimCluster, act: Act) -> None:
-    """Do it now."""
+    """Perform an act now."""
     ACTS[act[0]](cluster, *act[1:])

@@ -1,8 +1,8 @@
-"""Disks that come back as they were: kept copies, and when one may take a disk's place.
+"""Rolled-back disks: the copies, and the conditions for a rollback.
 
-A member finds out that its disk is older by what its peers remember. So a copy comes back only
-where what it lacks is known to those who live on since, and these live until they were asked, and
-what they told is saved.
+A member detects a rolled-back disk by its peers' marks. A rollback is therefore allowed only if the
+peers that know what the copy lacks have stayed up since. They stay up until the member has asked
+them and saved the result.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from dledger_sim.group.member import SimMember
 from dledger_sim.judges.checker import Checker
 
 STRIKES = frozenset({"older_disk", "lost_vote", "term_told_first", "leader_goes_back"})
-"""Those that bring disks back."""
+"""Strikes that roll disks back."""
 
 
 class OlderDisks:
-    """The copies of one run, and what leaders count on that the disks hold."""
+    """The copies of disks in one run, and the confirmations that leaders rely on."""
 
     def __init__(
         self,
@@ -30,25 +30,25 @@ class OlderDisks:
         checker: Checker,
     ) -> None:
         self.watch = not STRIKES.isdisjoint(conditions.faults)
-        """Whether there will be any."""
+        """Whether the conditions allow rollbacks."""
         self._first = Membership(conditions.voter_ids)
         self._members = members
         self._disks = disks
         self._checker = checker
         self._copies: dict[str, tuple[Copy, dict[str, int]]] = {}
-        """Disks as they were, and in which life each member was then."""
+        """Copies of disks, each with the incarnation of every member at that time."""
         self._confirmed: dict[str, tuple[int, int, int]] = {}
-        """Of each member, what a leader counts on: its term, the index, and the digest there."""
+        """For each member, term, index and digest of the highest confirmation to a leader."""
         self._last_id = ""
-        """Who got an older disk last, until it knows and has saved what that means."""
+        """The member with the last rolled-back disk, until it has noticed and saved that."""
 
     def copy(self, member_id: str) -> None:
-        """Keep what a member's disk holds now."""
+        """Copy a member's disk."""
         lives = {peer.member_id: peer.life for peer in self._members.values()}
         self._copies[member_id] = self._disks[member_id].copy(), lives
 
     def heard(self, message: Message) -> None:
-        """Note what a leader counts on, now that it has heard a confirmation."""
+        """Note a confirmation that a leader has received."""
         leader, term = self._members[message.receiver], message.term
         if not isinstance(message, PushResponse) or leader.raft is None:
             return
@@ -59,8 +59,9 @@ class OlderDisks:
             self._confirmed[message.sender] = max(self._confirmed.get(message.sender, told), told)
 
     def may_come_back(self, member_id: str, *, log_alone: bool) -> bool:
-        """Whether others know all that a member's copy lacks; of a log that comes back without its
-        term, only if all of the disk was confirmed in that term.
+        """Return whether other members know everything that a member's copy lacks.
+
+        A log that is rolled back alone must also have been confirmed completely in the disk's term.
         """
         copy, lives = self._copies.get(member_id, (None, {}))
         disk = self._disks[member_id]
@@ -88,15 +89,15 @@ class OlderDisks:
         )
 
     def bring_back(self, member_id: str, *, log_alone: bool) -> None:
-        """Put the copy in the place of a dead member's disk."""
+        """Roll the disk of a crashed member back to its copy."""
         copy, _ = self._copies.pop(member_id)
         _, index, _ = self._confirmed.pop(member_id, (-1, -1, 0))
         self._disks[member_id].restore(copy, index + 1, log_alone=log_alone)
-        self._checker.restored_volume(member_id)
+        self._checker.promises.restored_volume(member_id)
         self._last_id = member_id
 
     def need(self, member_id: str) -> bool:
-        """Whether a member must live, since one with an older disk has yet to ask it."""
+        """Return whether a member must stay up because one with a rolled-back disk must ask it."""
         return member_id != self._last_id and self._last_needs_others()
 
     def _last_needs_others(self) -> bool:

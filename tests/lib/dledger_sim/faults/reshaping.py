@@ -1,7 +1,7 @@
-"""Changes of the membership from outside, and who may lose its disk meanwhile.
+"""Membership changes, and the members whose disk may be lost.
 
-A group from which too many disks are gone is lost, whatever its members do; the simulator does not
-go that far, since nothing could be judged there.
+A group that lost too many disks is lost whatever its members do. The simulator never causes that,
+because no rule would apply to such a group.
 """
 
 from collections.abc import Mapping
@@ -25,24 +25,24 @@ KINDS: Mapping[str, type[Change]] = {
     "remove": Remove,
 }
 VOLUME_PEERS_MIN = 2
-"""Of two voters, neither may lose its volume: all that is committed needs both."""
+"""Other voters that a lost volume requires: of two voters, a commit needs both disks."""
 
 
 def change_of(kind: str, member_id: str) -> Change:
-    """A change by its word."""
+    """Return a change by the name of its kind."""
     return KINDS[kind](member_id)
 
 
 def likely_kinds(membership: Membership, member_id: str) -> tuple[str, ...]:
-    """What can be done with a member as somebody knows it."""
+    """Return kinds of changes for a member, more likely ones more often."""
     if member_id in membership.voters:
         return ("remove", "remove", "demote")
     return ("promote", "promote", "remove") if member_id in membership.learners else ("add",)
 
 
 def agree(members: Mapping[str, SimMember], leader: SimMember) -> bool:
-    """Whether all members of the leader's group follow it and hold its log, committed; and it
-    pushes to nobody else.
+    """Return whether all members of the leader's group follow it and have committed its log, and
+    the leader pushes to no other member.
     """
     raft = leader.raft
     assert raft is not None
@@ -59,20 +59,21 @@ def agree(members: Mapping[str, SimMember], leader: SimMember) -> bool:
 
 
 def leaves_enough(members: Mapping[str, SimMember], leader: SimMember, change: Change) -> bool:
-    """Whether most voters would have a memory after a change."""
+    """Return whether a majority of the voters would have an intact disk after a change."""
     assert leader.raft is not None
     try:
         voters = changed(leader.raft.membership, change).voters
     except ValueError:
-        return True  # it will be refused
+        return True  # the leader refuses it
     with_memory = sum(members[one].disk.has_memory for one in voters)
     return 2 * with_memory > len(voters)
 
 
 def may_lose_volume(members: Mapping[str, SimMember], first: Membership, member_id: str) -> bool:
-    """Whether this member is no voter in any log, or all other voters there have their memory.
+    """Return whether the group can lose this member's disk.
 
-    Of each log, its last two memberships count: the others are committed and replaced.
+    In each log with the member as a voter, all other voters must have intact disks. The last two
+    memberships of each log count; earlier ones are committed and replaced.
     """
     for one in members.values():
         indexes = one.disk.membership_indexes

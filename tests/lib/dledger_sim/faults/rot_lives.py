@@ -1,7 +1,8 @@
-"""Lives in which entries of logs rot: under what conditions, and where the nemesis lets them.
+"""Runs with rotten log entries: their conditions, and the strikes that cause the rot.
 
-What rots is met where it is read from a disk: by who has restarted since it wrote the entry. So
-members are cut off until the others have restarted with what they lack.
+A rotten entry has an effect only when it is read from the disk, which needs a restart since it was
+written. The strikes therefore keep members away until the others have restarted with entries that
+these members lack.
 """
 
 import dataclasses
@@ -9,8 +10,8 @@ import random
 from typing import Final
 
 from dledger_sim.faults.acts import Act
+from dledger_sim.faults.planning import Planned, peers_of, some_time_us
 from dledger_sim.faults.rotting import LOOK_US
-from dledger_sim.faults.strikes import Planned
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import TICK_US, Conditions
 from dledger_sim.group.disk import Keep
@@ -20,14 +21,14 @@ from dledger_sim.group.rotting_disk import RottingDisk
 RESTART_TICKS_MAX: Final = 5
 TWICE_RATE: Final = 0.1
 ENTRIES: Final = (1, 1, 1, 2, 5)
-"""So many entries rot at once."""
+"""Numbers of entries that rot at once."""
 OTHER_FAULTS: Final = (
     "crash", "isolate", "reset_link", "cut_one_way", "clog", "lose_volume", "remove_front",
 )  # fmt: skip
 
 
 def with_rot(base: Conditions, rng: random.Random) -> Conditions:
-    """Let entries rot besides whatever else goes wrong."""
+    """Return conditions with rot in addition to their other faults."""
     return dataclasses.replace(
         base,
         checkpoint=max(base.checkpoint, rng.choice((0.2, 1.0))),
@@ -39,7 +40,7 @@ def with_rot(base: Conditions, rng: random.Random) -> Conditions:
 
 
 def decaying(rng: random.Random) -> Conditions:
-    """Draw conditions under which much is read from disks, and little else goes wrong."""
+    """Draw conditions with many reads from disks and few other faults."""
     heartbeat_ticks = rng.choice((1, 2))
     return Conditions(
         member_count=rng.choice((3, 3, 3, 4, 5)),
@@ -71,8 +72,8 @@ def decaying(rng: random.Random) -> Conditions:
 
 
 def rot_entry(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Let entries of a member rot; it may die with that, or be handed the leadership and asked for
-    what has rotted, or the leader dies that has counted its copy.
+    """Let entries of the target rot. Then the target may crash, or receive the leadership and a
+    read of a rotten entry; or it crashes together with the leader that counted its copy.
     """
     if rng.random() < TWICE_RATE:
         return _twice(cluster, target, rng)
@@ -83,7 +84,7 @@ def rot_entry(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     if drawn < 0.3:
         return [*planned, (rot_us, rot)]
     if drawn < 0.5:
-        return [*planned, (rot_us, (*rot, _some_time_us(cluster, rng)))]
+        return [*planned, (rot_us, (*rot, some_time_us(cluster, rng)))]
     if drawn < 0.8:
         index = rng.randint(0, len(cluster.members[target].disk.cached))
         led_us = rot_us + _handing_over_us(cluster)
@@ -97,19 +98,20 @@ def rot_entry(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     counted_by = rng.choice(leaders or cluster.conditions.member_ids)
     return [
         *planned,
-        (rot_us, (*rot, _some_time_us(cluster, rng))),
-        (rot_us + 1, ("crash", counted_by, _some_time_us(cluster, rng))),
+        (rot_us, (*rot, some_time_us(cluster, rng))),
+        (rot_us + 1, ("crash", counted_by, some_time_us(cluster, rng))),
     ]
 
 
 def _twice(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Let what a start verifies rot, and again before the member is whole: it hears nothing of its
-    peers meanwhile, though they can be asked.
+    """Let the entries rot that a start verifies, and again before the member is healed.
+
+    Meanwhile, the links to the member are clogged, but it can still ask its peers for a remedy.
     """
     newest = len(cluster.members[target].disk.cached)
     down_us = rng.randint(1, RESTART_TICKS_MAX) * TICK_US
     again_us = 2 + down_us + 2 * LOOK_US
-    links = [(peer_id, target) for peer_id in cluster.conditions.member_ids if peer_id != target]
+    links = [(peer_id, target) for peer_id in peers_of(cluster, target)]
     return [
         (1, ("heal",)),
         (2, ("rot_entry", target, newest, 1, down_us)),
@@ -119,14 +121,14 @@ def _twice(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
 
 
 def rot_behind(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
-    """Keep a follower away, let the others restart with what it lacks, and let that rot on one of
-    them, who shall lead.
+    """Keep a follower away, restart the others with the entries that it lacks, transfer leadership
+    to one of them, and let the entries rot there.
     """
     conditions = cluster.conditions
     election_us = conditions.election_ticks * TICK_US
     followers = [member.member_id for member in cluster.members.values() if not member.leads]
     behind = rng.choice(followers or conditions.member_ids)
-    peers = [peer_id for peer_id in conditions.member_ids if peer_id != behind]
+    peers = peers_of(cluster, behind)
     victim = rng.choice(peers)
     lacking = len(cluster.members[behind].disk.cached) + rng.choice((0, 0, 1, 3))
     downs_us = [(peer_id, rng.randint(1, RESTART_TICKS_MAX) * TICK_US) for peer_id in peers]
@@ -145,33 +147,27 @@ def rot_behind(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
 
 
 def _handed_over(cluster: SimCluster, target: str, at_us: int) -> Planned:
-    """Ask whoever may lead to let the target do so."""
-    peers = [peer_id for peer_id in cluster.conditions.member_ids if peer_id != target]
-    return [(at_us, ("transfer", peer_id, target)) for peer_id in peers]
+    """Request a transfer to the target from every other member, one of which may lead."""
+    return [(at_us, ("transfer", peer_id, target)) for peer_id in peers_of(cluster, target)]
 
 
 def _handing_over_us(cluster: SimCluster) -> int:
-    """How long that takes, mostly."""
+    """Return the usual duration of a transfer."""
     return 2 * TICK_US + 10 * cluster.conditions.delay_us
 
 
 def _restarted(cluster: SimCluster, target: str, rng: random.Random) -> tuple[Planned, int]:
-    """Let a member restart that would read nothing from its disk; and when it has."""
+    """Plan a restart if the member would read nothing from its disk; return when it is up."""
     disk = cluster.members[target].disk
     assert isinstance(disk, RottingDisk)
     if disk.seen_index > disk.begin_index or rng.random() < 0.3:
         return [], 1
     down_us = rng.randint(1, RESTART_TICKS_MAX) * TICK_US
-    return [(1, ("crash", target, down_us))], down_us + 1 + _some_time_us(cluster, rng) // 4
+    return [(1, ("crash", target, down_us))], down_us + 1 + some_time_us(cluster, rng) // 4
 
 
 def _index(cluster: SimCluster, target: str, rng: random.Random) -> int:
-    """The first that somebody lacks, or one soon after; the newest that may rot; or any."""
+    """Draw an index: the first entry that a member lacks, one soon after it, the end, or any."""
     length = len(cluster.members[target].disk.cached)
     lacking = min(len(member.disk.cached) for member in cluster.members.values())
     return rng.choice((lacking, lacking + rng.randint(0, 3), length, rng.randint(0, length)))
-
-
-def _some_time_us(cluster: SimCluster, rng: random.Random) -> int:
-    """From nothing to two election timeouts."""
-    return rng.randint(1, 4 * cluster.conditions.election_ticks) * TICK_US

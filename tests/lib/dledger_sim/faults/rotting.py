@@ -1,14 +1,20 @@
-"""Entries of logs that rot, and what becomes of their members: `lifecycle` and `healer` in short.
+"""Rotten log entries and their members: a stand-in for the node's lifecycle and healer.
 
-Who finds one leaves the group at once. It looks a second time, with every entry verified, and asks
-the others; what it does then the node's own `remedy` decides.
+A member that finds a rotten entry leaves the group at once. It reads its log again with full
+verification and asks the other members. The node's own `healing.decision` then decides.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from dledger_node.errors import StoreDamagedError
-from dledger_node.healing.decision import SET_ASIDE_MAX, Case, Remedy, Word, plan
+from dledger_node.healing.repair_plan import (
+    SET_ASIDE_MAX,
+    DamagedMember,
+    PeerReport,
+    RepairAction,
+    plan_repair,
+)
 from dledger_node.raft.membership import Membership
 from dledger_sim.faults.reshaping import may_lose_volume
 from dledger_sim.group.conditions import Conditions
@@ -19,11 +25,11 @@ from dledger_sim.group.rotting_disk import RottingDisk
 from dledger_sim.judges.checker import Checker
 
 LOOK_US: Final = 50_000
-"""How long a member stays out before it opens its store again."""
+"""Time for which a member stays out before it opens its store again."""
 
 
 class Rotting:
-    """What has rotted in one run, within the budget of disks that may be lost."""
+    """The rot of one run, within the number of disks that the group can lose."""
 
     def __init__(
         self,
@@ -35,7 +41,7 @@ class Rotting:
         start: Callable[[str], None],
         note: Callable[[str, str], None],
     ) -> None:
-        """`start` opens a member's store, which calls `opens`; `note` tells what happens."""
+        """`start` starts a member, which calls `opens`; `note` adds a line to the transcript."""
         self._first = Membership(conditions.voter_ids)
         self._members = members
         self._network = network
@@ -44,14 +50,14 @@ class Rotting:
         self._start = start
         self._note = note
         self._look_us = dict.fromkeys(members, 0)
-        """When each member that is out looks again."""
+        """For each member that stays out, the time of its next check."""
 
     def may_lose(self, member_id: str) -> bool:
-        """Whether a member may lose its disk: all other voters hold theirs."""
+        """Return whether the group can lose a member's disk."""
         return may_lose_volume(self._members, self._first, member_id)
 
     def may_rot(self, member_id: str) -> bool:
-        """Whether a member's log may rot where it can be told."""
+        """Return whether a member's log has entries whose rot a store can detect, and may rot."""
         disk = self._members[member_id].disk
         return (
             isinstance(disk, RottingDisk)
@@ -61,35 +67,36 @@ class Rotting:
         )
 
     def rot(self, member_id: str, index: int, count: int) -> None:
-        """Let entries rot from this one on, or the nearest of those that may."""
+        """Let `count` entries rot from `index` on, or from the nearest entry that may rot."""
         disk = self._members[member_id].disk
         assert isinstance(disk, RottingDisk)
         first_index = max(disk.begin_index, min(index, disk.checkpoint_end))
         end = min(first_index + count, disk.checkpoint_end + 1)
         disk.rot(first_index, end)
-        self._note(member_id, f"has entries {first_index} to {end - 1} rot")
+        self._note(member_id, f"has rotten entries {first_index} to {end - 1}")
         self._checker.rot.counts["rotted"] += 1
         self._checker.rot.counts["rotted_entries"] += end - first_index
 
     def found(self, member: SimMember, error: Exception, how: str) -> str:
-        """Note how damage was found, and tell what becomes of its member; raises an error that
-        nothing explains.
+        """Count how damage was found, and describe what the member does.
+
+        Raises the error if no fault explains it.
         """
         if not member.disk.damaged:
             if isinstance(error, StoreDamagedError) and not member.disk.rotted:
                 raise error
             return "crashes"
         if isinstance(error, DiedError):
-            how = "read"  # and then it died before its next tick, or not
+            how = "read"  # the member crashed at its next tick, or before
         self._checker.rot.counts[f"found_by_{how}"] += 1
         return f"leaves: {error}"
 
     def opens(self, member: SimMember) -> bool:
-        """Begin a member's life, if its store can be opened; otherwise it looks again."""
+        """Start a member if its store is in order; otherwise plan the next check."""
         disk = member.disk
         if isinstance(disk, RottingDisk) and (disk.rotten or disk.damaged):
             if self._events.now_us < self._look_us[member.member_id]:
-                return False  # that is planned already
+                return False  # the next check is planned
             if not self._is_in_order(member.member_id, disk):
                 self._note(member.member_id, "is damaged, and stays out")
                 self._look_us[member.member_id] = self._events.now_us + LOOK_US
@@ -100,41 +107,41 @@ class Rotting:
         except StoreDamagedError:
             if not disk.rotted:
                 raise
-            member.lose_volume(None)  # as its error asks of people
+            member.lose_volume(None)  # as the error asks the administrator to do
             member.start()
         return True
 
     def _is_in_order(self, member_id: str, disk: RottingDisk) -> bool:
-        """Open a store; of one that was found to be damaged all is verified, and it may heal."""
+        """Check a store at a start. If damage was found before, apply the remedy."""
         if not disk.damaged:
             disk.damaged = max(disk.rotten) >= disk.verified_from
             self._checker.rot.counts["found_by_start"] += disk.damaged
             return not disk.damaged
-        case = Case(
+        case = DamagedMember(
             self_id=member_id,
-            others=tuple(one for one in self._members if one != member_id),
+            peer_ids=tuple(one for one in self._members if one != member_id),
             log_is_sound=not disk.rotten,
             log_is_empty=False,
             index_is_sound=True,
-            memory=disk.hard_state,
+            hard_state=disk.hard_state,
             set_aside_count=disk.set_aside_count,
         )
-        match plan(case, self._words(member_id)).remedy:
-            case Remedy.JOIN:
+        match plan_repair(case, self._words(member_id)).action:
+            case RepairAction.JOIN:
                 disk.set_aside()
-                self._note(member_id, f"sets aside all behind entry {len(disk.durable) - 1}")
-                self._checker.lost_volume(member_id)
+                self._note(member_id, f"sets aside all entries after {len(disk.durable) - 1}")
+                self._checker.promises.lost_volume(member_id)
                 self._checker.rot.counts["set_aside"] += 1
                 return True
-            case Remedy.LOOK_AGAIN:
+            case RepairAction.REOPEN:
                 disk.damaged = False
                 return True
             case _:
                 self._checker.rot.counts["stayed_out"] += 1
                 return False
 
-    def _words(self, member_id: str) -> dict[str, Word]:
-        """What the others answer to a member that is out, as far as they can be reached."""
+    def _words(self, member_id: str) -> dict[str, PeerReport]:
+        """Return the answers of the reachable peers to a member that stays out."""
         links, words = self._network.links, {}
         for peer_id, peer in self._members.items():
             if peer_id == member_id or peer.raft is None:
@@ -142,7 +149,7 @@ class Rotting:
             cut = links[member_id][peer_id].cut or links[peer_id][member_id].cut
             if not cut and self._events.now_us >= peer.paused_until_us:
                 raft = peer.raft
-                words[peer_id] = Word(
+                words[peer_id] = PeerReport(
                     leader_id=raft.leader_id,
                     term=raft.term,
                     joining=bool(raft.joining),

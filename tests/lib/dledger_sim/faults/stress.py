@@ -1,6 +1,6 @@
-"""A seed's life under faults: what clients ask for, and when the nemesis strikes.
+"""The faulty part of a seed's run: requests of clients and strikes of the nemesis.
 
-Everything is drawn, performed as an act, and noted with its time.
+Each request and fault is drawn, performed as an act, and recorded with its time.
 """
 
 import random
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dledger_node.raft.member_state import Role
 from dledger_sim.faults.acts import Act, perform
 from dledger_sim.faults.nemesis import Nemesis
+from dledger_sim.faults.planning import Planned
 from dledger_sim.faults.reshaping import likely_kinds
-from dledger_sim.faults.strikes import Planned
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.moments import Moment
 
@@ -20,7 +20,7 @@ class Stress:
 
     def __init__(self, cluster: SimCluster, rng: random.Random, event_count: int) -> None:
         self.acts: list[tuple[int, Act]] = []
-        """What was done, and when in µs."""
+        """The performed acts with their times in µs."""
         self._cluster = cluster
         self._rng = rng
         self._event_count = event_count
@@ -30,7 +30,7 @@ class Stress:
         self._nemesis = Nemesis(cluster, rng)
 
     def run(self) -> None:
-        """Let all of it happen."""
+        """Execute the events."""
         cluster = self._cluster
         self._again(self._proposal_interval_us, self._ask)
         if self._strike_interval_us:
@@ -43,7 +43,7 @@ class Stress:
 
     def _act(self, act: Act) -> None:
         if self._cluster.event_count > self._event_count:
-            return  # planned before, and overtaken by the calm
+            return  # planned under faults, but the calm has begun
         self.acts.append((self._cluster.now_us, act))
         perform(self._cluster, act)
 
@@ -68,7 +68,7 @@ class Stress:
         self._plan(self._nemesis.at(moment, member_id))
 
     def _change(self, member_id: str) -> Act:
-        """Draw a change of the membership; rather often the leader itself is to go."""
+        """Draw a membership change, in at least three of ten cases of the asked member itself."""
         raft, random_ = self._cluster.members[member_id].raft, self._rng.random
         target = member_id
         if random_() < 0.7:
@@ -79,7 +79,7 @@ class Stress:
         return ("change", member_id, kinds[int(random_() * len(kinds))], target)
 
     def _request(self) -> Act:
-        """Draw a request; most go to a member that takes itself for the leader."""
+        """Draw a request; nine of ten go to a member that considers itself the leader."""
         cluster, random_ = self._cluster, self._rng.random
         conditions = cluster.conditions
         members = self._member_ids

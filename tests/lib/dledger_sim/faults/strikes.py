@@ -1,32 +1,31 @@
-"""Strikes that set up one situation on purpose, and the conditions under which they can.
+"""Strikes that set up one specific situation, and the conditions that they need.
 
-What they meet is too rare to be met by chance, so nothing else goes wrong meanwhile. Seeds that are
-struck so are picked by chance of their own (`seeds`): all others are what they were before.
+Random faults hardly ever produce these situations. Each strike runs without other faults. A
+separate random stream picks the seeds (`seeds`), so that all other seeds run as before.
 """
 
 import random
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from dledger_sim.faults.acts import Act
+from dledger_sim.faults.planning import Planned, peers_of
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import RECALL_FOREVER_TICKS, TICK_US, Conditions
 from dledger_sim.group.disk import Keep
 from dledger_sim.group.keeper import SEGMENT_ENTRIES
 from dledger_sim.group.running import NOTICE_US
 
-Planned: TypeAlias = list[tuple[int, Act]]
-"""Acts with their delays, at least 1 µs."""
-
 Pairs: TypeAlias = list[tuple[str, str]]
 
 DOWN_US: Final = 500
-"""How long a member is down whose disk is exchanged, or that dies while it asks."""
+"""Downtime of a member whose disk is rolled back, or that crashes while it recalls."""
 
 
 def unheard_removal(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """What a follower confirms to the target is lost, and it removes all that it can: more than
-    the target knows it to hold. Then the connection breaks, so that the target asks about that.
+    """Lose a follower's confirmations to the target, and let the follower remove its front.
+
+    The follower removes more entries than the target knows it to hold. Then the connection breaks,
+    and the target asks about these entries.
     """
     follower, *_ = _shuffled_peers(cluster, target, rng)
     while_us = rng.randint(3, 10) * cluster.conditions.proposal_interval_us
@@ -40,10 +39,10 @@ def unheard_removal(cluster: SimCluster, target: str, rng: random.Random) -> Pla
 
 
 def short_absence(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """A follower is cut off for a few entries, and finds them gone from the target's front: what
-    its own snapshot includes ends one entry short of that, or nearly so.
+    """Cut a follower off for a few entries, which the target then removes from its front.
 
-    Fronts move by segments, so some entries come first that let one end right there.
+    The follower's snapshot ends just before that front, or one entry short of it. Fronts move by
+    segments, so a few appends first align the end of a segment.
     """
     follower, *_ = _shuffled_peers(cluster, target, rng)
     begin_index = cluster.members[target].disk.begin_index
@@ -69,11 +68,11 @@ def short_absence(cluster: SimCluster, target: str, rng: random.Random) -> Plann
 
 
 def lost_vote(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """A vote is lost on its way, and the disk of who gave it comes back as it was before; or, where
-    no disk does, its voter dies. Then another candidate asks for a vote in the same term.
+    """Lose a vote in transit, and roll the voter's disk back, or crash the voter without rollbacks.
+    Then another candidate asks for a vote in the same term.
 
-    The target lets both stand by asking them to take over. The first reaches the voter alone; the
-    second lacks one vote, and asks again where a connection was reset.
+    Both candidates stand because of leadership transfers from the target. The first one reaches
+    only the voter. The second one lacks one vote, and asks again after a connection reset.
     """
     voter, first, second, other = _shuffled_peers(cluster, target, rng)
     first_links = _both_ways([first], [target, second, other])
@@ -101,9 +100,9 @@ def lost_vote(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
 
 
 def term_told_first(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """A follower's disk comes back as it was before it confirmed something to the target, while
-    another leads a newer term, without that follower. It is told of that term, dies before the
-    target has told what it remembers, and asks all of them anew.
+    """Roll a follower's disk back to before its confirmations to the target, while another member
+    leads a newer term. The follower learns of that term, crashes before the target has sent its
+    mark, and recalls again.
     """
     follower, successor, *_ = _shuffled_peers(cluster, target, rng)
     turn_us = _turn_us(cluster)
@@ -124,8 +123,8 @@ def term_told_first(cluster: SimCluster, target: str, rng: random.Random) -> Pla
 
 
 def leader_goes_back(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """The target commits something with one follower, while another is cut off; then its disk comes
-    back as it was before. When all have told what they know, the one who holds it is cut off.
+    """Let the target commit entries with one follower while the others are cut off, and roll the
+    target's disk back. When all have sent their marks, cut off the follower that holds the entries.
     """
     holder, *others = _shuffled_peers(cluster, target, rng)
     while_us = rng.randint(2, 6) * cluster.conditions.proposal_interval_us
@@ -143,8 +142,8 @@ def leader_goes_back(cluster: SimCluster, target: str, rng: random.Random) -> Pl
 
 
 def death_as_log_begins(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """A follower lacks the target's front, so that its log begins anew; it dies before anything of
-    the new log is on its disk, where nothing of the old one is left.
+    """Let a follower's log start over, because the follower lacks the target's front. The follower
+    crashes before an entry of the new log is durable, when the old log is gone.
     """
     follower, *_ = _shuffled_peers(cluster, target, rng)
     while_us = rng.randint(3, 10) * cluster.conditions.proposal_interval_us
@@ -159,7 +158,7 @@ def death_as_log_begins(cluster: SimCluster, target: str, rng: random.Random) ->
 
 
 def _shuffled_peers(cluster: SimCluster, target: str, rng: random.Random) -> list[str]:
-    peers = [peer_id for peer_id in cluster.conditions.member_ids if peer_id != target]
+    peers = peers_of(cluster, target)
     rng.shuffle(peers)
     return peers
 
@@ -169,17 +168,17 @@ def _both_ways(some: list[str], others: list[str]) -> Pairs:
 
 
 def _turn_us(cluster: SimCluster) -> int:
-    """In which somebody is asked, and answers, or asks others for it."""
+    """Return the time for a request and its answer."""
     return NOTICE_US + 5 * cluster.conditions.delay_us
 
 
 def _round_us(cluster: SimCluster) -> int:
-    """In which all are told what is committed."""
+    """Return the time after which all members know the committed index."""
     return cluster.conditions.heartbeat_ticks * TICK_US
 
 
 def _recall_us(cluster: SimCluster) -> int:
-    """In which a member that dies now is back, and was answered what it asked at its first tick."""
+    """Return the time for a restart and the answers to the requests of the first tick."""
     return DOWN_US + TICK_US + _turn_us(cluster)
 
 
@@ -194,13 +193,13 @@ STRIKES: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] =
 
 
 def drawn(rng: random.Random) -> Conditions:
-    """Draw conditions for one of the strikes, of a group whose members keep no state."""
+    """Draw conditions for one of the strikes on a group without a state."""
     return rng.choice(WITHOUT_STATE)(rng)
 
 
 def _unheard_removals(rng: random.Random) -> Conditions:
-    """Draw a group in which so much is pushed ahead that a follower commits what the leader does
-    not know it to hold.
+    """Draw a group with a push window so large that a follower commits entries before the leader
+    knows the follower to hold them.
     """
     heartbeat_ticks = rng.choice((1, 2))
     election_ticks = heartbeat_ticks * rng.choice((6, 10))
@@ -222,8 +221,8 @@ def _unheard_removals(rng: random.Random) -> Conditions:
 
 
 def _lost_votes(rng: random.Random) -> Conditions:
-    """Draw a group of five: a candidate, who has the vote that is lost, another who has the old
-    leader's and needs one more, and one who must not give it.
+    """Draw a group of five: the first candidate, the second candidate, the voter, the old leader,
+    which votes for the second candidate, and one more member.
     """
     heartbeat_ticks = rng.choice((3, 4))
     election_ticks = heartbeat_ticks * 4
@@ -242,7 +241,7 @@ def _lost_votes(rng: random.Random) -> Conditions:
 
 
 def _terms_told_first(rng: random.Random) -> Conditions:
-    """Draw a group whose followers hold more, soon after, than a copy of their disks."""
+    """Draw a group whose followers soon hold more entries than a copy of their disks."""
     heartbeat_ticks = rng.choice((1, 2))
     election_ticks = heartbeat_ticks * rng.choice((6, 10))
     return Conditions(
@@ -261,7 +260,7 @@ def _terms_told_first(rng: random.Random) -> Conditions:
 
 
 def _leaders_go_back(rng: random.Random) -> Conditions:
-    """Draw a group of three, so that two commit something, and two elect a leader."""
+    """Draw a group of three, in which two members commit and two elect a leader."""
     heartbeat_ticks = rng.choice((1, 2))
     election_ticks = heartbeat_ticks * rng.choice((6, 10))
     return Conditions(
@@ -278,9 +277,7 @@ def _leaders_go_back(rng: random.Random) -> Conditions:
 
 
 def _deaths_as_logs_begin(rng: random.Random) -> Conditions:
-    """Draw a group whose flushes take longer than a follower lives that has just been sent the
-    first entries of a log.
-    """
+    """Draw a group whose flushes take longer than the follower runs after its log starts over."""
     heartbeat_ticks = rng.choice((1, 2))
     election_ticks = heartbeat_ticks * rng.choice((6, 10))
     return Conditions(
@@ -305,10 +302,10 @@ WITHOUT_STATE: Final = (
 
 
 def drawn_with_state(rng: random.Random) -> Conditions:
-    """Draw conditions for the strike that only members with a state know.
+    """Draw conditions for the strike on members with a state.
 
-    Clients are slow, so that little else is appended meanwhile. Leaders change, for one that has
-    lent a snapshot keeps it, and the entries behind it, until long after such a life.
+    Clients are slow, so that they append little in between. Leaders change, because a leader that
+    has sent a snapshot keeps it, and the entries after it, beyond the end of such a run.
     """
     heartbeat_ticks = rng.choice((1, 2))
     return Conditions(

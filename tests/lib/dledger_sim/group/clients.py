@@ -1,4 +1,4 @@
-"""What clients and people ask of a group, and what becomes of it."""
+"""Requests of clients and administrators, and their history."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,7 +10,7 @@ from dledger_sim.judges.history import Answer, Asked, Operation
 
 
 class Clients:
-    """Asks members; each request of a client is in the history."""
+    """Sends requests to members, and records each client request in the history."""
 
     def __init__(
         self,
@@ -20,7 +20,7 @@ class Clients:
         *,
         told: bool,
     ) -> None:
-        """`turn` lets a member's loop take a turn, and says what for if `told`."""
+        """`turn` runs one turn of a member's loop, with a description if `told`."""
         self.history: list[Operation] = []
         self._events = events
         self._members = members
@@ -29,24 +29,24 @@ class Clients:
         self._proposed_count = 0
 
     def propose(self, member_id: str, count: int, client: int = 0) -> Operation:
-        """Let a client append to a member, whether it leads or not."""
+        """Send an append to a member, which need not lead."""
         bodies = tuple(range(self._proposed_count + 1, self._proposed_count + count + 1))
         self._proposed_count += count
         operation = Operation(client, Asked.APPEND, self._events.now_us, bodies)
         return self._ask(member_id, operation, SimMember.propose)
 
     def read(self, member_id: str, index: int, client: int = 0) -> Operation:
-        """Let a client read the entry `index` from a member."""
+        """Send a read of the entry `index` to a member."""
         operation = Operation(client, Asked.READ, self._events.now_us, index=index)
         return self._ask(member_id, operation, SimMember.read)
 
     def read_index(self, member_id: str, client: int = 0) -> Operation:
-        """Let a client read linearizably."""
+        """Send a linearizable read to a member."""
         operation = Operation(client, Asked.READ_INDEX, self._events.now_us)
         return self._ask(member_id, operation, SimMember.read_index)
 
     def transfer(self, member_id: str, transferee_id: str) -> None:
-        """Ask a member to hand its leadership over."""
+        """Request a leadership transfer from a member."""
         member = self._members[member_id]
         if member.raft is not None and self._events.now_us >= member.paused_until_us:
             ask = partial(member.raft.transfer_leadership, transferee_id)
@@ -54,7 +54,7 @@ class Clients:
             self._turn(member, what, partial(member.loop.turn, ask))
 
     def change(self, member_id: str, kind: str, target: str) -> None:
-        """Ask a member to change who belongs to the group."""
+        """Request a membership change from a member, unless too few disks would remain."""
         member, change = self._members[member_id], change_of(kind, target)
         paused = self._events.now_us < member.paused_until_us
         if member.raft is None or paused or member.disk.full:
@@ -66,7 +66,7 @@ class Clients:
     def _ask(
         self, member_id: str, operation: Operation, ask: Callable[[SimMember, Operation], None]
     ) -> Operation:
-        """Let a client's request reach a member, if that can take one now."""
+        """Deliver a client's request to a member, if the member is running and not paused."""
         self.history.append(operation)
         member, now_us = self._members[member_id], self._events.now_us
         if member.raft is None:

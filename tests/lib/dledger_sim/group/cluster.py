@@ -1,7 +1,6 @@
-"""The group as a life or a test sees it: what goes wrong, and what it has come to.
+"""The group as a run or a test drives it: faults, and queries of its state.
 
-A seed's life or a tape (`runs.simulation`) drives `SimCluster`, or a test, which crashes, cuts and
-waits for conditions by itself.
+`runs.simulation` drives a `SimCluster` for a seed or a tape. A test drives one directly.
 """
 
 from dledger_sim.faults.reshaping import agree
@@ -12,12 +11,12 @@ from dledger_sim.runs.transcript import state_of
 
 
 class SimCluster(RunningGroup):
-    """A running group, with its faults."""
+    """A running group and its faults."""
 
     # -- faults ----------------------------------------------------------------------------------
 
     def lose_volume(self, member_id: str, kept_rate: float | None, *, down_us: int) -> None:
-        """Kill a member, and empty or damage its disk unless another voter lost its own already."""
+        """Crash a member and empty or damage its disk, unless another voter has lost its disk."""
         if self.older_disks.need(member_id) or not self.rotting.may_lose(member_id):
             return
         self.crash(member_id, down_us=down_us)
@@ -25,42 +24,42 @@ class SimCluster(RunningGroup):
         self.members[member_id].lose_volume(kept_rate)
 
     def remove_front(self, member_id: str, rate: float) -> None:
-        """Let a member remove part of what it knows as committed."""
+        """Let a member remove a part of its committed entries from the front."""
         self.fault_count += self.members[member_id].remove_front(rate)
 
     def split(self, side: set[str]) -> None:
-        """Cut a side off from all others, both ways."""
+        """Cut a set of members off from all others, in both directions."""
         for one in self.conditions.member_ids:
             for other in self.conditions.member_ids:
                 if (one in side) != (other in side):
                     self.cut(one, other)
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Let nothing through from one to the other."""
+        """Drop all messages from one member to another."""
         self._note(sender, f"is cut off on the way to {receiver}")
         self.fault_count += 1
         self.network.cut(sender, receiver)
 
     def disconnect(self, one: str, other: str) -> None:
-        """Break the connections between two members, which cannot be made again."""
+        """Break the connections between two members; they cannot reconnect."""
         self.cut(one, other)
         self.cut(other, one)
         self._tell_link(one, other, lost=True)
         self._tell_link(other, one, lost=True)
 
     def clog(self, sender: str, receiver: str, duration_us: int) -> None:
-        """Hold back what one sends to the other, for a while."""
+        """Hold back the messages from one member to another for a while."""
         self._note(sender, f"is held up on the way to {receiver}")
         self.fault_count += 1
         self.network.clog(sender, receiver, self.now_us + duration_us)
 
     def heal_network(self) -> None:
-        """Let everything through again."""
+        """Remove all cuts and delays."""
         self._note("", "the network heals")
         self.network.restore()
 
     def reset_link(self, one: str, other: str) -> None:
-        """Break the connections between two members, with what travels; both reconnect at once."""
+        """Break the connections between two members and drop their messages; both reconnect."""
         self._note(one, f"loses its connections with {other}")
         self.fault_count += 1
         for member_id, peer_id in ((one, other), (other, one)):
@@ -69,20 +68,20 @@ class SimCluster(RunningGroup):
             self._tell_link(member_id, peer_id, lost=False)
 
     def pause(self, member_id: str, duration_us: int) -> None:
-        """Stop a member's process; what it misses waits for it."""
+        """Pause a member's process; its events wait."""
         self._note(member_id, f"is paused for {duration_us / 1000:.0f} ms")
         self.fault_count += 1
         self.members[member_id].paused_until_us = self.now_us + duration_us
 
     def fill_disk(self, member_id: str, duration_us: int) -> None:
-        """Leave a member no room for entries, for a while."""
+        """Fill a member's disk for a while, so that no entry fits."""
         self._note(member_id, f"has a full disk for {duration_us / 1000:.0f} ms")
         self.fault_count += 1
         self._disks[member_id].full = True
         self.after(duration_us, self._free_disk, member_id)
 
     def calm(self, conditions: Conditions) -> None:
-        """End all faults, and go on under other conditions."""
+        """End all faults and continue under other conditions."""
         self.conditions = conditions
         self.network.conditions = conditions
         self.heal_network()
@@ -96,25 +95,25 @@ class SimCluster(RunningGroup):
         for member_id in self.members:
             self._notice_link(member_id, lost=False)
 
-    # -- what it has come to ----------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------
 
     def leader(self) -> SimMember | None:
-        """The master of the highest term, if there is one."""
+        """Return the master with the highest term, or None."""
         masters = [member for member in self.members.values() if member.raft and member.raft.master]
         return max(
             masters, key=lambda member: member.raft.term if member.raft else -1, default=None
         )
 
     def agreed(self) -> bool:
-        """Whether all members know their promises, follow one master that pushes to nobody else,
-        and have all of its log, committed.
+        """Return whether no member is joining, and all follow one master, which pushes to no
+        other member, and have committed its whole log.
         """
         members = self.members.values()
         if not self.conditions.reshapes and len({one.committed_index for one in members}) > 1:
-            return False  # which is nearly always so
+            return False  # the most frequent case, checked first
         leader = self.leader()
         return leader is not None and agree(self.members, leader)
 
     def described(self) -> str:
-        """Every member in a few words."""
+        """Describe the state of every member in one line."""
         return "; ".join(f"{name} {state_of(one.raft)}" for name, one in self.members.items())

@@ -1,16 +1,16 @@
-"""A member's disk: what a crash leaves of it.
+"""A member's disk, and what a crash leaves of it.
 
-    durable   what a completed flush covers
-    cached    what the member reads: durable, with every write since
+    durable   the entries that a completed flush covers
+    cached    the entries that the member reads: durable, with every write since
     pending   the writes since the last completed flush, in order
 
-A power cut keeps any of the pending writes: pages reach the disk in any order, and the last may be
-torn. Recovery then reads on as long as every entry fits to the one before, which is what the chain
-checksum of the store tells; what lies behind the first that does not is cut away. Term and vote are
-replaced as a whole (temporary file, flush, rename).
+A power cut keeps any subset of the pending writes: pages reach the disk in any order, and the last
+one may be torn. Recovery then keeps the entries up to the first one that does not follow its
+predecessor, which a real store detects by the chain checksum, and truncates the rest. Term and vote
+are replaced as a whole (temporary file, flush, rename).
 
-A flush that fails loses what it should have made durable (the kernel forgets such pages), and the
-member that was told so stops; see `SimCluster`.
+A failed flush loses the pages that it should have made durable, as the kernel drops them, and the
+member stops.
 """
 
 import enum
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     term: int
     body: int
     chain: int
-    """Digest of this entry and of all before it: two logs with the same are the same."""
+    """Digest of this entry and all entries before it: equal digests mean equal logs."""
 
 
 class Written(NamedTuple):
@@ -50,7 +50,7 @@ def chained(log: list[Entry], term: int, body: int) -> Entry:
 
 
 class Keep(enum.Enum):
-    """How much a crash leaves of what was not flushed: kill -9 leaves all, a power cut any part."""
+    """Unflushed writes that survive a crash: all after `kill -9`, any part after a power cut."""
 
     EVERYTHING = "everything"
     NOTHING = "nothing"
@@ -62,25 +62,25 @@ class Flush:
     """A flush in flight."""
 
     write_count: int
-    """How many of the pending writes it covers."""
+    """The number of pending writes that the flush covers."""
     end_index: int
-    """What it may report as durable; a truncation meanwhile lowers it."""
+    """The last index that the flush may report as durable; a truncation lowers it."""
 
 
 class KeptSnapshot(NamedTuple):
-    """A snapshot of a state, as it lies on a disk."""
+    """A snapshot on a disk."""
 
     meta: SnapshotMeta
     data: bytes
 
     @property
     def sound(self) -> bool:
-        """Whether the bytes are what was written."""
+        """Return whether the snapshot is undamaged."""
         return (len(self.data), crc32(self.data)) == (self.meta.data_bytes, self.meta.data_crc32)
 
 
 class Copy(NamedTuple):
-    """What a disk held at some instant, as a backup keeps it."""
+    """A backup of a disk's durable content."""
 
     hard_state: HardState
     begin_index: int
@@ -90,53 +90,53 @@ class Copy(NamedTuple):
 
 
 BLANK = HardState(term=0, vote_for=None, joining=True)
-"""What the store of a member without a memory says."""
+"""The hard state of a joining member with an empty disk."""
 
 
 @dataclass(slots=True)
 class SimDisk:
-    """One disk; it outlives its member's crashes."""
+    """One disk. It survives the crashes of its member."""
 
     hard_state: HardState = BLANK
     begin_index: int = 0
-    """The first entry that the member can still read; those before are kept for the judge."""
+    """First entry that the member can read; earlier entries are kept for the judges only."""
     checkpoint: int = -1
-    """A committed index that the member wrote down; it covers durable entries only."""
+    """The committed index that the member saved last; it covers durable entries only."""
     durable: list[Entry] = field(default_factory=list)
     cached: list[Entry] = field(default_factory=list)
     pending: list[int | Written] = field(default_factory=list)
-    """A number is the index that the log was truncated at."""
+    """An integer is a truncation at this index."""
     flush: Flush | None = None
     lost: list[list[Entry]] = field(default_factory=list)
-    """What was durable here whenever the volume was lost, until the member is a voter again."""
+    """The durable log at each loss of the volume, until the member is a voter again."""
     forgotten: list[Entry] | None = None
-    """On a disk that is older than it was: what its member had confirmed, until it joins, or shows
-    by a promise that it believes its disk.
+    """On a rolled-back disk: the log that the member had confirmed, until the member joins, or
+    makes a promise and thereby treats the disk as intact.
     """
     membership_indexes: list[int] = field(default_factory=list)
-    """Which of the cached entries are memberships."""
+    """Indexes of the cached entries that hold a membership."""
     snapshots: dict[int, KeptSnapshot] = field(default_factory=dict)
-    """Those of the state, by last included index; all of them durable."""
+    """Durable snapshots by their last included index."""
     rotted: bool = False
-    """The newest of them has, and none was taken since."""
+    """Whether the newest snapshot has rotted and none was taken since."""
     rotten: dict[int, Entry] = field(default_factory=dict)
-    """Entries that have rotted, by index, as they are read now; see `RottingDisk`."""
+    """Rotten entries by index, as a read returns them; see `RottingDisk`."""
     damaged: bool = False
-    """Its member has found one of these."""
+    """Whether the member has found a rotten entry."""
     set_aside_count: int = 0
-    """How often damaged entries were set aside since its member was whole."""
+    """How often the log was set aside since the member last finished joining."""
     full: bool = False
-    """No room for another entry; the member's shell refuses what would need some."""
+    """Whether the disk is full; the member's shell then refuses new entries."""
 
     def append(self, entry: Entry) -> None:
-        """Write one entry to the page cache."""
+        """Write an entry to the page cache."""
         if entry.body <= HIGHEST:
             self.membership_indexes.append(len(self.cached))
         self.pending.append(Written(len(self.cached), entry))
         self.cached.append(entry)
 
     def truncate(self, first_index: int) -> None:
-        """Cut the log in the page cache; a flush in flight says nothing of what comes after."""
+        """Truncate the log in the page cache; a flush in flight reports no later entry."""
         del self.cached[first_index:]
         while self.membership_indexes and self.membership_indexes[-1] >= first_index:
             self.membership_indexes.pop()
@@ -145,9 +145,9 @@ class SimDisk:
             self.flush.end_index = min(self.flush.end_index, first_index - 1)
 
     def replace(self, before: list[Entry]) -> None:
-        """Remove the log, durably, and begin anew behind `before`, which is not there to be read.
+        """Remove the log durably and start over after the entries `before`, which are unreadable.
 
-        What a flush in flight reports is of the old log.
+        A flush in flight reports nothing of the new log.
         """
         self.begin_index = len(before)
         self.checkpoint = -1
@@ -158,16 +158,16 @@ class SimDisk:
             self.flush.write_count, self.flush.end_index = 0, -1
 
     def save_checkpoint(self, index: int) -> None:
-        """Write down what is committed and durable: nothing, of a log that has just begun anew."""
+        """Save a committed and durable index, unless it lies before the log."""
         if index >= self.begin_index:
             self.checkpoint = index
 
     def open(self) -> int:
-        """Begin a life; returns up to where the last checkpoint says that the log is committed."""
+        """Open the disk at a start; return the committed index of the last checkpoint."""
         return self.checkpoint
 
     def read(self, first_index: int, end: int) -> list[Entry]:
-        """The entries before `end`, as they are served."""
+        """Return the entries from `first_index` to before `end`, as the member serves them."""
         return self.cached[first_index:end]
 
     def remove_before(self, first_index: int) -> None:
@@ -175,11 +175,11 @@ class SimDisk:
         self.begin_index = first_index
 
     def begin_flush(self) -> None:
-        """Flush what is written now."""
+        """Start a flush of all pending writes."""
         self.flush = Flush(write_count=len(self.pending), end_index=len(self.cached) - 1)
 
     def finish_flush(self) -> tuple[int, int] | None:
-        """Make the flush's writes durable; returns the index and term to report, if any."""
+        """Make the flushed writes durable; return the index and term to report, or None."""
         assert self.flush is not None
         flush, self.flush = self.flush, None
         _replay(self.durable, self.pending[: flush.write_count])
@@ -189,15 +189,15 @@ class SimDisk:
         return flush.end_index, self.cached[flush.end_index].term
 
     def fail_flush(self) -> None:
-        """Forget what the flush should have made durable, and all that was built upon it."""
+        """Drop all pending writes."""
         assert self.flush is not None
         self.pending.clear()
         self.flush = None
 
     def crash(self, keep: Keep, chance_seed: int) -> None:
-        """Lose what a crash may lose, and settle what is left as durable.
+        """Drop the writes that a crash may lose; the others become durable.
 
-        `chance_seed` decides which part is kept; 0 keeps everything.
+        `chance_seed` selects the part that survives; 0 keeps everything.
         """
         if keep is Keep.EVERYTHING or (keep is Keep.SOMETHING and not chance_seed):
             _replay(self.durable, self.pending)
@@ -206,12 +206,13 @@ class SimDisk:
         self.pending.clear()
         self.flush = None
         if self.begin_index and len(self.durable) <= self.begin_index:
-            self.durable, self.begin_index = [], 0  # nothing of a new log was durable yet
+            self.durable, self.begin_index = [], 0  # no entry of the new log was durable
         self._read()
 
     def lose(self, kept_rate: float | None) -> None:
-        """Become an empty disk; or, with a rate, a damaged one: the end of the log is set aside, or
-        if all of it is kept, term and vote are lost.
+        """Empty the disk, or damage it if `kept_rate` is given.
+
+        A damaged disk keeps this part of the log. If that is the whole log, it loses term and vote.
         """
         self.lost.append(self.durable)
         kept = int((kept_rate or 0) * len(self.durable))
@@ -229,7 +230,7 @@ class SimDisk:
         self._read()
 
     def rot_newest_snapshot(self) -> None:
-        """Let its bytes become others."""
+        """Overwrite the newest snapshot with other bytes."""
         self.rotted = True
         index = max(self.snapshots)
         meta, data = self.snapshots[index]
@@ -237,16 +238,16 @@ class SimDisk:
 
     @property
     def has_memory(self) -> bool:
-        """Whether its member is no blank one, nor may become one for want of a snapshot."""
+        """Return whether the member is not joining, and has no damage that may make it join."""
         return not (self.hard_state.joining or self.rotted or self.rotten or self.damaged)
 
     def copy(self) -> Copy:
-        """What would be left if the power went now and took all that is not flushed."""
+        """Return what a power cut would leave if it lost all unflushed writes."""
         durable, snapshots = list(self.durable), dict(self.snapshots)
         return Copy(self.hard_state, self.begin_index, self.checkpoint, durable, snapshots)
 
     def restore(self, copy: Copy, confirmed_count: int, *, log_alone: bool) -> None:
-        """Go back to what it was; or only the log does."""
+        """Roll the disk back to a copy; with `log_alone`, keep term and vote."""
         self.forgotten = self.durable[:confirmed_count]
         hard_state, self.begin_index, self.checkpoint, durable, snapshots = copy
         self.hard_state = self.hard_state if log_alone else hard_state
@@ -254,7 +255,7 @@ class SimDisk:
         self._read()
 
     def log_memberships(self, first: Membership) -> LogMemberships:
-        """What recovery tells the core of them; `first` is what the settings say."""
+        """Return the log's memberships for the core; `first` is the founding membership."""
         entries = [
             MembershipEntry(index, membership_of(self.durable[index].body))
             for index in self.membership_indexes
@@ -264,14 +265,14 @@ class SimDisk:
         return memberships
 
     def _read(self) -> None:
-        """Have in the page cache what is durable, and nothing else."""
+        """Fill the page cache with the durable log."""
         self.cached = list(self.durable)
         self.membership_indexes = [
             index for index, entry in enumerate(self.cached) if entry.body <= HIGHEST
         ]
 
     def log_terms(self) -> LogTerms:
-        """What recovery tells the core of the log."""
+        """Return the log's terms for the core."""
         runs: list[tuple[int, int]] = []
         last_term = -1
         for index in range(self.begin_index, len(self.durable)):
@@ -290,9 +291,9 @@ def _replay(log: list[Entry], writes: list[int | Written]) -> None:
 
 
 def _image(durable: list[Entry], writes: list[int | Written], rng: random.Random) -> list[Entry]:
-    """What recovery finds after a power cut: some writes are there, in whatever order they came.
+    """Return the log that recovery finds after a power cut that kept some of the writes.
 
-    Half of the cuts stop in the middle of an orderly disk, half find a disk that reorders.
+    Half of the disks keep a prefix of the writes; the other half reorder them.
     """
     log: list[Entry | None] = list(durable)
     reordered = rng.random() < 0.5
@@ -305,7 +306,7 @@ def _image(durable: list[Entry], writes: list[int | Written], rng: random.Random
                 del log[write:]
             continue
         log += [None] * (write.at + 1 - len(log))
-        # What is overwritten is gone, whether the new bytes are whole or torn.
+        # The overwritten entry is gone, even if the new bytes are torn.
         torn = not kept and number == kept_count
         if kept or torn:
             log[write.at] = None if torn else write.entry

@@ -1,4 +1,4 @@
-"""Simulated time: a heap of planned events, each of them a call."""
+"""Simulated time: a heap of planned calls."""
 
 import abc
 import heapq
@@ -13,7 +13,7 @@ Event = tuple[int, int, Callable[..., None], tuple[Any, ...]]
 
 
 class Events(abc.ABC):
-    """What is planned, and the time until which it has happened."""
+    """The planned events, and the present time."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -22,19 +22,19 @@ class Events(abc.ABC):
         self._planned_count = 0
 
     def after(self, delay_us: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Plan an event; those of one time happen in the order in which they were planned."""
+        """Plan an event. Events with equal times happen in the order of planning."""
         self._planned_count = number = self._planned_count + 1
         heapq.heappush(self._planned, (self.now_us + delay_us, number, action, arguments))
 
     def act_after(self, delay_us: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Plan an event that comes before all others of its time, so that a tape can tell when."""
+        """Plan an event before all others of its time, so that its time alone identifies it."""
         assert delay_us > 0
         self._planned_count += 1
         number = self._planned_count - ACTS_FIRST
         heapq.heappush(self._planned, (self.now_us + delay_us, number, action, arguments))
 
     def step(self) -> None:
-        """Let the next event happen."""
+        """Execute the next event."""
         self.now_us, _, action, arguments = heapq.heappop(self._planned)
         self.event_count += 1
         action(*arguments)
@@ -44,9 +44,9 @@ class Events(abc.ABC):
         condition: Callable[[], bool],
         timeout_us: int,
         *,
-        rule: str = "a healed group is well again soon",
+        rule: str = "a healed group recovers in time",
     ) -> None:
-        """Let events happen until the condition holds; ViolationError when it does not in time."""
+        """Execute events until the condition holds. Raises ViolationError at the timeout."""
         deadline_us = self.now_us + timeout_us
         while not condition():
             if self.now_us > deadline_us:
@@ -57,4 +57,4 @@ class Events(abc.ABC):
 
     @abc.abstractmethod
     def described(self) -> str:
-        """What it has come to, in a few words."""
+        """Describe the state of the group in one line."""

@@ -1,8 +1,8 @@
-"""What a member does for its state, in one life: apply, save, fetch, lend.
+"""The keeper of a member's state: applies entries, and saves, fetches and sends snapshots.
 
-It stands for `state_keeper`, `applying` and `installs`, whose threads are events here, in the order
-in which those work; what is decided is decided by the node's own `restoring`, `fetching`, `sending`
-and `store.retention`.
+It stands for `StateKeeper`, `Applying` and `Installs` of `dledger_node.state_machine`; their
+threads are events here. The node's own `restore`, `fetch`, `send` and `store.log.retention` make
+the decisions.
 """
 
 from collections.abc import Callable, Collection
@@ -32,54 +32,54 @@ NAME: Final = "digest"
 BATCH_ENTRIES_MAX: Final = 8
 ASK_AGAIN_HEARTBEATS: Final = 3
 SAVES_RATE: Final = 0.5
-"""How often a snapshot that is due is begun at once; otherwise after a later batch."""
+"""Probability that a due snapshot begins at once; otherwise it begins after a later batch."""
 SEGMENT_ENTRIES: Final = 3
-"""Entries go from the front by so many."""
+"""Entries per segment; the front is removed by whole segments."""
 _FORCED: Final = Policy(
     reserved_s=None, delete_hours=(), check_expired_percent=100, force_clean_percent=90, bytes_max=0
 )
-"""A nearly full volume: what may go at all goes, whoever may lack it."""
+"""The policy on a nearly full volume: remove every segment that may go."""
 
 ForShell: TypeAlias = SnapshotChunkRequest | SnapshotChunk
 
 
 class LogView(NamedTuple):
-    """A member's log as `restoring` wants to see it."""
+    """A member's log as `state_machine.restore` reads it."""
 
     disk: SimDisk
 
     @property
     def begin_index(self) -> int:
-        """See `restoring.Log`."""
+        """See `dledger_node.state_machine.restore.Log`."""
         return self.disk.begin_index
 
     @property
     def end_index(self) -> int:
-        """See `restoring.Log`."""
+        """See `dledger_node.state_machine.restore.Log`."""
         return len(self.disk.cached) - 1
 
     def position(self, index: int) -> Entry:
-        """See `restoring.Log`."""
+        """See `dledger_node.state_machine.restore.Log`."""
         return self.disk.cached[index]
 
 
 class Save(NamedTuple):
-    """A snapshot that is being written, and which others were lent when that began."""
+    """A snapshot that is being written, and the snapshots in use by peers at its begin."""
 
     kept: KeptSnapshot
-    lent: Collection[int]
+    in_use: Collection[int]
 
 
 def make_state(_: str) -> SimState:
-    """The first state."""
+    """Return an empty state."""
     return SimState()
 
 
 class SimKeeper:
-    """See above."""
+    """Keeps the state of a member from a start to its crash."""
 
     def __init__(self, member_id: str, conditions: Conditions, disk: SimDisk, world: World) -> None:
-        """Restore the state of what the disk holds."""
+        """Restore the state from the disk."""
         self.snapshots = SimSnapshots(disk, conditions.snapshots_reserved)
         self._member_id = member_id
         self._conditions = conditions
@@ -91,13 +91,13 @@ class SimKeeper:
         self._looked_at_index = -1
         self._committed_index = -1
         self._applies = False
-        """A batch is under way."""
+        """Whether a batch is being applied."""
         self._save: Save | None = None
         self._incoming = bytearray()
         self._adopts: KeptSnapshot | None = None
-        """What came in, was verified, and is being made durable."""
+        """A fetched and verified snapshot that is being made durable."""
         self._resumes = False
-        """A push asks for what comes in, and not the part before."""
+        """Whether a leader's push causes the next request, rather than the previous chunk."""
         self._fetching = Fetching(
             member_id,
             self.snapshots,
@@ -115,10 +115,10 @@ class SimKeeper:
         if self.applied.index >= 0:
             self._rules.counts["restarts_from_snapshot"] += 1
 
-    # -- what a member's shell asks for ------------------------------------------------------------
+    # -- calls of the member ------------------------------------------------------------
 
     def settle(self, committed_index: int) -> None:
-        """As `Applying.settle`."""
+        """Apply up to this index, as `Applying.settle` does."""
         self._committed_index = committed_index
         if self._applies or committed_index <= min(self._looked_at_index, self.applied.index):
             return
@@ -127,7 +127,7 @@ class SimKeeper:
         self._later("reads what is committed", self._read, committed_index)
 
     def takes(self, message: Message | ForShell) -> bool:
-        """Whether a message is not for the core: about a snapshot, or an offer that lacks one."""
+        """Handle a message about a snapshot; return False for a message to the core."""
         match message:
             case InstallSnapshotRequest():
                 self._resumes = True
@@ -148,7 +148,7 @@ class SimKeeper:
                 return False
 
     def may_begin_at(self, first_index: int, committed_index: int) -> int:
-        """How far retention removes the front of the log, if all before an entry is due."""
+        """Return the new front of the log if retention wants to remove all before an entry."""
         situation = Situation(
             now_s=0.0,
             local_hour=0,
@@ -170,7 +170,7 @@ class SimKeeper:
         return begin_index
 
     def die(self) -> None:
-        """Settle what a crash leaves of what is under way: all of a snapshot, or nothing."""
+        """Keep each snapshot in progress completely or not at all, by chance."""
         choices = self._world.choices
         if self._save is not None and choices.chance(self._site_saved, 0.5):
             pruning = choices.chance(self._site_saved, 0.5)
@@ -181,7 +181,7 @@ class SimKeeper:
     # -- applying ----------------------------------------------------------------------------------
 
     def _read(self, committed_index: int) -> None:
-        """First half of `Applying._apply_some`: what it does while it holds the log."""
+        """Do the first half of `Applying._apply_some`, which reads the log."""
         applied, last_index = next_to_apply(
             NAME, self.applied, committed_index, self.snapshots, self._log, make_state
         )
@@ -198,7 +198,7 @@ class SimKeeper:
         self._later("applies", self._apply, entries, end - 1, term)
 
     def _apply(self, entries: list[CommittedEntry], last_index: int, term: int) -> None:
-        """The second half, and what follows when the thread is done."""
+        """Do the second half, and the work after the thread has finished."""
         if last_index > self.applied.index:
             machine = self.applied.machine
             machine.apply(entries)
@@ -211,7 +211,7 @@ class SimKeeper:
     # -- saving ------------------------------------------------------------------------------------
 
     def _save_if_due(self) -> None:
-        """As `StateKeeper.save_if_due`, at an instant that chance chooses."""
+        """Begin a snapshot if one is due, as `StateKeeper.save_if_due` does, at a random time."""
         applied, threshold = self.applied, self._conditions.snapshot_entries
         due = save_is_due(applied.index, threshold, self.snapshots, self._log)
         if self._save is None and due and self._world.choices.chance(self._site_saves, SAVES_RATE):
@@ -227,14 +227,14 @@ class SimKeeper:
 
     def _keep(self, save: Save, *, pruning: bool) -> None:
         try:
-            saved = self.snapshots.save(save.kept, save.lent, pruning=pruning)
+            saved = self.snapshots.save(save.kept, save.in_use, pruning=pruning)
         except StoreFullError:
-            return  # a later one will do
+            return  # a later snapshot serves the same purpose
         if saved:
             self._rules.counts["snapshots"] += 1
             self._rules.keeps(self._member_id, save.kept)
 
-    # -- fetching and lending ----------------------------------------------------------------------
+    # -- fetching and sending ----------------------------------------------------------------------
 
     def _ask(self, request: SnapshotChunkRequest) -> None:
         if self._resumes and request.offset:
@@ -243,7 +243,7 @@ class SimKeeper:
         self._world.moment(Moment.FETCHES, request.receiver)
 
     def _write(self, part: Part) -> None:
-        """As `Installs._take`."""
+        """Write a chunk, as `Installs._take` does."""
         if self._disk.full:
             self._fetching.restart(part)
             self._fetching.leave(part)
@@ -294,7 +294,7 @@ class SimKeeper:
         return self._world.now_us / 1e6
 
     def _later(self, what: str, action: Callable[..., None], *arguments: Any) -> None:
-        """Let a thread do something, unless this member dies before."""
+        """Let a thread of this member act later, unless the member crashes before."""
         world = self._world
         delay_us = world.choices.delay_us(self._site_state, world.conditions.state_us)
         world.later(self._member_id, delay_us, what, action, *arguments)

@@ -1,4 +1,4 @@
-"""A member's links as the loop sees them: `dledger_node.shell.loop.Links` over a network."""
+"""A member's links: `dledger_node.shell.loop.Links` on a simulated network."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -23,7 +23,7 @@ SENDING_MOMENTS: Final[dict[type[Message], Moment]] = {
 
 
 class SimLinks:
-    """Sends messages; the member may die before each, and a push may be split."""
+    """Sends messages. The member may crash before each one, and a push may be split."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class SimLinks:
         *,
         perhaps_die: Callable[[], None],
     ) -> None:
-        """`perhaps_die` raises DiedError when chance says so."""
+        """`perhaps_die` raises DiedError at random."""
         self._member_id = member_id
         self._disk = disk
         self._world = world
@@ -41,8 +41,8 @@ class SimLinks:
         self._site_split = f"split push {member_id}"
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Show messages to the judges, and let them travel."""
-        self._world.checker.sending_batch()
+        """Show messages to the checker, and send them over the network."""
+        self._world.checker.pushes.sending_batch()
         for message in messages:
             self._perhaps_die()
             self._send(message)

@@ -1,8 +1,7 @@
-"""One member: a core, the production loop that drives it, and a simulated disk and network.
+"""One member: a production core and loop, with a simulated disk, links and clients.
 
-The loop, `dledger_node.shell.loop.CoreLoop`, is the one that real members run. Here are its
-surroundings: requests of clients, and acknowledgements only while the member still leads the term
-of the proposal.
+Real members run the same loop, `dledger_node.shell.loop.CoreLoop`. This module serves the clients:
+it acknowledges an append only while the member still leads the term of the proposal.
 """
 
 from collections import deque
@@ -26,11 +25,11 @@ from dledger_sim.group.world import World
 from dledger_sim.judges.history import Answer, Operation
 
 PROPOSALS_WAITING_MAX: Final = 50
-"""More are refused, as a real member does."""
+"""Limit of waiting appends; a real member refuses more appends too."""
 
 
 class DiedError(Exception):
-    """The member died in the middle of a turn."""
+    """The member crashed in the middle of a turn."""
 
 
 class Waiting(NamedTuple):
@@ -41,33 +40,33 @@ class Waiting(NamedTuple):
 
 
 class SimMember:
-    """One member's present life; `raft` is None while it is dead."""
+    """One member; `raft` is None while it is down."""
 
     def __init__(self, member_id: str, conditions: Conditions, disk: SimDisk, world: World) -> None:
         self.member_id = member_id
         self.disk = disk
         self.raft: Raft | None = None
         self.life = 0
-        """Counts lives, so that what an earlier one had planned is not done."""
+        """Number of the present incarnation; events planned by an earlier one are dropped."""
         self.paused_until_us = 0
         self.committed_index = -1
-        """As told to clients in this life."""
+        """The committed index reported to clients since the start."""
         self.failure: Exception | None = None
-        """What ended this life in the middle of a turn: its death, or damage that it found."""
+        """The reason why the loop stopped in the middle of a turn: a crash, or damage."""
         self.conditions = conditions
         self.keeper: SimKeeper | None = None
-        """What keeps a state, in a life in which there is one to keep."""
+        """The keeper of the state; None while the member is down or has no state."""
         self._world = world
         self._loop: CoreLoop | None = None
         self._store: SimStore | None = None
         self._waiting: deque[Waiting] = deque()
         self._reads: dict[int, Operation] = {}
-        """Linearizable reads that are not answered, by the number that the core was given."""
+        """Unanswered linearizable reads by the handle that the core received."""
         self._read_count = 0
         self._released: list[ReadState] = []
-        """Those that the core has released in this turn."""
+        """Reads that the core has released in this turn."""
         self._confirmed: list[tuple[int, Operation]] = []
-        """Those that wait for the committed index to reach theirs."""
+        """Released reads that wait for the committed index."""
         drift = conditions.clock_drift
         drift = world.choices.number(f"drift {member_id}", -drift, drift, 0)
         assert abs(drift) <= CLOCK_DRIFT_MAX
@@ -81,27 +80,27 @@ class SimMember:
 
     @property
     def loop(self) -> CoreLoop:
-        """The loop of this life."""
+        """Return the loop of a running member."""
         assert self._loop is not None
         return self._loop
 
     @property
     def saving(self) -> bool:
-        """Whether a hard state is on its way to the disk."""
+        """Return whether a save of the hard state is in progress."""
         return self._store is not None and self._store.saving is not None
 
     @property
     def leads(self) -> bool:
-        """Whether this member believes that it leads."""
+        """Return whether this member considers itself the leader."""
         return self.raft is not None and self.raft.role is Role.LEADER
 
     @property
     def owes_answers(self) -> bool:
-        """Whether a client waits for this member."""
+        """Return whether a client waits for an answer of this member."""
         return bool(self._waiting or self._reads or self._confirmed)
 
     def start(self) -> None:
-        """Begin a life with what the disk holds."""
+        """Start the member from its disk."""
         conditions = self.conditions
         self.committed_index = self.disk.open()
         self._world.checker.started(self.member_id, self.committed_index)
@@ -146,7 +145,7 @@ class SimMember:
             self.keeper.settle(self.committed_index)
 
     def die(self) -> None:
-        """End this life; the disk keeps what the conditions let it keep."""
+        """Crash the member; its disk keeps what the conditions allow."""
         choices = self._world.choices
         if self._store is not None and self._store.saving is not None:
             if choices.chance(self._site_saves, 0.5):
@@ -162,12 +161,12 @@ class SimMember:
         self._world.checker.died(self.member_id)
 
     def lose_volume(self, kept_rate: float | None) -> None:
-        """Lose, while it is dead, all that its disk held, or part of it."""
+        """Empty or damage the disk of a crashed member."""
         self.disk.lose(kept_rate)
-        self._world.checker.lost_volume(self.member_id)
+        self._world.checker.promises.lost_volume(self.member_id)
 
     def remove_front(self, rate: float) -> bool:
-        """Remove entries from the front, as retention by force does: whoever may lack them."""
+        """Remove entries from the front, as forced retention does, even if peers lack them."""
         disk = self.disk
         if self.raft is None or self.saving:
             return False
@@ -183,7 +182,7 @@ class SimMember:
         return True
 
     def propose(self, operation: Operation) -> None:
-        """Let a client append."""
+        """Handle an append of a client."""
         assert self.raft is not None
         bodies = operation.bodies
         if self.disk.full or len(self._waiting) >= PROPOSALS_WAITING_MAX:
@@ -196,7 +195,7 @@ class SimMember:
             operation.answer(Answer.REFUSED, self._world.now_us)
 
     def read(self, operation: Operation) -> None:
-        """Let a client read one entry, if this member is master."""
+        """Handle a read of one entry, if this member is the master."""
         assert self.raft is not None
         index, now_us = operation.index, self._world.now_us
         if not self.raft.master or not self.disk.begin_index <= index <= self.committed_index:
@@ -205,14 +204,14 @@ class SimMember:
         try:
             (entry,) = self.disk.read(index, index + 1)
         except StoreDamagedError:
-            operation.answer(Answer.REFUSED, now_us)  # and with the next tick it leaves
+            operation.answer(Answer.REFUSED, now_us)  # the member leaves at its next tick
             return
         self._world.checker.rot.serves(self.member_id, index, [entry])
         operation.bodies = (entry.body,)
         operation.answer(Answer.DONE, now_us)
 
     def read_index(self, operation: Operation) -> None:
-        """Let a client read linearizably: it hears up to where it saw the log."""
+        """Handle a linearizable read, whose answer is the index up to which it sees the log."""
         assert self.raft is not None
         self._read_count += 1
         if isinstance(self.raft.read_index(self._read_count), Refusal):
@@ -221,12 +220,12 @@ class SimMember:
             self._reads[self._read_count] = operation
 
     def on_turn(self, committed_index: int) -> None:
-        """Answer what waits; called by the loop at the end of a turn that changed something."""
+        """Answer waiting requests. The loop calls this at the end of a turn that did work."""
         raft = self.raft
         assert raft is not None
         leads = raft.role is Role.LEADER
         if self._waiting and (not leads or self._waiting[0].proposal.term != raft.term):
-            # Before looking at the committed index: it may cover what replaced them.
+            # First, because the committed index may cover entries that replaced the waiting ones.
             self.give_up()
         if committed_index != self.committed_index:
             self._commit(committed_index)
@@ -236,20 +235,20 @@ class SimMember:
             self._world.checker.leads(self.member_id, raft.term)
 
     def judge(self) -> None:
-        """Let the judge compare what the core knows with what is on the disk."""
+        """Let the checker compare the core with the disk."""
         raft, checker = self.raft, self._world.checker
         assert raft is not None
         checker.worked(self.member_id, raft.durable_index, raft.ledger_end_index)
         checker.memberships.knows(self.member_id, raft.membership)
 
     def hard_state_saved(self) -> None:
-        """Go on with the work whose hard state has reached the disk."""
+        """Finish a save of the hard state, and continue the work that waited for it."""
         assert self._store is not None
         self._store.finish_save()
         self.loop.hard_state_saved()
 
     def _end(self, error: Exception) -> None:
-        """Note why the loop stopped. Anything but a death or found damage is a bug, and raised."""
+        """Note why the loop stopped. Raises any error other than a crash or found damage."""
         if not isinstance(error, DiedError | StoreDamagedError):
             raise error
         self.failure = error
@@ -267,12 +266,12 @@ class SimMember:
             raise DiedError
 
     def give_up(self) -> None:
-        """Answer what waits as unknown: it may be stored yet, by another leader."""
+        """Answer waiting appends as unknown: another leader may still store them."""
         while self._waiting:
             self._waiting.popleft().operation.answer(Answer.UNKNOWN, self._world.now_us)
 
     def hang_up(self) -> None:
-        """Let who waits see a closed connection, which tells nothing: this member is dead."""
+        """Answer all requests as unknown: clients see a closed connection."""
         self.give_up()
         waiting = [*self._reads.values(), *(operation for _, operation in self._confirmed)]
         for operation in waiting:
@@ -282,9 +281,9 @@ class SimMember:
         self._confirmed.clear()
 
     def _answer_reads(self, *, leads: bool) -> None:
-        """Answer the reads that the core has released, once what they see is committed here.
+        """Answer the released reads whose index is committed here.
 
-        Who leads no more refuses them: what they wait for may never be committed.
+        A member that no longer leads refuses them: their index may never be committed.
         """
         released: Sequence[ReadState] = tuple(self._released)
         self._released.clear()

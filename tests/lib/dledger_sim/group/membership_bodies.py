@@ -1,6 +1,7 @@
-"""Memberships as the bodies of simulated entries, which are whole numbers.
+"""Memberships encoded as the bodies of simulated entries, which are integers.
 
-They lie far below those of the entries with which leaders begin; all below 0 are no client's.
+Clients append bodies of 0 and more. A leader's first entry has the negative term as its body, and
+memberships have bodies far below those.
 """
 
 import functools
@@ -13,13 +14,13 @@ IDS_MAX: Final = 8
 
 
 def body_of(membership: Membership) -> int:
-    """The body that says this."""
+    """Return the body of a membership."""
     return HIGHEST - (_bits(membership.voters) << IDS_MAX | _bits(membership.learners))
 
 
 @functools.cache
 def membership_of(body: int) -> Membership:
-    """What a body says, which is `HIGHEST` at most."""
+    """Return the membership of a body, which must be `HIGHEST` or less."""
     bits = HIGHEST - body
     return Membership(_ids(bits >> IDS_MAX), _ids(bits & ((1 << IDS_MAX) - 1)))
 

@@ -1,20 +1,20 @@
-"""The moments for which the nemesis waits."""
+"""The moments at which the nemesis may strike."""
 
 import enum
 
 
 class Moment(enum.Enum):
-    """When a fault does the most harm."""
+    """A moment at which a fault is especially harmful."""
 
     ELECTED = "elected"
     APPEND_SENT = "append_sent"
     FLUSH_BEGUN = "flush_begun"
     TRUNCATED = "truncated"
     STANDS = "stands"
-    """A member asks whether it would be elected."""
+    """A member sends pre-vote requests."""
     CHANGES = "changes"
-    """A leader writes a change of the membership."""
+    """A leader writes a membership change."""
     HANDS_OVER = "hands_over"
-    """A leader asks another member to stand."""
+    """A leader asks the target of a transfer to stand for election."""
     FETCHES = "fetches"
-    """A member asks another for a part of a snapshot, or has written one."""
+    """A member requests a chunk of a snapshot, or has written one."""

@@ -1,4 +1,4 @@
-"""The network: when, how often and whether a message arrives."""
+"""The network: loss, duplication and delay of messages."""
 
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.runs.choices import Choices
@@ -22,9 +22,9 @@ class SimLink:
     def __init__(self, sender: str, receiver: str) -> None:
         self.cut = False
         self.clogged_until_us = 0
-        """What is sent before waits until then."""
+        """Messages sent before this time arrive no earlier."""
         self.resets = 0
-        """Counts connections; what an earlier one carried is lost."""
+        """Number of reconnects; messages sent before the last one are lost."""
         self.last_arrival_us = 0
         self.loss_site = f"loss {sender}>{receiver}"
         self.duplicate_site = f"duplicate {sender}>{receiver}"
@@ -32,12 +32,12 @@ class SimLink:
 
 
 class SimNetwork:
-    """Links between members, each with a direction of its own."""
+    """The links between all members, one for each direction."""
 
     def __init__(self, conditions: Conditions, choices: Choices) -> None:
         self.conditions = conditions
         self.fault_count = 0
-        """Messages lost, doubled or held up."""
+        """Messages that were lost, duplicated or held back."""
         self._choices = choices
         self.links = {
             sender: {
@@ -49,30 +49,28 @@ class SimNetwork:
         }
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Let nothing through from one to the other."""
+        """Drop all messages from one member to another."""
         self.links[sender][receiver].cut = True
 
     def clog(self, sender: str, receiver: str, until_us: int) -> None:
-        """Hold back what is sent from one to the other; then it comes at once."""
+        """Hold back messages from one member to another; at `until_us`, all arrive together."""
         self.links[sender][receiver].clogged_until_us = until_us
 
     def drop_what_travels(self, sender: str = "") -> None:
-        """Lose every message that is on its way, of one member or of all, whenever it would have
-        arrived.
-        """
+        """Drop all messages in transit from one member, or from all members."""
         for member_id, links in self.links.items():
             for link in links.values():
                 link.resets += sender in ("", member_id)
 
     def restore(self) -> None:
-        """Let everything through again."""
+        """Remove all cuts and clogs."""
         for links in self.links.values():
             for link in links.values():
                 link.cut = False
                 link.clogged_until_us = 0
 
     def arrivals_us(self, now_us: int, link: SimLink) -> tuple[int, ...]:
-        """When a message sent now arrives: never, once, or twice."""
+        """Return the arrival times of a message sent now: none, one or two."""
         conditions, choices = self.conditions, self._choices
         if link.cut or choices.chance(link.loss_site, conditions.loss):
             self.fault_count += 1

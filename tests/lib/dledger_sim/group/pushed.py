@@ -1,4 +1,4 @@
-"""What an AppendRequest carries between simulated members."""
+"""The entries in a push between simulated members."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,19 +12,19 @@ Push = TypeVar("Push", AppendRequest, InstallSnapshotRequest)
 
 @dataclass(frozen=True, slots=True)
 class PushedEntries:
-    """Terms and bodies of entries that follow one another."""
+    """Terms and bodies of consecutive entries."""
 
     first_index: int
     entries: list[tuple[int, int]]
 
 
 def filled(push: Push, disk: SimDisk, rules: RotRules) -> Push:
-    """Put the entries into a push, as a link does when it sends one. StoreDamagedError."""
+    """Read the entries of a push from the disk. Raises StoreDamagedError if one has rotted."""
     assert push.first_index >= disk.begin_index, f"{push} asks for what was removed"
     entries = disk.read(push.first_index, push.last_index + 1)
     assert len(entries) == push.last_index - push.first_index + 1
     rules.serves(push.sender, push.first_index, entries)
     pairs = [(entry.term, entry.body) for entry in entries]
-    # The core has given the message away; `dataclasses.replace` costs more than a step.
+    # No other code holds this message, and `dataclasses.replace` costs more than a step.
     object.__setattr__(push, "entries", PushedEntries(push.first_index, pairs))
     return push

@@ -1,11 +1,11 @@
-"""A disk on which entries of the log rot.
+"""A disk on which log entries rot.
 
-One that has rotted reads as another, with which its checksums disagree; but only where its member
-reads from the disk. What its present life has written, or verified at its start, it reads from the
-page cache, which rot does not reach. `durable` and `cached` hold what was written, for the judge.
+A rotten entry reads as a different entry with wrong checksums, but only if the member reads it from
+the disk. Entries that the member has written since its start, or verified at its start, come from
+the page cache, which does not rot. `durable` and `cached` keep the original entries for the judges.
 
-Rot is let be where a real store could not tell it from a torn tail: behind its last checkpoint. To
-lose those entries without a word is what an older disk does (`OlderDisks`).
+Entries after the last checkpoint do not rot, because a real store cannot distinguish such rot from
+a torn tail. A log that silently lacks entries is a rolled-back log (`OlderDisks`).
 """
 
 from dataclasses import dataclass
@@ -16,55 +16,55 @@ from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.disk import Entry, SimDisk, chained
 
 ROTTEN_BODY: Final = 1 << 50
-"""With its index, a body that nobody has appended."""
+"""Added to the index, it makes a body that no client appends."""
 SEGMENT_ENTRIES: Final = 3
-"""A log is set aside by whole segments."""
+"""Entries per segment; a log is set aside by whole segments."""
 MARGIN_ENTRIES: Final = 2
-"""So many of the entries that the checkpoint calls durable are verified at a start all the same."""
+"""Entries before the end of the checkpoint that a start verifies too."""
 
 
 @dataclass(slots=True)
 class RottingDisk(SimDisk):
-    """See above."""
+    """A disk whose reads return rotten entries, and verify them."""
 
     checkpoint_end: int = -1
-    """Up to here the last checkpoint calls the log durable."""
+    """Last entry that the last checkpoint records as durable."""
     seen_index: int = 0
-    """From here on, this life has written or verified what it reads."""
+    """First entry that the member has written or verified since its start."""
 
     def rot(self, first_index: int, end: int) -> None:
-        """Let entries that the checkpoint calls durable become others."""
+        """Let entries rot that the checkpoint records as durable."""
         assert self.begin_index <= first_index < end <= self.checkpoint_end + 1
         for index in range(first_index, end):
             self.rotten[index] = self.cached[index]._replace(body=ROTTEN_BODY + index)
 
     @property
     def verified_from(self) -> int:
-        """From here on a start verifies the log."""
+        """Return the first entry that a start verifies."""
         return max(self.begin_index, self.checkpoint_end + 1 - MARGIN_ENTRIES)
 
     def verify(self, first_index: int, entries: list[Entry]) -> None:
-        """Hold entries as they were read against their checksums. StoreDamagedError."""
+        """Verify the checksums of entries that were read; raises StoreDamagedError."""
         for index, entry in enumerate(entries, first_index):
             if chained(self.cached[:index], entry.term, entry.body) != entry:
                 self.damaged = True
                 raise StoreDamagedError(f"entry {index} has rotted", Damage.BAD_ENTRY, index)
 
     def set_aside(self) -> None:
-        """Keep the segments before the first damage; term and vote are sound. Its member joins."""
+        """Keep the segments before the first damage, and term and vote; the member joins."""
         self.set_aside_count += 1
         self.lose(1.0)
 
-    # -- as any disk, and what becomes of the rot --------------------------------------------------
+    # -- overridden methods of SimDisk -------------------------------------------------------------
 
     def open(self) -> int:
-        """See `SimDisk`; recovery saves a checkpoint."""
+        """See `SimDisk`. Recovery saves a checkpoint."""
         self.seen_index = self.verified_from
         self.checkpoint_end = len(self.durable) - 1
         return SimDisk.open(self)
 
     def read(self, first_index: int, end: int) -> list[Entry]:
-        """See `SimDisk`. StoreDamagedError."""
+        """See `SimDisk`. Raises StoreDamagedError for a rotten entry."""
         entries = SimDisk.read(self, first_index, end)
         if self.rotten:
             on_disk = range(first_index, min(end, self.seen_index))
@@ -98,7 +98,7 @@ class RottingDisk(SimDisk):
         self._keep_rotten(first_index, len(self.cached))
 
     def lose(self, kept_rate: float | None) -> None:
-        """See `SimDisk`; of what has rotted nothing is kept, nor of what comes behind it."""
+        """See `SimDisk`. A damaged disk keeps only whole segments before the first rotten entry."""
         if self.rotten and kept_rate is not None:
             sound_count = min(self.rotten) // SEGMENT_ENTRIES * SEGMENT_ENTRIES
             kept_rate = min(kept_rate, sound_count / len(self.durable))
@@ -110,11 +110,11 @@ class RottingDisk(SimDisk):
         self.checkpoint_end = len(self.durable) - 1
 
     def _keep_rotten(self, first_index: int, end: int) -> None:
-        """Forget those that are not there any more."""
+        """Forget the rotten entries that were removed."""
         self.rotten = {at: entry for at, entry in self.rotten.items() if first_index <= at < end}
 
 
 def make_disks(conditions: Conditions) -> dict[str, SimDisk]:
-    """A disk for each member."""
+    """Create a disk for each member."""
     kind = RottingDisk if conditions.rots else SimDisk
     return {member_id: kind() for member_id in conditions.member_ids}

@@ -1,4 +1,4 @@
-"""The group and its time: one heap of events, each a turn of one member or an act from outside."""
+"""The group in time: each event is a turn of one member or an act from outside."""
 
 import heapq
 import random
@@ -28,11 +28,11 @@ from dledger_sim.runs.coverage import Coverage
 from dledger_sim.runs.transcript import Transcript, state_of
 
 NOTICE_US = 500
-"""How long it takes to learn that a peer's process has died."""
+"""Time until a member learns that a peer's process has died."""
 
 
 class RunningGroup(Events):
-    """Members, their disks, the network between them, and the judge."""
+    """Members, their disks, the network between them, and the checker."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class RunningGroup(Events):
         self.conditions = conditions
         self.fault_count = 0
         self.link_news_count = 0
-        """How often a member heard that a link was lost or restored."""
+        """Number of link events (lost or restored) that members received."""
         self.transcript = transcript
         self.choices: Choices = choices or DrawnChoices(rng)
         self.on_moment: Callable[[Moment, str], None] | None = None
@@ -74,7 +74,7 @@ class RunningGroup(Events):
         self.history, self.transfer, self.change = clients.history, clients.transfer, clients.change
 
     def crash(self, member_id: str, *, down_us: int, told: str = "crashes") -> None:
-        """Kill a member, and start it again after a while; nothing happens to a dead one."""
+        """Crash a member, and start it again later; does nothing if the member is down."""
         member = self.members[member_id]
         if member.raft is None or self.older_disks.need(member_id):
             return
@@ -84,10 +84,10 @@ class RunningGroup(Events):
         self._notice_link(member_id, lost=True)
         self.after(down_us, self._start, member_id)
 
-    # -- what members ask for --------------------------------------------------------------------
+    # -- calls of members ------------------------------------------------------------------------
 
     def send(self, message: PeerMessage) -> None:
-        """Let a message travel."""
+        """See `World`."""
         if self._coverage is not None:
             self._coverage.sent(message)
         link = self.network.links[message.sender][message.receiver]
@@ -107,7 +107,7 @@ class RunningGroup(Events):
         action: Callable[..., None],
         *arguments: Any,
     ) -> None:
-        """Let a thread of a member do something, unless the member dies before."""
+        """See `World`."""
         member = self.members[member_id]
         self.after(delay_us, self._thread_works, member, member.life, what, action, arguments)
 
@@ -124,7 +124,7 @@ class RunningGroup(Events):
         self.after(flush_us, self._flushed, member, member.life)
 
     def moment(self, moment: Moment, member_id: str) -> None:
-        """Tell the nemesis that its chance has come."""
+        """See `World`."""
         if self.on_moment is not None:
             self.on_moment(moment, member_id)
 
@@ -149,11 +149,11 @@ class RunningGroup(Events):
             self.after(member.paused_until_us - self.now_us, self._tick, member, life)
             return
         self.after(member.tick_us, self._tick, member, life)
-        if member.disk.damaged:  # as a client's read has found
+        if member.disk.damaged:  # found by a client's read
             self._fail(member, DiedError("it has rotted"), "read")
             return
         if member.disk.full and not member.leads:
-            return  # it has no room for a leader's first entry, so it must not stand
+            return  # without room for a leader's first entry, it must not stand for election
         self._turn(member, "tick", member.loop.tick)
 
     def _deliver(
@@ -175,7 +175,7 @@ class RunningGroup(Events):
             self._note(receiver, described(message) if self.transcript else "")
             return
         if member.disk.full and isinstance(message, AppendRequest | InstallSnapshotRequest):
-            return  # no answer is given; the leader tries again
+            return  # no answer; the leader sends the push again
         if self._coverage is not None:
             self._coverage.before(raft, member.disk, message)
         what = described(message) if self.transcript else "message"
@@ -245,7 +245,7 @@ class RunningGroup(Events):
     def _awake(
         self, member: SimMember, life: int, again: Callable[..., None], *arguments: Any
     ) -> bool:
-        """Whether a member may handle an event now; a paused one handles it later."""
+        """Return whether a member may handle an event now; a paused member handles it later."""
         if member.raft is None or member.life != life:
             return False
         if self.now_us < member.paused_until_us:
@@ -254,33 +254,33 @@ class RunningGroup(Events):
         return True
 
     def _turn(self, member: SimMember, what: str, turn: Callable[[], None] | None = None) -> None:
-        """Let a member's loop take a turn, and judge what came of it; without `turn`, for no input.
+        """Run a turn of a member's loop, without an input if `turn` is None, and check the result.
 
-        `what` tells people what the turn was for.
+        `what` describes the input in the transcript.
         """
         (turn or member.loop.turn)()
         if member.failure is not None:
             self._note(member.member_id, what)
             self._fail(member, member.failure, "push")
             return
-        if not member.saving:  # otherwise what the core has written waits for the save
+        if not member.saving:  # during a save, the disk lacks the core's writes
             member.judge()
         assert member.raft is not None
         if member.raft.contradiction:
             raise ViolationError(
-                "nobody asks for the impossible",
+                "no leader sends a contradictory request",
                 f"{member.member_id} refused: {member.raft.contradiction}",
             )
         if self.transcript is not None:
             self._note(member.member_id, what)
 
     def _fail(self, member: SimMember, error: Exception, found_by: str) -> None:
-        """Let a member stop, since it died in the middle of something or has found damage."""
+        """Stop a member that crashed in the middle of a turn or has found damage."""
         told = self.rotting.found(member, error, found_by)
         self.crash(member.member_id, down_us=HARD_STATE_US, told=told)
 
     def _notice_link(self, member_id: str, *, lost: bool) -> None:
-        """Let peers, and a starting member, learn of its connections."""
+        """Tell the peers of a member, and a starting member itself, about its connections."""
         for peer_id in self.conditions.member_ids:
             if peer_id != member_id:
                 self._tell_link(peer_id, member_id, lost=lost)

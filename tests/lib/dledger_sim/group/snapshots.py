@@ -1,7 +1,7 @@
-"""A member's snapshots on its simulated disk: `store.snapshots` without files.
+"""A member's snapshots on its simulated disk, and the state that it keeps.
 
-A snapshot is there as a whole, durably, or not at all; so tests/store/test_snapshot_crashes.py says
-of the real ones. One that the nemesis has damaged is never read, as there. The state is a stand-in.
+A snapshot is durable as a whole or absent, as tests/store/test_snapshot_crashes.py shows for real
+snapshots. Like a real store, it never loads a damaged snapshot.
 """
 
 import struct
@@ -23,9 +23,7 @@ _INDEX: Final = struct.Struct(">q")
 
 
 class SimState:
-    """A state in which each entry that was applied shows, and in which order: a chain of digests,
-    of which the last few are kept.
-    """
+    """A state that depends on every applied entry and their order: the last digests of a chain."""
 
     def __init__(self, count: int = 0, digests: Sequence[int] = (0,) * _LANES) -> None:
         self._count = count
@@ -56,7 +54,7 @@ class SimState:
 
 
 def applicable(entries: Sequence[Entry], first_index: int) -> list[CommittedEntry]:
-    """Entries as a state sees them: those that leaders wrote for themselves it does not."""
+    """Return the entries to apply; a state does not see no-ops and memberships."""
     return [
         CommittedEntry(index, entry.body.to_bytes(BODY_BYTES, "big"))
         for index, entry in enumerate(entries, first_index)
@@ -65,10 +63,10 @@ def applicable(entries: Sequence[Entry], first_index: int) -> list[CommittedEntr
 
 
 class SimSnapshots(HeldSnapshots):
-    """See `dledger_node.store.snapshots.snapshots.Snapshots`."""
+    """The snapshots of a disk; see `dledger_node.store.snapshots.snapshots.Snapshots`."""
 
     def __init__(self, disk: SimDisk, reserved: int) -> None:
-        """Look at all of them, as a member that starts."""
+        """Verify all snapshots, as a member does at its start."""
         self._disk = disk
         self._kept = disk.snapshots
         self._reserved = reserved
@@ -102,8 +100,8 @@ class SimSnapshots(HeldSnapshots):
         return kept.data[offset : offset + size] if kept is not None else None
 
     def save(self, kept: KeptSnapshot, keep: Collection[int], *, pruning: bool = True) -> bool:
-        """See `Snapshots`; false when there was a newer one already. A crash may come before the
-        `pruning`.
+        """See `Snapshots`; return False if there is a newer snapshot. Without `pruning`, a crash
+        came before the removal of old snapshots.
         """
         if kept.meta.last_included_index <= self.newest_index:
             return False
@@ -132,7 +130,7 @@ class SimSnapshots(HeldSnapshots):
 
 
 def kept_snapshot(index: int, term: int, data: bytes) -> KeptSnapshot:
-    """A snapshot as it is written: its bytes, and what they are."""
+    """Return a new snapshot with its metadata."""
     meta = SnapshotMeta(
         last_included_index=index,
         last_included_term=term,

@@ -1,4 +1,4 @@
-"""A member's disk as the loop sees it: `dledger_node.shell.loop.Store` over a simulated disk."""
+"""A member's store: `dledger_node.shell.loop.Store` on a simulated disk."""
 
 from collections.abc import Callable
 from typing import Final
@@ -20,11 +20,11 @@ from dledger_sim.group.pushed import PushedEntries
 from dledger_sim.group.world import World
 
 HARD_STATE_US: Final = 15_000
-"""How long a slow save of the hard state takes."""
+"""Duration of a slow save of the hard state."""
 
 
 class SimStore:
-    """One life's writes. Saves may be slow, and the member may die before each write."""
+    """Writes of a member since its start. A save may be slow, and each write may be the last."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class SimStore:
         committed_index: Callable[[], int],
         perhaps_die: Callable[[], None],
     ) -> None:
-        """`committed_index` is the core's; `perhaps_die` raises DiedError when chance says so."""
+        """`committed_index` returns the core's; `perhaps_die` raises DiedError at random."""
         self.saving: HardState | None = None
-        """What is on its way to the disk."""
+        """The hard state of a save in progress."""
         self._member_id = member_id
         self._disk = disk
         self._world = world
@@ -46,7 +46,7 @@ class SimStore:
         self._site_slow = f"slow hard state {member_id}"
 
     def save_hard_state(self, hard_state: HardState) -> bool:
-        """Save at once, or begin a save that takes a while."""
+        """Save at once and return True, or begin a slow save and return False."""
         self.saving = hard_state
         if self._world.choices.chance(self._site_slow, self._world.conditions.slow_hard_state):
             self._world.save_takes_a_while(self._member_id)
@@ -55,11 +55,11 @@ class SimStore:
         return True
 
     def finish_save(self) -> None:
-        """Have the hard state on the disk."""
+        """Finish the save in progress."""
         hard_state, self.saving = self.saving, None
         assert hard_state is not None
         self._disk.hard_state = hard_state
-        self._world.checker.saved(self._member_id, hard_state)
+        self._world.checker.promises.saved(self._member_id, hard_state)
 
     def written(self) -> tuple[int, int]:
         """See `Store`."""
@@ -67,13 +67,13 @@ class SimStore:
         return len(cached) - 1, cached[-1].term if cached else -1
 
     def begin_flush(self) -> None:
-        """Flush what is pending, unless a flush is in flight."""
+        """Start a flush of the pending writes, unless a flush is in flight."""
         if self._disk.pending and self._disk.flush is None:
             self._disk.begin_flush()
             self._world.flush_begins(self._member_id)
 
     def write(self, write: Write) -> None:
-        """Write to the page cache, and show the judges what was written."""
+        """Write to the page cache, and show the write to the checker."""
         self._perhaps_die()
         world = self._world
         match write:

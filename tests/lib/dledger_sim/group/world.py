@@ -1,4 +1,4 @@
-"""The group around a member, as the member sees it."""
+"""The interface between a member and the group around it."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -11,16 +11,16 @@ from dledger_sim.runs.choices import Choices
 
 
 class World(Protocol):
-    """What a member needs of the group around it."""
+    """Services of the group that a member uses."""
 
     now_us: int
     conditions: Conditions
-    """Those of now: at last all is calm."""
+    """The present conditions; calm after the faults have ended."""
     choices: Choices
     checker: Checker
 
     def send(self, message: PeerMessage) -> None:
-        """Let a message travel."""
+        """Send a message over the network."""
 
     def later(
         self,
@@ -30,13 +30,13 @@ class World(Protocol):
         action: Callable[..., None],
         *arguments: Any,
     ) -> None:
-        """Let a thread of a member do something, unless the member dies before."""
+        """Let a thread of a member act later, unless the member crashes before."""
 
     def save_takes_a_while(self, member_id: str) -> None:
-        """Let a member's hard state reach its disk later, unless the member dies before."""
+        """Finish a save of the hard state later, unless the member crashes before."""
 
     def flush_begins(self, member_id: str) -> None:
-        """Let a member's flush finish later, unless the member dies before."""
+        """Finish a member's flush later, unless the member crashes before."""
 
     def moment(self, moment: Moment, member_id: str) -> None:
-        """Tell the nemesis that its chance has come."""
+        """Tell the nemesis that a moment has come."""

@@ -1,7 +1,8 @@
-"""The judge: looks at disks, messages and what members tell their clients, never into a core.
+"""The checker of one run: inspects disks, messages and answers to clients, never a core.
 
-Every check is O(1) for each entry or message. Two logs are equal up to an index when their digests
-there are equal (`Entry.chain`). The numbers are those of docs/simulator.md.
+Each check takes constant time per entry or message: two logs are equal up to an index when their
+digests at that index are equal (`Entry.chain`). Rule numbers are those of docs/simulator.md. Rules
+on terms, votes, pushes, memberships, states and rot have modules of their own.
 """
 
 from collections.abc import Mapping
@@ -18,18 +19,19 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger_node.raft.ready import HardState
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.disk import Entry, SimDisk
 from dledger_sim.group.kinds import described
 from dledger_sim.judges.membership_rules import MembershipRules
+from dledger_sim.judges.promise_rules import PromiseRules, holds
+from dledger_sim.judges.push_rules import PushRules
 from dledger_sim.judges.rot_rules import RotRules
 from dledger_sim.judges.state_rules import StateRules
 from dledger_sim.judges.violation import ViolationError
 
 
 class Checker:
-    """All that was ever promised in one run."""
+    """The committed log of one run, its leaders, and the judges of single subjects."""
 
     def __init__(self, conditions: Conditions, disks: Mapping[str, SimDisk]) -> None:
         self._conditions = conditions
@@ -37,144 +39,106 @@ class Checker:
         self.memberships = MembershipRules(Membership(conditions.voter_ids), disks)
         self._leaders: dict[int, str] = {}
         self._reigning: dict[str, int] = {}
-        self._votes: dict[tuple[str, int], str] = {}
         self._chains: dict[tuple[int, int], int] = {}
-        self._terms = dict.fromkeys(disks, 0)
-        self._joining = set(disks)
         self._committed_indexes = dict.fromkeys(disks, -1)
-        self._ranges_sent: dict[str, int] = {}
         self.committed: list[Entry] = []
-        """The one true log, as far as anybody has called it committed."""
+        """The committed log: every entry that any member has reported as committed."""
         self.states = StateRules(disks, self.committed)
         self.rot = RotRules(disks)
+        self.promises = PromiseRules(disks, self.committed, self.rot)
+        self.pushes = PushRules(conditions)
         self._committed_in: list[int] = []
-        """For each of its entries, the term of whoever first called it so."""
+        """For each committed entry, the term of the member that first reported it as committed."""
         self.acknowledged_count = 0
-        self.pushed_count = 0
-        """Entries that were pushed, each as often as it was."""
-        self.question_count = 0
-        """Places in a log that a leader asked about."""
-        self.newest_leader_id = ""
-        """The leader that showed itself last."""
 
     def reigns(self, member_id: str, term: int) -> bool:
-        """Whether a member lives as the leader of a term, in which its log only grows."""
+        """Return whether a running member has led this term; its log only grows meanwhile."""
         return (
             self._reigning.get(member_id) == term and self._disks[member_id].hard_state.term == term
         )
 
     @property
     def leader_count(self) -> int:
-        """How many terms had a leader."""
+        """Number of terms with a leader."""
         return len(self._leaders)
 
     def started(self, member_id: str, committed_index: int) -> None:
-        """A member starts, or starts again, knowing this much as committed."""
+        """Note that a member starts, with this committed index."""
         self._committed_indexes[member_id] = committed_index
 
     def died(self, member_id: str) -> None:
-        """A member is dead, and its disk what the crash left of it."""
+        """Note that a member has crashed."""
         self._reigning.pop(member_id, None)
 
-    def lost_volume(self, member_id: str) -> None:
-        """A member's disk is empty or damaged; what it had promised to others stays promised.
-
-        A vote for itself is no such promise: without others it elects nobody, and they know its
-        term then.
-        """
-        self._terms[member_id] = self._disks[member_id].hard_state.term
-        self._joining.add(member_id)
-        for vote, candidate_id in list(self._votes.items()):
-            if vote[0] == candidate_id == member_id:
-                del self._votes[vote]
-
-    def restored_volume(self, member_id: str) -> None:
-        """A member's disk is as it was earlier: so it is free to go back there."""
-        self.lost_volume(member_id)
-        self._joining.discard(member_id)
-        self._terms[member_id] = self._disks[member_id].hard_state.term
-
     def knows_reign(self, member_id: str, term: int) -> bool:
-        """Whether somebody was told all that a member committed as the leader of this term, if it
-        was: that counts its own disk, and nobody has its word for it.
+        """Return whether another member knows everything that this member committed as leader.
+
+        A leader's own disk counts for its commits, but no confirmation records that. True if the
+        member did not lead this term.
         """
         if self._leaders.get(term) != member_id:
             return True
         return any(
-            disk.hard_state.term == term == self._terms[member_id]
+            disk.hard_state.term == term == self.promises.terms[member_id]
             and self._committed_indexes[name] >= len(self.committed) - 1
             for name, disk in self._disks.items()
             if name != member_id
         )
 
-    def saved(self, member_id: str, hard_state: HardState) -> None:
-        """Rules 2 and 3: a term never goes back, and a vote never changes within one. And 16."""
-        disk = self._disks[member_id]
-        if not hard_state.joining:
-            self._joining.discard(member_id)
-            self._admitted(disk, member_id)
-            self.rot.saved(member_id)
-        elif member_id not in self._joining:
-            self._joins_again(disk, member_id)
-        if hard_state.term < self._terms[member_id]:
-            raise ViolationError(
-                "a term never goes back", f"{member_id} went back to term {hard_state.term}"
-            )
-        self._terms[member_id] = hard_state.term
-        if hard_state.vote_for is not None:
-            self._voted(member_id, hard_state.term, hard_state.vote_for)
-
     def wrote(self, member_id: str, entry: Entry) -> None:
-        """Rule 4: one index and term have one entry, with one history (log matching)."""
+        """Check rule 4: an index and term identify one entry and its history (log matching)."""
         index = len(self._disks[member_id].cached) - 1
         chain = self._chains.setdefault((index, entry.term), entry.chain)
         if chain != entry.chain:
             raise ViolationError(
                 "equal index and term mean equal logs",
-                f"{member_id} wrote another entry {index} of term {entry.term}",
+                f"{member_id} wrote a different entry {index} of term {entry.term}",
             )
 
     def truncating(self, member_id: str, first_index: int) -> None:
-        """Rule 6: what is committed is removed nowhere: who heard of the term in which it was, or
-        of a later one, has leaders that hold it. An older leader may still take a copy from who
-        has not, which nobody counted.
+        """Check rule 6: a member that knows the term of a commit, or a newer one, keeps the entry.
+
+        All leaders that such a member follows hold the entry. A member in an older term may still
+        lose its copy to an older leader; no leader has counted that copy.
         """
         if first_index <= self._committed_indexes[member_id]:
             raise ViolationError(
-                "nothing committed is removed",
-                f"{member_id} truncates at {first_index}, which it knows as committed",
+                "a committed entry is never removed",
+                f"{member_id} truncates at {first_index}, which it knows to be committed",
             )
         if first_index < len(self.committed):
             log = self._disks[member_id].cached
             if (
-                self._terms[member_id] >= self._committed_in[first_index]
+                self.promises.terms[member_id] >= self._committed_in[first_index]
                 and log[first_index].chain == self.committed[first_index].chain
             ):
                 raise ViolationError(
-                    "nothing committed is removed",
+                    "a committed entry is never removed",
                     f"{member_id} truncates the committed entry {first_index}",
                 )
 
     def replacing(self, member_id: str, first_index: int) -> list[Entry]:
-        """Rule 17: a log is replaced only by one that begins with committed entries, and never what
-        the member knows as committed. And 28. Returns what comes before that log.
+        """Check rules 17 and 28 for a log that starts over; return the entries before its first.
+
+        The new log must begin with a committed entry, above the member's own committed index.
         """
         if self._conditions.snapshot_entries:
             self.states.replaces_log(member_id, first_index)
         if not self._committed_indexes[member_id] < first_index < len(self.committed):
             raise ViolationError(
-                "only what cannot be led on is replaced", f"{member_id} begins at {first_index}"
+                "a log is replaced only by newer committed entries",
+                f"{member_id} begins at {first_index}",
             )
         return self.committed[:first_index]
 
     def worked(self, member_id: str, durable_index: int, ledger_end_index: int) -> None:
-        """Rule 8: what a member takes for durable is on its disk, and as it reads it there."""
+        """Check rule 8: the disk holds what the core considers durable, up to the same end."""
         disk = self._disks[member_id]
         cached_count = len(disk.cached)
         if ledger_end_index != cached_count - 1:
             raise ViolationError(
-                "the core knows where its log ends",
-                f"{member_id} ends at {ledger_end_index}, its log at {cached_count - 1}",
+                "the core and the disk agree on the end of the log",
+                f"{member_id} has its end at {ledger_end_index}, its disk at {cached_count - 1}",
             )
         if durable_index < 0:
             return
@@ -184,19 +148,16 @@ class Checker:
             or disk.durable[durable_index].chain != disk.cached[durable_index].chain
         ):
             raise ViolationError(
-                "durable is what a flush covered", f"{member_id} takes {durable_index} for durable"
+                "an entry is durable only after its flush",
+                f"{member_id} considers entry {durable_index} durable",
             )
 
-    def sending_batch(self) -> None:
-        """A Ready begins: its pushes are counted from here."""
-        self._ranges_sent.clear()
-
     def sending(self, message: Message) -> None:
-        """Rules 1, 2, 10 and 13: what a message promises is on its sender's disk."""
+        """Check rules 1, 2, 10 and 13: the promise of a message is on its sender's disk."""
         disk = self._disks[message.sender]
         if message.term > disk.hard_state.term:
             raise ViolationError(
-                "a term is saved before it is told",
+                "a term is saved before it is sent",
                 f"{message.sender} has not saved the term of {described(message)}",
             )
         match message:
@@ -204,36 +165,38 @@ class Checker:
                 if message.result is PushResult.SUCCESS:
                     self._confirmed(message, disk)
             case AppendRequest():
-                self._pushed(message)
+                self.pushes.pushed(message)
             case CompareRequest():
-                self.question_count += 1
+                self.pushes.question_count += 1
             case HeartBeatRequest():
                 self._led(message.sender, message.term)
             case VoteRequest():
-                self._promised_vote(message.sender, message.term, message.sender)
+                self.promises.sends_vote(message.sender, message.term, message.sender)
             case VoteResponse(result=VoteResult.ACCEPT):
-                self._promised_vote(message.sender, message.requested_term, message.receiver)
+                self.promises.sends_vote(message.sender, message.requested_term, message.receiver)
             case _:
                 pass
 
     def leads(self, member_id: str, term: int) -> None:
-        """Rules 1 and 5: one leader a term, and it holds all that was committed before."""
+        """Check rules 1 and 5: one leader per term, with all committed entries."""
         self._reigning[member_id] = term
         self._led(member_id, term)
 
     def told(self, member_id: str, committed_index: int) -> None:
-        """Rules 3, 6, 7 and 9: the committed index only rises; what it covers is here, the same
-        everywhere, and durable on a majority by the time anybody says so.
+        """Check rules 3, 6, 7 and 9 when a member reports its committed index.
+
+        The index does not decrease; the member holds the entries; they are the same on all members,
+        and durable on a majority.
         """
         log = self._disks[member_id].cached
         if committed_index < self._committed_indexes[member_id]:
             raise ViolationError(
-                "the committed index never goes back",
-                f"{member_id} went back to the committed index {committed_index}",
+                "the committed index never decreases",
+                f"{member_id} decreased its committed index to {committed_index}",
             )
         if committed_index >= len(log):
             raise ViolationError(
-                "only what is here is committed",
+                "a member commits only entries that it holds",
                 f"{member_id} committed {committed_index} and ends at {len(log) - 1}",
             )
         self._committed_indexes[member_id] = committed_index
@@ -247,124 +210,59 @@ class Checker:
             self._durable_on_majority(member_id, committed_index)
         if log[committed_index].chain != self.committed[committed_index].chain:
             raise ViolationError(
-                "committed is the same everywhere",
-                f"{member_id} committed another entry {committed_index}",
+                "committed entries are the same on all members",
+                f"{member_id} committed a different entry {committed_index}",
             )
 
     def acknowledged(self, first_index: int, bodies: tuple[int, ...]) -> None:
-        """Rule 11: a client was told that its entries are stored, and where."""
+        """Check rule 11: the acknowledged entries are at the index that the client received."""
         held = self.committed[first_index : first_index + len(bodies)]
         if tuple([entry.body for entry in held]) != bodies:
             raise ViolationError(
-                "an acknowledged entry is where it was said to be",
+                "an acknowledged entry is at its reported index",
                 f"acknowledged entries are not at {first_index}",
             )
         self.acknowledged_count += len(bodies)
 
-    def _admitted(self, disk: SimDisk, member_id: str) -> None:
-        """Rule 16: who votes holds all that is committed of what it ever had confirmed."""
-        while disk.lost:
-            lost = disk.lost.pop()
-            index = min(len(lost), len(self.committed)) - 1
-            while index >= 0 and lost[index].chain != self.committed[index].chain:
-                index -= 1
-            if index >= 0 and not _holds(disk.durable, index, lost[index].chain):
-                raise ViolationError(
-                    "who votes holds what it had confirmed",
-                    f"{member_id} becomes a voter without entry {index}",
-                )
-
-    def _joins_again(self, disk: SimDisk, member_id: str) -> None:
-        """Rule 25: nobody takes a disk for older than it was that is not."""
-        if disk.forgotten is None:
-            raise ViolationError(
-                "a sound disk is believed", f"{member_id} joins, and its disk lacks nothing"
-            )
-        self._joining.add(member_id)
-        disk.lost.append(disk.forgotten)
-        disk.forgotten = None
-
-    def _believes_its_disk(self, disk: SimDisk, member_id: str) -> None:
-        """The same for a disk that is older than it was, as its member gives its first promise."""
-        if disk.forgotten is not None:
-            disk.lost.append(disk.forgotten)
-            disk.forgotten = None
-            self._admitted(disk, member_id)
-
-    def _voted(self, member_id: str, term: int, candidate_id: str) -> None:
-        if self._votes.setdefault((member_id, term), candidate_id) != candidate_id:
-            raise ViolationError("one vote a term", f"{member_id} voted twice in term {term}")
-
-    def _promised_vote(self, member_id: str, term: int, candidate_id: str) -> None:
-        """A vote counts once it is told; it must be on disk, or belong to a term that is past."""
-        disk = self._disks[member_id]
-        self._believes_its_disk(disk, member_id)
-        hard_state = disk.hard_state
-        if hard_state.joining:
-            raise ViolationError(
-                "who votes holds what it had confirmed", f"{member_id} votes while it joins"
-            )
-        if hard_state.term == term and hard_state.vote_for != candidate_id:
-            raise ViolationError(
-                "a vote is saved before it is told",
-                f"{member_id} tells a vote of term {term} that it has not saved",
-            )
-        self._voted(member_id, term, candidate_id)
-
     def _led(self, member_id: str, term: int) -> None:
-        """Note a leader; it shows itself first by its heartbeats."""
+        """Note a leader at its first heartbeat, and check rules 1, 5 and 23."""
         new = term not in self._leaders
         leader_id = self._leaders.setdefault(term, member_id)
         if leader_id != member_id:
             raise ViolationError(
-                "one leader a term", f"{leader_id} and {member_id} both lead term {term}"
+                "one leader per term", f"{leader_id} and {member_id} both lead term {term}"
             )
         if not new:
             return
-        self.newest_leader_id = member_id
-        self.memberships.elected(member_id, term, self._votes)
+        self.memberships.elected(member_id, term, self.promises.votes)
         log, last_index = self._disks[member_id].cached, len(self.committed) - 1
         if term < max(self._leaders):
-            return  # by late votes, and later leaders may have committed what it lacks
-        if self.committed and not _holds(log, last_index, self.committed[-1].chain):
+            return  # elected by late votes; a later leader may have committed entries it lacks
+        if self.committed and not holds(log, last_index, self.committed[-1].chain):
             raise ViolationError(
-                "a leader holds what is committed",
+                "a leader holds every committed entry",
                 f"{member_id} leads term {term} without entry {last_index}",
             )
 
-    def _pushed(self, push: AppendRequest) -> None:
-        """A push is no larger than allowed, and one batch has no more of them than may be on their
-        way.
-        """
-        self.pushed_count += push.last_index - push.first_index + 1
-        count = self._ranges_sent.get(push.receiver, 0) + 1
-        self._ranges_sent[push.receiver] = count
-        limits = self._conditions
-        if (
-            push.last_index - push.first_index >= limits.push_entries_max
-            or count > limits.inflight_ranges_max
-        ):
-            raise ViolationError(
-                "pushes are bounded", f"range {count} of one batch: {described(push)}"
-            )
-
     def _confirmed(self, message: PushResponse, disk: SimDisk) -> None:
-        """What is confirmed is durable here, and the leader's: the latter is looked at while that
-        life and term of the leader go on, in which its log only grows.
+        """Check rule 10 for a confirmed entry, and that it matches the leader's log.
+
+        The leader's log is comparable only while the leader reigns, because it only grows then.
         """
-        self._believes_its_disk(disk, message.sender)
+        self.promises.trusts_disk(message.sender)
         index, term = message.match_index, message.requested_term
         if index >= len(disk.durable):
             raise ViolationError(
-                "what is confirmed is durable", f"{message.sender} says {described(message)}"
+                "a confirmed entry is durable",
+                f"not durable on {message.sender}: {described(message)}",
             )
         leader = self._disks[message.receiver]
         if index < 0 or not self.reigns(message.receiver, term):
             return
         if index >= len(leader.cached) or leader.cached[index].chain != disk.durable[index].chain:
             raise ViolationError(
-                "what is confirmed is the leader's",
-                f"{message.sender} confirms another entry {index}: {described(message)}",
+                "a confirmed entry matches the leader's log",
+                f"{message.sender} confirms a different entry {index}: {described(message)}",
             )
 
     def _durable_on_majority(self, member_id: str, index: int) -> None:
@@ -372,16 +270,11 @@ class Checker:
         holders = set()
         for name, disk in self._disks.items():
             forgotten = disk.forgotten or []
-            # A lost volume counts too: its member gives no vote before it is back.
-            if any(_holds(log, index, chain) for log in (disk.durable, *disk.lost, forgotten)):
+            # A lost volume counts too: its member votes only when it holds the entry again.
+            if any(holds(log, index, chain) for log in (disk.durable, *disk.lost, forgotten)):
                 holders.add(name)
         if not self.memberships.hold_majority(holders, self._disks[member_id].cached, index):
             raise ViolationError(
-                "committed is durable on a majority",
+                "a committed entry is durable on a majority",
                 f"{member_id} committed {index}, durable on {sorted(holders)}",
             )
-
-
-def _holds(log: list[Entry], index: int, chain: int) -> bool:
-    """Whether a log has this entry, and with it all before."""
-    return index < len(log) and log[index].chain == chain

@@ -1,7 +1,7 @@
-"""What clients asked and were told, and whether any log could have told them so.
+"""The history of all client requests, and its check against the committed log.
 
-Indexes order the appends, so a history is judged directly, in one pass, and no search is needed:
-an append whose outcome is unknown may be in the final log once, at any place, or not at all.
+The log index orders the appends, so one pass checks a history without a search. An append with an
+unknown outcome may be in the final log once, at any index, or not at all.
 """
 
 import enum
@@ -11,27 +11,27 @@ from dledger_sim.judges.violation import ViolationError
 
 
 class Asked(enum.Enum):
-    """What a client asked for."""
+    """The kind of a request."""
 
     APPEND = "append"
     READ = "read"
-    """One committed entry, from whoever takes itself for the master."""
+    """Read one committed entry, from a member that considers itself the master."""
     READ_INDEX = "read_index"
-    """Up to where a linearizable read sees."""
+    """Ask for the index up to which a linearizable read sees the log."""
 
 
 class Answer(enum.Enum):
-    """What a client was told."""
+    """The outcome of a request."""
 
     DONE = "done"
     REFUSED = "refused"
-    """Nothing was done, and never will be."""
+    """The request has no effect, now or later."""
     UNKNOWN = "unknown"
-    """It may have been done, or be done yet."""
+    """The request may have had an effect, or may still have one."""
 
 
 class Operation:
-    """One request of one client. Bodies are whole numbers, each of them used once."""
+    """One request of one client. Each appended body is a unique integer."""
 
     __slots__ = ("answered", "answered_us", "asked", "bodies", "client", "index", "invoked_us")
 
@@ -47,29 +47,29 @@ class Operation:
         self.asked = asked
         self.invoked_us = invoked_us
         self.bodies = bodies
-        """What to append; once a read is done, what it found."""
+        """The bodies to append, or the bodies that a finished read returned."""
         self.index = index
-        """Of the first entry: which to read, or where they were stored; up to where is seen."""
+        """Index of the entry to read, or of the first stored entry; for READ_INDEX, the answer."""
         self.answered: Answer | None = None
         self.answered_us = -1
 
     def answer(self, answer: Answer, now_us: int) -> None:
-        """End it; ViolationError when it has been answered before."""
+        """Record the outcome. Raises ViolationError if the request already has one."""
         if self.answered is not None:
-            raise ViolationError("one answer to one request", f"{self.told()}, now {answer.value}")
+            raise ViolationError("a request is answered once", f"{self.told()}, now {answer.value}")
         self.answered = answer
         self.answered_us = now_us
 
     def told(self) -> str:
-        """In a few words."""
+        """Describe the request in one line."""
         answered = self.answered.value if self.answered else "no answer"
         return f"client {self.client} {self.asked.value} {self.bodies} at {self.index}: {answered}"
 
 
 def check_history(operations: Sequence[Operation], final_log: Sequence[int]) -> None:
-    """Judge a history against the committed log, given as its bodies; those below 0 are no-ops.
+    """Check a history against the committed log, given as its bodies; bodies below 0 are no-ops.
 
-    ViolationError names what no log could have told.
+    Raises ViolationError for the first answer that contradicts the log.
     """
     unanswered = [operation for operation in operations if operation.answered is None]
     if unanswered:
@@ -80,20 +80,20 @@ def check_history(operations: Sequence[Operation], final_log: Sequence[int]) -> 
             found = tuple(final_log[operation.index : operation.index + len(operation.bodies)])
             if operation.index < 0 or found != operation.bodies:
                 rule = (
-                    "an acknowledged entry is where it was said to be"
+                    "an acknowledged entry is at its reported index"
                     if operation.asked is Asked.APPEND
-                    else "a read finds what was committed"
+                    else "a read returns a committed entry"
                 )
                 raise ViolationError(rule, f"{operation.told()}; the log has {found}")
     _check_order(operations, final_log)
 
 
 def _check_log_is_of_appends(operations: Iterable[Operation], final_log: Sequence[int]) -> None:
-    """Every entry was asked for, was not refused, and is there once."""
+    """Check that every entry belongs to an append that was not refused, and occurs once."""
     stored = [body for body in final_log if body >= 0]
     if len(set(stored)) != len(stored):
         twice = next(body for body in stored if stored.count(body) > 1)
-        raise ViolationError("nothing is stored twice", f"body {twice}")
+        raise ViolationError("an append is stored at most once", f"body {twice}")
     asked = {
         body
         for operation in operations
@@ -103,12 +103,12 @@ def _check_log_is_of_appends(operations: Iterable[Operation], final_log: Sequenc
     invented = [body for body in stored if body not in asked]
     if invented:
         raise ViolationError(
-            "only what was asked for is stored", f"body {invented[0]} was refused, or never asked"
+            "only accepted appends are stored", f"body {invented[0]} was refused, or never appended"
         )
 
 
 def _check_order(operations: Iterable[Operation], final_log: Sequence[int]) -> None:
-    """What was known before a request lies before what it appends, and is seen by what it reads."""
+    """Check that appends and linearizable reads come after all entries known at their start."""
     places = {body: index for index, body in enumerate(final_log)}
     done = sorted(
         (operation for operation in operations if operation.answered is Answer.DONE),
@@ -124,8 +124,8 @@ def _check_order(operations: Iterable[Operation], final_log: Sequence[int]) -> N
             index = places.get(operation.bodies[0])
             if index is not None and index <= known_index:
                 raise ViolationError(
-                    "what is known lies before what is asked for later",
-                    f"{operation.told()} lies at {index}; {known_index} was known before",
+                    "an append comes after every entry known before it",
+                    f"{operation.told()} is stored at {index}; {known_index} was known before",
                 )
         elif (
             operation.asked is Asked.READ_INDEX
@@ -133,6 +133,6 @@ def _check_order(operations: Iterable[Operation], final_log: Sequence[int]) -> N
             and operation.index < known_index
         ):
             raise ViolationError(
-                "a linearizable read misses nothing that was known",
+                "a linearizable read sees every entry known before it",
                 f"{operation.told()}; {known_index} was known before",
             )

@@ -1,4 +1,4 @@
-"""The judge of memberships: who counts where, and whether a leader may change that."""
+"""The judge of memberships: which voters count, and which changes a leader may make."""
 
 from collections.abc import Mapping
 
@@ -9,20 +9,20 @@ from dledger_sim.judges.violation import ViolationError
 
 
 class MembershipRules:
-    """Knows memberships from logs alone, never from a core."""
+    """Reads memberships from the logs on the disks, never from a core."""
 
     def __init__(self, first: Membership, disks: Mapping[str, SimDisk]) -> None:
         self._first = first
         self._disks = disks
         self._known: dict[str, tuple[Membership, Entry | None]] = {}
-        """What each core took for its membership when it was last compared, and its entry then."""
+        """The membership of each core at its last comparison, and the log entry it came from."""
         self._written: dict[tuple[int, int], tuple[int, int]] = {}
-        """Of each change that a leader ever made, by index and term: body, and the index of the
-        change before it.
+        """Every change that a leader made, by index and term: its body, and the index of the
+        previous change.
         """
 
     def current(self, member_id: str) -> Membership:
-        """What the last membership entry of a member's log says."""
+        """Return the membership in the last membership entry of a member's log."""
         disk = self._disks[member_id]
         indexes = disk.membership_indexes
         return membership_of(disk.cached[indexes[-1]].body) if indexes else self._first
@@ -30,17 +30,17 @@ class MembershipRules:
     def changing(
         self, member_id: str, membership: Membership, term: int, committed_index: int
     ) -> None:
-        """Rules 19 to 21, as a leader writes a change, knowing this much as committed."""
+        """Check rules 19 to 21 when a leader writes a change; `committed_index` is the leader's."""
         disk = self._disks[member_id]
         before_index = disk.membership_indexes[-1] if disk.membership_indexes else -1
         if before_index > committed_index:
             raise ViolationError(
-                "one change at a time",
-                f"{member_id} makes one while that at {before_index} is not committed",
+                "one membership change at a time",
+                f"{member_id} writes a change while the change at {before_index} is not committed",
             )
         if committed_index < 0 or disk.cached[committed_index].term != term:
             raise ViolationError(
-                "no change before an entry of the term is committed",
+                "no membership change before an entry of the term is committed",
                 f"{member_id} in term {term}, committed {committed_index}",
             )
         before = self.current(member_id)
@@ -49,15 +49,15 @@ class MembershipRules:
         ) if _status(one, membership) != _status(one, before)]  # fmt: skip
         if len(statuses) != 1 or not set(membership.voters) <= set(before.members):
             raise ViolationError(
-                "a change is of one member, and voters were learners",
+                "a membership change affects one member, and a new voter was a learner",
                 f"{member_id} goes from {before} to {membership}",
             )
         self._written[len(disk.cached), term] = (body_of(membership), before_index)
 
     def knows(self, member_id: str, membership: Membership) -> None:
-        """Rule 22: a core takes its log's last membership for the current one.
+        """Check rule 22: a core's membership is the last one in its log.
 
-        Looked at when either is another than before: this is asked after every step.
+        This runs after every step, so it compares only when one of the two has changed.
         """
         disk = self._disks[member_id]
         entry = disk.cached[disk.membership_indexes[-1]] if disk.membership_indexes else None
@@ -68,25 +68,25 @@ class MembershipRules:
         told = self.current(member_id)
         if membership != told:
             raise ViolationError(
-                "the core knows the membership of its log",
-                f"{member_id} takes {membership} for it, its log says {told}",
+                "the core's membership is the one in its log",
+                f"{member_id} uses {membership}, its log has {told}",
             )
 
     def elected(self, member_id: str, term: int, votes: Mapping[tuple[str, int], str]) -> None:
-        """Rule 23: a majority of the voters has voted for a leader, by its own membership."""
+        """Check rule 23: a leader has the votes of a majority, by the membership in its own log."""
         voters = self.current(member_id).voters
         count = sum(votes.get((voter_id, term)) == member_id for voter_id in voters)
         if 2 * count <= len(voters):
             raise ViolationError(
                 "a leader has the votes of a majority of its voters",
-                f"{member_id} leads term {term} by {count} of {voters}",
+                f"{member_id} leads term {term} with {count} votes of {voters}",
             )
 
     def hold_majority(self, holders: set[str], log: list[Entry], index: int) -> bool:
-        """Whether holders are enough for rule 9, at an entry that somebody has just committed.
+        """Return whether the holders of a newly committed entry are a majority (rule 9).
 
-        What its leader counts by is the membership there, or the one change above it that it has
-        made since.
+        The leader counts by the membership at the entry's index, or by the one later change that it
+        has written.
         """
         at = index
         while at >= 0 and log[at].body > HIGHEST:

@@ -1,4 +1,4 @@
-"""After the faults: the group must become well, owe nobody an answer, and work without waste."""
+"""After the faults: the group must recover, answer every request, and push without waste."""
 
 import dataclasses
 
@@ -9,18 +9,18 @@ from dledger_sim.judges.violation import ViolationError
 
 SETTLE_ELECTION_TIMEOUTS = 20
 PUSH_US = 4_000
-"""How long one push and its flush may take in calm conditions."""
+"""Longest time of one push and its flush in calm conditions."""
 FAST_US = 100
-"""And each of their parts in a group that is judged for waste."""
+"""Network delay and flush time while the pushes are counted."""
 STALL_TICKS_MIN = 3
-"""A group that takes pushes for lost sooner may do so without any being lost."""
+"""A group with a shorter stall time may treat pushes as lost although none was."""
 APPENDS_MAX = 6
 OUTSIDERS_TIMEOUTS = 4
-"""Time enough for those who were removed to stand, if they do."""
+"""Election timeouts to wait for a removed member to stand for election."""
 
 
 def settle(cluster: SimCluster) -> None:
-    """End all faults: soon all members must follow one leader, and its next entry be committed."""
+    """End all faults, and check that the group recovers in time; raises ViolationError if not."""
     calm = dataclasses.replace(
         cluster.conditions, loss=0.0, duplicate=0.0, delay_us=300, notice_link=1.0, flush_us=1_000,
         slow_hard_state=0.0, crash_in_ready=0.0, flush_failure=0.0, strike_interval_us=0,
@@ -35,7 +35,7 @@ def settle(cluster: SimCluster) -> None:
     operation: Operation | None = None
 
     def appended() -> bool:
-        """Ask again when it is refused: a leader that hands its leadership over takes nothing."""
+        """Append again after a refusal: a leader refuses appends during a transfer."""
         nonlocal operation
         leader = cluster.leader()
         if leader and (operation is None or operation.answered not in (None, Answer.DONE)):
@@ -53,7 +53,7 @@ def settle(cluster: SimCluster) -> None:
     if calm.snapshot_entries:
         rule = "members of a healed group have equal states"
         cluster.run_until(lambda: _equal_states(cluster), timeout_us, rule=rule)
-    # What a pause has held back comes when it would have ended.
+    # Messages that a pause has held back arrive at the planned end of the pause.
     cluster.run_until(lambda: cluster.now_us > late_until_us, timeout_us)
     if calm.reshapes:
         _nobody_is_deposed(cluster, timeout_us)
@@ -62,21 +62,21 @@ def settle(cluster: SimCluster) -> None:
 
 
 def _read_everything(cluster: SimCluster) -> None:
-    """Let each member read all of its log, as for a new member; so what has rotted is found."""
+    """Let each member read its whole log, as for a new member, so that all rot is found."""
     for member in cluster.members.values():
         if member.disk.rotten and not member.disk.damaged:
             member.disk.damaged = True
             cluster.checker.rot.counts["found_in_the_end"] += 1
-            cluster.crash(member.member_id, down_us=1, told="leaves: it has read all of its log")
+            cluster.crash(member.member_id, down_us=1, told="leaves: it has read its whole log")
 
 
 def _all_sound(cluster: SimCluster) -> bool:
-    """Whether nothing is left that has rotted."""
+    """Return whether no disk has rotten entries."""
     return not any(member.disk.rotten or member.disk.damaged for member in cluster.members.values())
 
 
 def _equal_states(cluster: SimCluster) -> bool:
-    """Rule 30: whether all members of the leader's group have applied all that it has."""
+    """Return whether all members have applied what the leader has committed (rule 30)."""
     leader = cluster.leader()
     if leader is None or leader.raft is None:
         return False
@@ -91,9 +91,9 @@ def _equal_states(cluster: SimCluster) -> bool:
 
 
 def _nobody_is_deposed(cluster: SimCluster, timeout_us: int) -> None:
-    """Rule 24: who was removed is there, knows it or not, and deposes nobody.
+    """Check rule 24: a removed member that is still running deposes no leader.
 
-    What a candidate has said before may; it is lost first, with a heartbeat round perhaps.
+    Its earlier messages may still depose one, so all messages in transit are dropped first.
     """
     cluster.network.drop_what_travels()
     settled_us = cluster.now_us + cluster.conditions.election_ticks * TICK_US
@@ -109,13 +109,13 @@ def _nobody_is_deposed(cluster: SimCluster, timeout_us: int) -> None:
     cluster.run_until(lambda: cluster.now_us > end_us, timeout_us)
     if not leader.leads or leader.raft.term != term:
         raise ViolationError(
-            "who does not belong deposes nobody",
-            f"{leader.member_id} led term {term} well, and {outsiders} were about",
+            "a member outside the group deposes no leader",
+            f"{leader.member_id} led term {term} until {outsiders} interfered",
         )
 
 
 def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
-    """Rule 18: where nothing is lost or late, every entry is pushed once, and nothing is asked."""
+    """Check rule 18: without loss and delay, each entry is pushed once, without questions."""
     cluster.network.drop_what_travels()
     cluster.calm(dataclasses.replace(cluster.conditions, delay_us=FAST_US, flush_us=FAST_US))
     if not _append_and_level(cluster, timeout_us):
@@ -124,28 +124,28 @@ def _push_without_waste(cluster: SimCluster, timeout_us: int) -> None:
     assert leader is not None
     assert leader.raft is not None
     term, link_news_count = leader.raft.term, cluster.link_news_count
-    pushed_count, question_count = checker.pushed_count, checker.question_count
+    pushed_count, question_count = checker.pushes.pushed_count, checker.pushes.question_count
     append_count = min(cluster.conditions.inflight_ranges_max + 1, APPENDS_MAX)
     for _ in range(append_count):
         if not _append_and_level(cluster, timeout_us):
             return
     if cluster.leader() is not leader or leader.raft.term != term:
         return
-    if cluster.link_news_count != link_news_count:  # late news of a fault: then it must ask
+    if cluster.link_news_count != link_news_count:  # a late link event: then the leader must ask
         return
-    pushed_count = checker.pushed_count - pushed_count
-    question_count = checker.question_count - question_count
+    pushed_count = checker.pushes.pushed_count - pushed_count
+    question_count = checker.pushes.question_count - question_count
     needed_count = append_count * (len(leader.raft.membership.members) - 1)
     if pushed_count != needed_count or question_count:
         raise ViolationError(
-            "a level group is pushed each entry once",
+            "without faults, each entry is pushed once",
             f"{leader.member_id} pushed {pushed_count} entries where {needed_count} were needed, "
-            f"and asked {question_count} questions",
+            f"and sent {question_count} CompareRequests",
         )
 
 
 def _append_and_level(cluster: SimCluster, timeout_us: int) -> bool:
-    """Append an entry and wait until its leader knows that all hold it; false if it cannot lead."""
+    """Append an entry and wait until all members hold it; return False if the leader steps down."""
     leader = cluster.leader()
     if leader is None:
         return False

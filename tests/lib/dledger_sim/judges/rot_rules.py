@@ -1,4 +1,4 @@
-"""The judge of entries that rot: none of them is pushed, applied or answered."""
+"""The judge of rotten entries: a member never pushes, applies or returns one."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,27 +8,27 @@ from dledger_sim.judges.violation import ViolationError
 
 
 class RotRules:
-    """Knows what was written where something has rotted since."""
+    """Compares what members read with what they once wrote."""
 
     def __init__(self, disks: Mapping[str, SimDisk]) -> None:
         self._disks = disks
         self.counts: Counter[str] = Counter()
-        """What happened, by its name; empty where nothing has rotted."""
+        """Counts of events by name; empty if nothing has rotted."""
 
     def serves(self, member_id: str, first_index: int, entries: Sequence[Entry]) -> None:
-        """Rule 31: what leaves a member is what was written there."""
+        """Check rule 31: the entries that a member sends are those that were written."""
         disk = self._disks[member_id]
         if not disk.rotten:
             return
         for index, entry in enumerate(entries, first_index):
             if entry != disk.cached[index]:
                 raise ViolationError(
-                    "nothing that has rotted is served",
-                    f"{member_id} gives {entry} for entry {index}, which was {disk.cached[index]}",
+                    "a rotten entry is never served",
+                    f"{member_id} serves {entry} as entry {index}, which was {disk.cached[index]}",
                 )
 
     def saved(self, member_id: str) -> None:
-        """A member has saved that it joins no more: so it is whole."""
+        """Count a member as healed: it has saved that it no longer joins."""
         disk = self._disks[member_id]
         if disk.set_aside_count:
             disk.set_aside_count = 0

@@ -1,4 +1,4 @@
-"""The judge of states: what members have applied, what they keep of it, and what they remove."""
+"""The judge of states: applied entries, snapshots, and entries removed from the front."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,55 +10,55 @@ from dledger_sim.judges.violation import ViolationError
 
 
 class StateRules:
-    """Knows states from the committed log alone, never from a member."""
+    """Computes the true states from the committed log, never from a member."""
 
     def __init__(self, disks: Mapping[str, SimDisk], committed: list[Entry]) -> None:
-        """`committed` is the judge's, and grows."""
+        """`committed` is the checker's committed log, which grows."""
         self._disks = disks
         self._committed = committed
         self._truth = SimState()
         self._dumps = [b"".join(self._truth.dump())]
-        """The bytes of each state that ever was, the first being of no entry."""
+        """The dump of each true state; the first is the state without entries."""
         self.counts: Counter[str] = Counter()
-        """What happened, by its name."""
+        """Counts of events by name."""
 
     def begins(self, member_id: str, applied: Applied, begin_index: int) -> None:
-        """Rule 28: a state begins where nothing is missing between it and the log."""
+        """Check rules 27 and 28 when a member starts with a state."""
         self.reaches(member_id, applied.index, begin_index)
         self.has(member_id, applied.index, applied.machine.dump())
 
     def has(self, member_id: str, index: int, pieces: Iterable[bytes]) -> None:
-        """Rules 26 and 27: what a member has applied is committed; and its state is of that."""
+        """Check rules 26 and 27: the applied entries are committed, and the state matches them."""
         if index >= len(self._committed):
             raise ViolationError(
-                "only what is committed is applied",
-                f"{member_id} has applied {index}, committed is {len(self._committed) - 1}",
+                "only committed entries are applied",
+                f"{member_id} applied {index}, the committed index is {len(self._committed) - 1}",
             )
         if b"".join(pieces) != self._true_dump(index):
             raise ViolationError(
-                "a state is that of its applied index",
-                f"{member_id} has another state after entry {index} than the log makes of it",
+                "a state matches the log up to its applied index",
+                f"{member_id} has a state after entry {index} that the log does not produce",
             )
 
     def keeps(self, member_id: str, kept: KeptSnapshot) -> None:
-        """The same of a snapshot that has become durable."""
+        """Check rules 26 and 27 for a snapshot that has become durable."""
         index, term = kept.meta.last_included_index, kept.meta.last_included_term
         self.has(member_id, index, [kept.data])
         if term != self._committed[index].term:
             raise ViolationError(
-                "a state is that of its applied index",
-                f"{member_id} keeps a snapshot up to entry {index}, of term {term}",
+                "a state matches the log up to its applied index",
+                f"{member_id} keeps a snapshot up to entry {index} with the wrong term {term}",
             )
 
     def replaces_log(self, member_id: str, first_index: int) -> None:
-        """Rule 28, as a log begins anew: a durable snapshot holds all that comes before it."""
+        """Check rule 28 when a log starts over: a durable snapshot ends where the log begins."""
         self.counts["logs_begun_anew"] += 1
         self.reaches(member_id, max(self._disks[member_id].snapshots, default=-1), first_index)
 
     def removes_front(self, member_id: str, first_index: int) -> None:
-        """Rule 29: each sound snapshot of a member still leads to its log when the front goes.
+        """Check rule 29: every intact snapshot includes the entries that the log front loses.
 
-        Where none is sound, the member may not have found that out, and goes by those it has.
+        A member that has not noticed that all of its snapshots are damaged goes by those.
         """
         self.counts["fronts_removed"] += 1
         snapshots = self._disks[member_id].snapshots
@@ -66,16 +66,16 @@ class StateRules:
         index = min(sound or snapshots, default=-1)
         if index < first_index - 1:
             raise ViolationError(
-                "what is removed from the front, snapshots include",
-                f"{member_id} removes all before {first_index}, and keeps a snapshot up to {index}",
+                "snapshots include the entries removed from the front",
+                f"{member_id} removes entries before {first_index}, its snapshot ends at {index}",
             )
 
     def reaches(self, member_id: str, index: int, begin_index: int) -> None:
-        """Rule 28: a log goes on from a state."""
+        """Check rule 28: the log begins no later than the entry after the state."""
         if index < begin_index - 1:
             raise ViolationError(
-                "nothing is missing between a state and its log",
-                f"{member_id} has a state of {index}, and a log from {begin_index} on",
+                "there is no gap between a state and its log",
+                f"{member_id} has a state up to {index}, and a log from {begin_index} on",
             )
 
     def _true_dump(self, index: int) -> bytes:

@@ -1,11 +1,10 @@
-"""The verdict."""
+"""The error that ends a run when a rule is broken."""
 
 
 class ViolationError(AssertionError):
-    """Raised when the group did what no group may do.
+    """A group broke a rule.
 
-    `rule` is the broken rule in a few words; two failures with the same rule count as the same
-    when a tape is made smaller.
+    `rule` names the rule; the shrinker of tapes treats two failures of the same rule as equal.
     """
 
     def __init__(self, rule: str, detail: str) -> None:

@@ -1,1 +1,1 @@
-"""Planted bugs, and the hunt for them. `tests/sim/mutants` has the bugs."""
+"""Planted bugs, which `tests/sim/mutants` lists, and the hunt for them (`hunt`)."""

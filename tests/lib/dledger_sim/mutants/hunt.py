@@ -1,11 +1,11 @@
-"""Planted bugs: patches of one place each, and how many seeds it takes to find them.
+"""Plant bugs in the node, one at a time, and count the seeds that find each of them.
 
-A patch is applied to a module's source when it is imported, so a hunt runs in a process of its own;
-nothing of the core may be imported here before it is planted.
+A planted bug is a patch of one place in a module's source. It is applied when the module is
+imported, so each hunt runs in a process of its own and imports the node only after planting.
 
-    python -m dledger_sim.mutants.hunt                 hunt them all, and write the table
-    python -m dledger_sim.mutants.hunt --hunt NAME     hunt one
-    python -m dledger_sim.mutants.hunt --keep NAME     hunt one, and keep a small tape that finds it
+    python -m dledger_sim.mutants.hunt                 hunt all bugs, and write the table
+    python -m dledger_sim.mutants.hunt --hunt NAME     hunt one bug
+    python -m dledger_sim.mutants.hunt --keep NAME     hunt one bug, and keep a small tape
 """
 
 import argparse
@@ -34,15 +34,15 @@ BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PACKAGE = "dledger_node"
 CORE = f"{PACKAGE}.raft"
 LOOP = f"{PACKAGE}.shell.loop"
-REMEDY = f"{PACKAGE}.remedy"
-"""What a damaged member does, which shows where entries rot."""
+REMEDY = f"{PACKAGE}.healing.decision"
+"""The decisions of a damaged member, which only seeds with rot reach."""
 SEED_COUNT = 2000
 EQUIVALENT_SEED_COUNT = 60
-"""Of what is proved to be equivalent, so that the proof meets the facts."""
+"""Seeds for a bug that is proved to be equivalent, as a test of the proof."""
 EVENT_COUNT = 1500
 CPU_S_MAX = 120.0
 SEED_CPU_S_MAX = 8.0
-"""A seed takes a fraction of a second; one that takes this long never ends."""
+"""Limit for one seed, which normally takes a fraction of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,44 +51,44 @@ class Mutant:
 
     name: str
     module: str
-    """The module that is patched: of the core, or of a shell's rules that run in the simulator."""
+    """The patched module of the node."""
     rule: str
-    """Which rule it breaks, or where it is known from."""
+    """The rule that the bug breaks, or its origin."""
     old: str
     new: str
     equivalent: str = ""
-    """Why no run can show it, where that is proved."""
+    """The proof that no run can show the bug; empty for most bugs."""
 
     @property
     def shows_without_state(self) -> bool:
-        """Whether a life in which members keep no state may find it."""
+        """Return whether a seed without a state may find the bug."""
         return self.module.startswith((CORE, LOOP))
 
     def applied(self, source: str) -> str:
-        """The module's source with the bug; ValueError when the place is not exactly one."""
+        """Return the source with the bug; raises ValueError unless `old` occurs once."""
         count = source.count(self.old)
         if count != 1:
             raise ValueError(
-                f"{self.name}: {count} places in {self.module} read {self.old!r}; a patch must "
-                "fit one: write it anew"
+                f"{self.name}: {count} places in {self.module} match {self.old!r}; rewrite the "
+                "patch so that it fits exactly one"
             )
         return source.replace(self.old, self.new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a hunt came to."""
+    """The result of a hunt."""
 
     name: str
     seed: int | None
-    """The first seed that found it; None when none did."""
+    """The first seed that found the bug, or None."""
     rule: str
     seeds_tried: int
     cpu_s: float
 
 
 def load(folder: Path | None = None) -> list[Mutant]:
-    """All of them; each file holds those of one module, of the core where it names none."""
+    """Load all planted bugs. A file is for one module; the default is the core's of that name."""
     mutants = []
     for path in sorted((folder or _folder()).glob("*.toml")):
         read = tomllib.loads(path.read_text())
@@ -98,19 +98,19 @@ def load(folder: Path | None = None) -> list[Mutant]:
 
 
 def source_of(module: str) -> str:
-    """The text of a module, which is not imported for it."""
+    """Return the source of a module without importing it."""
     return Path(_spec(module).origin or "").read_text()
 
 
 def plant(mutant: Mutant) -> None:
-    """Let the module be imported with the bug; it must not have been imported before."""
+    """Plant a bug for the next import. Raises RuntimeError if the node is imported already."""
     if any(name.startswith(PACKAGE) for name in sys.modules):
-        raise RuntimeError(f"{PACKAGE} is imported already: plant bugs in a process of their own")
+        raise RuntimeError(f"{PACKAGE} is imported already; plant the bug in a new process")
     sys.meta_path.insert(0, _Planter(mutant))
 
 
 class _Planter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module with a bug."""
+    """Imports the patched module."""
 
     def __init__(self, mutant: Mutant) -> None:
         self._mutant = mutant
@@ -130,7 +130,7 @@ class _Planter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _spec(module: str) -> ModuleSpec:
-    """Where a module lies, without importing the packages that it is in."""
+    """Return the spec of a module without importing its packages."""
     path: list[str] | None = None
     for depth in range(1, module.count(".") + 2):
         name = ".".join(module.split(".")[:depth])
@@ -142,12 +142,12 @@ def _spec(module: str) -> ModuleSpec:
 
 
 def _folder() -> Path:
-    """Where the patches lie, from wherever a test is run."""
+    """Return the folder of the patches, independent of the working directory."""
     return Path(__file__).resolve().parents[3] / "sim" / "mutants"
 
 
 def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Found:
-    """Plant one bug in this process and run seeds until one finds it; those count that may."""
+    """Plant a bug in this process, and run seeds that may find it until one does."""
     (mutant,) = [mutant for mutant in load() if mutant.name == name]
     plant(mutant)
     from dledger_sim.judges.violation import ViolationError
@@ -177,7 +177,7 @@ def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Foun
 
 
 def keep(name: str, seed_count: int, folder: Path) -> Path:
-    """Hunt one bug in this process, and write a small tape of what found it."""
+    """Hunt a bug in this process, and write a shrunk tape of the seed that found it."""
     found = hunt(name, seed_count, EVENT_COUNT, CPU_S_MAX)
     if found.seed is None:
         raise LookupError(f"{name} is not found in {found.seeds_tried} seeds")
@@ -190,7 +190,7 @@ def keep(name: str, seed_count: int, folder: Path) -> Path:
 
 
 def finds_again(path: Path) -> bool:
-    """Whether a tape breaks its rule where its bug is planted; in another process."""
+    """Return whether a tape breaks its rule with its planted bug, in a new process."""
     finished = _run_apart("--replay", str(path))
     return finished.stdout.strip() == "found"
 
@@ -209,15 +209,15 @@ def _replay(path: Path) -> None:
     except ViolationError as violation:
         print("found" if violation.rule == tape.rule else violation)
     else:
-        print("nothing is found")
+        print("not found")
 
 
 def _never_ends(_signal: int, _frame: FrameType | None) -> None:
-    raise TimeoutError("a step does not end")
+    raise TimeoutError(f"the seed took more than {SEED_CPU_S_MAX} s")
 
 
 def hunt_apart(name: str, seed_count: int = SEED_COUNT, cpu_s_max: float = CPU_S_MAX) -> Found:
-    """The same in another process."""
+    """Hunt a bug in a new process."""
     finished = _run_apart("--hunt", name, "--seeds", str(seed_count), "--cpu-s", str(cpu_s_max))
     fields: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
     return Found(**fields)
@@ -235,7 +235,7 @@ def _run_apart(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def table(mutants: Sequence[Mutant], found: Mapping[str, Found], before: str = "") -> str:
-    """The table of the documentation; a bug that was not hunted now keeps its row of before."""
+    """Return the table of the documentation; a bug that was not hunted keeps its row."""
     lines = ["| Planted bug | in | seeds needed | found as |", "| --- | --- | --- | --- |"]
     rows = {row.split(" | ")[0]: row for row in before.splitlines()}
     for mutant in mutants:
@@ -255,7 +255,7 @@ def table(mutants: Sequence[Mutant], found: Mapping[str, Found], before: str = "
 
 
 def write_table(page: Path, found: Mapping[str, Found]) -> None:
-    """Put the table between its marks."""
+    """Write the table between its marks in the page."""
     before, rest = page.read_text().split(BEGIN)
     present, after = rest.split(END)
     text = table(load(), found, present)
@@ -263,15 +263,15 @@ def write_table(page: Path, found: Mapping[str, Found]) -> None:
 
 
 def main() -> int:
-    """Return 1 when a bug that is not proved equivalent survives."""
+    """Run the hunts; return 1 if a bug that is not proved equivalent survives."""
     parser = argparse.ArgumentParser(prog="dledger_sim.mutants.hunt", description=__doc__)
-    parser.add_argument("--hunt", metavar="NAME", help="only this one, in this process")
-    parser.add_argument("--keep", metavar="NAME", help=f"the same, and keep a tape in {TAPES}")
-    parser.add_argument("--replay", type=Path, help="a tape, where its bug is planted")
-    parser.add_argument("--only", nargs="*", help="only these; others keep their rows")
-    parser.add_argument("--seeds", type=int, default=SEED_COUNT, help="at most, for each")
-    parser.add_argument("--cpu-s", type=float, default=CPU_S_MAX, help="at most, for each")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--hunt", metavar="NAME", help="hunt one bug in this process")
+    parser.add_argument("--keep", metavar="NAME", help=f"hunt one bug, and keep a tape in {TAPES}")
+    parser.add_argument("--replay", type=Path, help="replay a tape with its planted bug")
+    parser.add_argument("--only", nargs="*", help="hunt only these bugs; others keep their rows")
+    parser.add_argument("--seeds", type=int, default=SEED_COUNT, help="seeds per bug")
+    parser.add_argument("--cpu-s", type=float, default=CPU_S_MAX, help="CPU seconds per bug")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="parallel hunts")
     arguments = parser.parse_args()
     if arguments.hunt:
         found = hunt(arguments.hunt, arguments.seeds, EVENT_COUNT, arguments.cpu_s)

@@ -1,4 +1,4 @@
-"""Many seeds, on as many processes as there are cores; failures are recorded and made small."""
+"""Campaigns: many seeds on all CPUs; failures are recorded and shrunk."""
 
 import gc
 import multiprocessing
@@ -18,7 +18,7 @@ from dledger_sim.runs.tape import Tape
 
 SEEDS_PER_TASK = 25
 FAILURES_MAX = 5
-"""After so many, a campaign has said what it has to say."""
+"""Failures after which a campaign ends."""
 PROCESSES_MAX = 64
 GC_THRESHOLD = 50_000
 
@@ -34,7 +34,7 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Totals:
-    """What a campaign, or a part of one, came to."""
+    """The counts of a campaign, or of a part of one."""
 
     seed_count: int = 0
     event_count: int = 0
@@ -47,12 +47,12 @@ class Totals:
     failures: list[Failure] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     state_counts: Counter[str] = field(default_factory=Counter)
-    """What was done for the members' states."""
+    """Events of the members' states by name."""
     rot_counts: Counter[str] = field(default_factory=Counter)
-    """What became of entries that rot."""
+    """Events of rotten entries by name."""
 
     def add(self, other: "Totals") -> None:
-        """Count another part."""
+        """Add the counts of another part."""
         self.seed_count += other.seed_count
         self.event_count += other.event_count
         self.fault_count += other.fault_count
@@ -67,7 +67,7 @@ class Totals:
         self.rot_counts.update(other.rot_counts)
 
     def told(self) -> str:
-        """The one line that ends a campaign."""
+        """Return the summary line of a campaign."""
         counts = sorted(self.state_counts.items()) + sorted(self.rot_counts.items())
         return (
             f"seeds={self.seed_count} events={self.event_count} faults={self.fault_count} "
@@ -81,21 +81,21 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Some seeds for one process."""
+    """Seeds for one process."""
 
     seeds: range
     event_count: int
     covered: bool
     states_only: bool = False
-    """Those seeds alone in which members keep a state."""
+    """Whether to skip seeds whose members keep no state."""
     rot_only: bool = False
-    """Those alone in which entries rot."""
+    """Whether to skip seeds without rot."""
 
 
 def run_task(task: Task) -> Totals:
-    """Run some seeds, one after another."""
+    """Run the seeds of a task one after another."""
     totals = Totals()
-    # Nearly all that a run makes is gone without the collector: it may look rarely.
+    # Nearly all objects of a run are freed by reference counts, so the collector may run rarely.
     thresholds = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD)
     started_s = time.process_time()
@@ -133,9 +133,9 @@ def run(
     states_only: bool = False,
     rot_only: bool = False,
 ) -> Iterator[Totals]:
-    """Run seeds and yield what each part of them came to, in order.
+    """Run seeds and yield the counts of each part, in order.
 
-    `process_count` 0 takes a process for each core. It ends early after FAILURES_MAX failures.
+    `process_count` 0 means one process per CPU. The campaign ends after FAILURES_MAX failures.
     """
     process_count = min(process_count or os.cpu_count() or 1, PROCESSES_MAX)
     tasks = [
@@ -165,15 +165,15 @@ def _until_failed(parts: Iterator[Totals]) -> Iterator[Totals]:
 
 
 def keep(failure: Failure, folder: Path) -> Path:
-    """Record a failing seed, make its tape small, and write it; returns the file."""
+    """Record a failing seed, shrink its tape, and write it; return the file."""
     tape, violation = record(failure.seed, failure.event_count)
     if violation is None:
-        raise AssertionError(f"seed {failure.seed} failed, and does not when it is recorded")
+        raise AssertionError(f"seed {failure.seed} failed, but not when it was recorded")
     return write(shrunk(tape), folder, f"seed-{failure.seed}")
 
 
 def shrunk(tape: Tape) -> Tape:
-    """The smallest tape that can be found; the same when its replay goes another way."""
+    """Return a shrunk tape, or the same tape if its replay does not fail."""
     try:
         return Shrinker(tape).run()
     except ValueError:
@@ -181,7 +181,7 @@ def shrunk(tape: Tape) -> Tape:
 
 
 def write(tape: Tape, folder: Path, name: str) -> Path:
-    """Write a tape to a folder."""
+    """Write a tape to a folder; return the file."""
     path = folder / f"{name}.json"
     path.write_text(tape.to_json())
     return path

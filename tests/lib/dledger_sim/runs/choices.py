@@ -1,9 +1,9 @@
-"""Every choice that chance makes in a run, so that a run can be kept, shortened and told again.
+"""Every random choice of a run, so that a run can be recorded, shrunk and replayed.
 
-A choice has a *site*, such as "loss n0>n1", and a number: how often that site was asked before. A
-calm choice is what an undisturbed group would meet: no loss, the mean delay. A tape keeps only the
-choices that were not calm; whatever it does not name is calm when it is replayed, so that a tape
-from which lines are removed is a tape still.
+A choice has a *site*, such as "loss n0>n1", and a number that counts the choices at this site. A
+calm choice is that of an undisturbed group: no loss, the mean delay. A tape records only the
+choices that were not calm. All others are calm in a replay, so a tape without some of its lines is
+still a tape.
 """
 
 import random
@@ -11,30 +11,30 @@ from math import log
 from typing import Protocol, TypeAlias
 
 TapedChoices: TypeAlias = dict[str, dict[int, int]]
-"""For each site, the choices by number."""
+"""The choices of each site by number."""
 
 
 class Choices(Protocol):
-    """Where chance comes from."""
+    """The source of random choices."""
 
     def chance(self, site: str, rate: float) -> bool:
-        """True in a part of all cases; calm is False."""
+        """Return True with probability `rate`; the calm choice is False."""
 
     def delay_us(self, site: str, mean_us: int) -> int:
-        """A time of this mean, mostly short and sometimes long; calm is the mean."""
+        """Return an exponentially distributed time; the calm choice is the mean."""
 
     def number(self, site: str, low: int, high: int, calm: int) -> int:
-        """A whole number between both, which are included."""
+        """Return an integer from `low` to `high` inclusive."""
 
     def election_ticks(self, site: str, low: int, high: int) -> int:
-        """A number between both; calm ones differ between sites, or nobody would win."""
+        """Return an integer from `low` to `high`; calm choices differ by site, to end elections."""
 
     def seed(self, site: str) -> int:
-        """Where a choice of many parts begins; calm is 0, which means no fault at all."""
+        """Return the seed of a compound choice; the calm choice is 0, without any fault."""
 
 
 class DrawnChoices:
-    """Chance itself, from one random source."""
+    """Choices drawn from one random source."""
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng.random
@@ -62,7 +62,7 @@ class DrawnChoices:
 
 
 class RecordedChoices(DrawnChoices):
-    """The same chance, choice for choice, with a tape running."""
+    """The same draws, recorded for a tape."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng)
@@ -99,7 +99,7 @@ class RecordedChoices(DrawnChoices):
 
 
 class TapedReplay:
-    """The choices of a tape; calm ones where it has none."""
+    """The choices of a tape, and calm choices where it has none."""
 
     def __init__(self, taped: TapedChoices) -> None:
         self._taped = taped
@@ -134,6 +134,6 @@ class TapedReplay:
 
 
 def calm_election_ticks(site: str, number: int, low: int, high: int) -> int:
-    """Some number between both that depends on the member and on how often it was asked."""
+    """Return a number from `low` to `high` that depends on the site and the count."""
     mixed = sum(site.encode()) * 7 + number * 13
     return low + mixed % (high - low + 1)

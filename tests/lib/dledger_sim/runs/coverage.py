@@ -1,7 +1,8 @@
-"""Which situations a campaign has met: a count for each cell of a table.
+"""Coverage: how often a campaign reached each situation.
 
-A cell is a kind of message, the receiver's role, the message's term against the receiver's, the
-place in the log that the message speaks of against the receiver's log, and what was said to it.
+A situation (a cell) consists of the kind of a message, the receiver's role, the message's term
+compared with the receiver's, the log position in the message compared with the receiver's log, and
+the answer.
 """
 
 from collections import Counter
@@ -14,22 +15,22 @@ from dledger_sim.group.kinds import kind_of
 
 
 class Cell(NamedTuple):
-    """One situation; all of it is words."""
+    """One situation, as words."""
 
     message: str
     role: str
     term: str
-    """The message's term is older, same or newer."""
+    """The message's term compared with the receiver's: older, same or newer."""
     log: str
-    """The receiver's log is: behind the place, equal (ends there), ahead (holds it and more),
-    conflicting (has another entry there); - when the message speaks of no place.
+    """The receiver's log compared with the position in the message: behind (ends before it), equal
+    (ends there), ahead (holds it and more), conflicting (holds another entry), or - without one.
     """
     answer: str
-    """The first thing sent back to the sender; nothing, when nothing was."""
+    """The first message back to the sender, or "nothing"."""
 
 
 class Coverage:
-    """Counts cells: `before` a message is taken, `sent` for each answer, `after` it."""
+    """Counts cells. Call `before` a step, `sent` for each message in it, and `after` it."""
 
     def __init__(self) -> None:
         self.counts: Counter[Cell] = Counter()
@@ -38,7 +39,7 @@ class Coverage:
         self._seen = ("", "", "", "")
 
     def before(self, raft: Raft, disk: SimDisk, message: Message) -> None:
-        """Note the situation that a message finds."""
+        """Note the situation at the arrival of a message."""
         term = "same"
         if message.term != raft.term:
             term = "older" if message.term < raft.term else "newer"
@@ -48,18 +49,18 @@ class Coverage:
         self._answer = "nothing"
 
     def sent(self, message: Message) -> None:
-        """Note what the receiver says meanwhile."""
+        """Note a message that the receiver sends."""
         if message.receiver == self._sender and self._answer == "nothing":
             result = getattr(message, "result", None)
             self._answer = type(message).__name__ + (f" {result.value}" if result else "")
 
     def after(self) -> None:
-        """Count it."""
+        """Count the situation."""
         self.counts[Cell(*self._seen, self._answer)] += 1
         self._sender = None
 
     def told(self) -> str:
-        """The table, one line a cell."""
+        """Return a table with one line per cell."""
         header = f"{'count':>10}  {'message':22} {'role':10} {'term':6} {'log':12} answer"
         return "\n".join([
             header,

@@ -1,4 +1,4 @@
-"""The ledger of long campaigns: one JSON object a line, so that runs add up over time."""
+"""The ledger of campaigns: one JSON object per line."""
 
 import datetime as dt
 import json
@@ -15,7 +15,7 @@ YEAR_S = 365.25 * DAY_S
 def append(
     path: Path, commit: str, seeds: range, events_per_seed: int, totals: Totals, wall_s: float
 ) -> None:
-    """Add one campaign; `commit` is what was read when it began."""
+    """Add a campaign; `commit` was read at its begin."""
     line = {
         "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d"),
         "commit": commit,
@@ -37,7 +37,7 @@ def append(
 
 
 def report(path: Path) -> str:
-    """Totals over all campaigns."""
+    """Return the totals of all campaigns."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
     names = ("seeds", "events", "faults", "leaders", "committed", "acknowledged", "violations")
     sums = {name: sum(line[name] for line in lines) for name in names}
@@ -53,8 +53,9 @@ def report(path: Path) -> str:
 
 
 def commit(ledger: Path) -> str:
-    """The commit that is checked out, with a mark when files other than the ledger differ from it:
-    runs that follow each other add a line each.
+    """Return the current commit, with "-dirty" if a file other than the ledger differs from it.
+
+    The ledger may differ because successive campaigns add lines to it.
     """
     described = _git("describe", "--always", "--abbrev=10").stdout.strip()
     others = _git("diff", "--quiet", "HEAD", "--", ".", f":(exclude){ledger}")

@@ -1,6 +1,7 @@
-"""What a seed's group has to live with: in one seed of eight, members keep a state besides; in one
-of twenty-five, strikes set up a rare situation on purpose; in one of eleven of all others, entries
-of logs rot.
+"""The conditions of a seed. In one seed of eight, members keep a state. In one of twenty-five,
+strikes set up a specific rare situation; in one of eleven of all others, log entries rot.
+
+Separate random streams pick these seeds, so that all other seeds run as they did before.
 """
 
 import dataclasses
@@ -12,17 +13,18 @@ from dledger_sim.faults.rot_lives import decaying, with_rot
 from dledger_sim.group.conditions import TICK_US, Conditions
 from dledger_sim.group.disk import Keep
 from dledger_sim.group.moments import Moment
+from dledger_sim.runs import drawing
 
 STATES_RATE = 0.125
 SHARP_RATE = 0.04
-"""A part of those without a state."""
+"""Share of the seeds without a state."""
 SHARP_STATES_RATE = 0.06
-"""A part of those with one."""
+"""Share of the seeds with a state."""
 BUSY_RATE = 0.6
 ROT_RATE = 0.09
 DECAYING_RATE = 0.5
 ROT_MEMBERS_MIN = 3
-"""Of fewer, none may lose its disk."""
+"""A smaller group cannot lose any disk."""
 STATE_FAULTS = (
     "crash", "isolate", "reset_link", "clog", "pause", "lose_volume", "rot_snapshot",
     "fill_disk",
@@ -30,21 +32,18 @@ STATE_FAULTS = (
 
 
 def keeps_state(seed: int) -> bool:
-    """Whether members keep a state in the life that a seed draws.
-
-    Chance of its own decides, so that the other seeds are what they were before there was any.
-    """
+    """Return whether members keep a state in a seed's run."""
     return random.Random(f"state of seed {seed}").random() < STATES_RATE
 
 
 def is_sharp(seed: int) -> bool:
-    """Whether a seed's strikes set up one rare situation on purpose; chance of its own decides."""
+    """Return whether a seed's strikes set up one specific situation (`faults.strikes`)."""
     rate = SHARP_STATES_RATE if keeps_state(seed) else SHARP_RATE
     return random.Random(f"sharp strikes of seed {seed}").random() < rate
 
 
 def rots(seed: int) -> bool:
-    """Whether entries of logs rot in the life that a seed draws; again by chance of its own."""
+    """Return whether log entries rot in a seed's run."""
     return not is_sharp(seed) and random.Random(f"rot of seed {seed}").random() < ROT_RATE
 
 
@@ -54,23 +53,23 @@ def conditions_of(seed: int, rng: random.Random) -> Conditions:
         return strikes.drawn_with_state(rng) if keeps_state(seed) else strikes.drawn(rng)
     if rots(seed):
         return _with_rot(rng, with_states=keeps_state(seed))
-    return with_state(rng) if keeps_state(seed) else Conditions.drawn(rng, ANYWHERE)
+    return with_state(rng) if keeps_state(seed) else drawing.drawn(rng, ANYWHERE)
 
 
 def _with_rot(rng: random.Random, *, with_states: bool) -> Conditions:
-    """Draw conditions under which a member may do without its disk, and entries rot."""
+    """Draw conditions with rot, of a group that can lose a disk."""
     while True:
         if with_states:
             base = with_state(rng)
         else:
             calm = rng.random() < DECAYING_RATE
-            base = decaying(rng) if calm else Conditions.drawn(rng, ANYWHERE)
+            base = decaying(rng) if calm else drawing.drawn(rng, ANYWHERE)
         if base.member_count >= ROT_MEMBERS_MIN and "older_disk" not in base.faults:
             return with_rot(base, rng)
 
 
 def with_state(rng: random.Random) -> Conditions:
-    """Draw conditions under which members keep a state, and need each other's snapshots."""
+    """Draw conditions of a group whose members keep a state and need each other's snapshots."""
     base = _busy(rng) if rng.random() < BUSY_RATE else _any_without_state(rng)
     return dataclasses.replace(
         base,
@@ -90,17 +89,19 @@ def with_state(rng: random.Random) -> Conditions:
 
 
 def _any_without_state(rng: random.Random) -> Conditions:
-    """Draw anything but leases, which a process that stands still breaks, and older disks, whose
-    peers must not die.
+    """Draw any conditions without leases and rollbacks.
+
+    The faults of groups with a state include pauses, which break leases, and crashes of the peers
+    that a rolled-back disk needs.
     """
     while True:
-        drawn = Conditions.drawn(rng, ANYWHERE)
+        drawn = drawing.drawn(rng, ANYWHERE)
         if not drawn.lease_ticks and "older_disk" not in drawn.faults:
             return drawn
 
 
 def _busy(rng: random.Random) -> Conditions:
-    """Draw a group that gets so much done that logs lose their fronts again and again."""
+    """Draw a group that appends so much that log fronts are removed again and again."""
     heartbeat_ticks = rng.choice((1, 2))
     election_ticks = heartbeat_ticks * rng.choice((4, 6, 10))
     return Conditions(

@@ -1,7 +1,7 @@
-"""Make a failing tape small: remove what it fails without (delta debugging, Zeller 2002).
+"""The shrinker: removes the lines that a failing tape does not need (delta debugging, Zeller 2002).
 
-Acts go first, then whole sites of choices, then single choices, each in ever smaller pieces; what
-is left out of a tape is calm. A smaller tape counts only if it breaks the same rule.
+It removes acts first, then the choices of whole sites, then single choices, each in ever smaller
+pieces. Removed choices are calm. A smaller tape counts only if it breaks the same rule.
 """
 
 import dataclasses
@@ -19,16 +19,16 @@ Piece = TypeVar("Piece")
 
 
 class Shrinker:
-    """Shrinks one tape, within a number of replays."""
+    """Shrinks one tape within a number of replays."""
 
     def __init__(self, tape: Tape, replays_max: int = REPLAYS_MAX) -> None:
         self.tape = tape
         self._replays_left = replays_max
 
     def run(self) -> Tape:
-        """Return a tape from which no act and no choice can be left out, or the best so far.
+        """Return a tape without any removable act or choice, or the smallest one so far.
 
-        ValueError when the tape does not fail to begin with.
+        Raises ValueError if the given tape does not break its rule.
         """
         if not self._fails(self.tape):
             raise ValueError(f"the tape does not break its rule: {self.tape.rule}")
@@ -62,7 +62,7 @@ class Shrinker:
         self._minimize(single, lambda kept: dataclasses.replace(self.tape, choices=_by_site(kept)))
 
     def _minimize(self, pieces: Sequence[Piece], tape_of: Callable[[list[Piece]], Tape]) -> None:
-        """Leave out as many pieces as possible, large runs of them first."""
+        """Remove as many pieces as possible, long runs of pieces first."""
         kept = list(pieces)
         size = max(1, len(kept))
         while size >= 1 and kept:

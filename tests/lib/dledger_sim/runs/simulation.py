@@ -1,5 +1,5 @@
-"""One seed's or one tape's whole life: a while of faults in which nothing may go wrong, then calm,
-in which all must be well again.
+"""One run of a seed or a tape: a part with faults, which must break no rule, and a calm part, in
+which the group must recover.
 """
 
 import random
@@ -20,13 +20,13 @@ from dledger_sim.runs.seeds import conditions_of
 from dledger_sim.runs.tape import Tape
 from dledger_sim.runs.transcript import Transcript
 
-OTHER_RULE = "nothing breaks"
-"""The rule that an error other than a verdict breaks."""
+OTHER_RULE = "no unexpected error"
+"""The rule that any error other than a ViolationError breaks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a run came to."""
+    """The counts of a run."""
 
     event_count: int
     fault_count: int
@@ -35,19 +35,19 @@ class Summary:
     committed_count: int
     acknowledged_count: int
     state_counts: Counter[str]
-    """What was done for the members' states; empty where they keep none."""
+    """Events of the members' states by name; empty without states."""
     rot_counts: Counter[str]
-    """What became of entries that rot; empty where none does."""
+    """Events of rotten entries by name; empty without rot."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    """Who looks on; nobody changes a run by it."""
+    """Observers of a run. They do not change it."""
 
     transcript: Transcript | None = None
     coverage: Coverage | None = None
     acts: list[tuple[int, Act]] = field(default_factory=list)
-    """What was done, and when."""
+    """The performed acts with their times in µs."""
     violated_us: int = 0
 
 
@@ -60,10 +60,10 @@ def simulate(
     settle: bool = True,
     coverage: Coverage | None = None,
 ) -> Summary:
-    """Run one seed, under conditions of its own unless some are given.
+    """Run one seed, under the conditions that it draws unless `conditions` are given.
 
-    Without `settle`, only its life under faults, where all that can fail is safety.
-    ViolationError says what went wrong, when, and how to see it again.
+    Without `settle`, the run ends with the faults, and tests only safety. Raises ViolationError
+    with the broken rule, the event and its time.
     """
     rng = random.Random(seed)
     conditions = conditions or conditions_of(seed, rng)
@@ -75,7 +75,7 @@ def simulate(
 def record(
     seed: int, event_count: int, *, conditions: Conditions | None = None, settle: bool = True
 ) -> tuple[Tape, ViolationError | None]:
-    """Run a seed once more with a tape running; returns the tape, and what went wrong."""
+    """Run a seed and record it; return the tape, and the violation or None."""
     rng = random.Random(seed)
     conditions = conditions or conditions_of(seed, rng)
     choices = RecordedChoices(rng)
@@ -97,7 +97,7 @@ def record(
 
 
 def replay(tape: Tape, transcript: Transcript | None = None, *, settle: bool = True) -> Summary:
-    """Run a tape; ViolationError when something goes wrong."""
+    """Run a tape. Raises ViolationError if a rule is broken."""
     choices = TapedReplay(tape.choices)
     conditions = tape.conditions
     cluster = SimCluster(conditions, random.Random(0), transcript, choices=choices)
@@ -140,7 +140,7 @@ def _live(
 
 
 def _judged(name: str, cluster: SimCluster, watch: Watch, run: Callable[[], None]) -> None:
-    """Run, and say of what goes wrong where it did."""
+    """Execute a run, and add the event and its time to any error."""
     try:
         run()
     except Exception as error:
@@ -154,10 +154,10 @@ def _judged(name: str, cluster: SimCluster, watch: Watch, run: Callable[[], None
 
 
 def _end(cluster: SimCluster, *, settle: bool) -> None:
-    """Let the group become well again, or cut the run off here, and judge what clients were told.
+    """Let the group recover, or end the run here, and check the answers to the clients.
 
-    A group that is well owes nobody an answer: its cores have to give each of them. One that is cut
-    off hangs up on whoever waits.
+    A recovered group has answered every request. A run that ends here closes the connections of
+    all waiting clients.
     """
     if settle:
         recovery.settle(cluster)

@@ -1,4 +1,4 @@
-"""A run kept as a small JSON file: conditions, acts, and the choices that were not calm."""
+"""A tape: a run as a JSON file with its conditions, acts, and choices that were not calm."""
 
 import json
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from dledger_sim.runs.choices import TapedChoices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tape:
-    """All that decides a run."""
+    """Everything that determines a run."""
 
     conditions: Conditions
     end_us: int
-    """When all faults end and the group must become well again."""
+    """Time at which all faults end and the recovery begins."""
     acts: tuple[tuple[int, Act], ...]
     """Each with its time in µs."""
     choices: TapedChoices
     rule: str = ""
-    """Which rule this run broke when it was kept."""
+    """The rule that this run broke when it was recorded."""
     note: str = ""
-    """Where it comes from, for a reader."""
+    """The origin of the tape, for a reader."""
     mutant: str = ""
     """The planted bug that this tape finds; empty for a bug that was real."""
 
     @property
     def choice_count(self) -> int:
-        """How many choices are not calm."""
+        """Number of choices that are not calm."""
         return sum(map(len, self.choices.values()))
 
     def to_json(self) -> str:
-        """One act and one site a line, so that differences can be read."""
+        """Return the tape as JSON with one act or site per line, for readable diffs."""
         head: dict[str, Any] = {
             "note": self.note,
             "rule": self.rule,
@@ -53,7 +53,7 @@ class Tape:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote."""
+        """Create a tape from the result of `to_json`."""
         read = json.loads(text)
         return cls(
             conditions=Conditions.from_json(read["conditions"]),
@@ -67,5 +67,5 @@ class Tape:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file."""
+        """Read a tape from a file."""
         return cls.from_json(path.read_text())

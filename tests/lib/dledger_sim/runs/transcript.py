@@ -1,9 +1,9 @@
-"""What happened, one line an event.
+"""The transcript of a run, with one line per event.
 
     ms      event  member  what                                 afterwards
     249.69    121  n1      AppendRequest n0>n1 t2 1..1/t2 …     F t2 of n0 end 1/t2 durable 0 …
 
-Afterwards: role, term, leader, the log's last index and term, how much is durable and committed.
+Afterwards: role, term, leader, last index and term of the log, last durable and committed index.
 """
 
 import hashlib
@@ -13,15 +13,13 @@ from dledger_node.raft.core import Raft
 
 LINES_MAX = 400
 HEADER = f"{'ms':>10} {'event':>6}  {'who':3} {'what':64} afterwards"
-"""Afterwards: the member's role (F, C, L), term, leader, the log's last index and its term, up to
-where the log is durable, up to where it is committed; joins, while it is no voter yet.
-"""
+"""The column `afterwards` is the result of `state_of`."""
 
 
 class Transcript:
-    """The last lines of a run, and a digest of all of them.
+    """The last lines of a run, and a digest of all lines.
 
-    Idle is a tick, or news of a link, that changed nothing to be seen.
+    `skip_idle` skips ticks and link events that did not change a member's visible state.
     """
 
     def __init__(self, lines_max: int = LINES_MAX, *, skip_idle: bool = False) -> None:
@@ -31,7 +29,7 @@ class Transcript:
         self._digest = hashlib.blake2b(digest_size=16)
 
     def add(self, now_us: int, number: int, who: str, what: str, afterwards: str) -> None:
-        """Write one line, unless it is idle and those are skipped."""
+        """Add a line, unless it is idle and idle lines are skipped."""
         unchanged = self._states.get(who) == afterwards
         self._states[who] = afterwards
         if self._skip_idle and unchanged and (what == "tick" or what.startswith("link to")):
@@ -41,12 +39,12 @@ class Transcript:
         self._digest.update(line.encode() + b"\n")
 
     def hexdigest(self) -> str:
-        """Two runs with the same digest went alike."""
+        """Return the digest of all lines. Equal digests mean equal runs."""
         return self._digest.hexdigest()
 
 
 def state_of(raft: Raft | None) -> str:
-    """A member in a few words."""
+    """Describe a member: role, term, leader, log end, durable and committed index, `joins`."""
     if raft is None:
         return "dead"
     return (

@@ -1,8 +1,8 @@
-"""Peers that say anything: one production core among random messages that look real.
+"""A fuzzer: one production core receives random messages that look real.
 
-Messages are made from their own fields, so a new kind needs nothing here; numbers are drawn near
-what the core knows, where its rules lie. Whatever is said, the core must not raise, and must keep
-what it has promised.
+Messages are generated from the fields of their classes, so a new kind needs no code here. Numbers
+are drawn near those that the core knows, where its rules have their limits. For any message, the
+core must not raise an error, and must keep its promises.
 """
 
 import dataclasses
@@ -38,22 +38,22 @@ MEMBERSHIPS: Final = (
     Membership(("n0", "n1", "n2", "n3")), Membership(("n1",)), Membership(("n0", "n9")),
 )  # fmt: skip
 LIFE_STEPS: Final = 60
-"""After so many inputs the core starts anew: a term that was once far off is never near again."""
+"""Inputs per core. A core that has adopted a far-off term never returns to a near one."""
 FAR: Final = 1 << 40
 KINDS: Final[tuple[type[Message], ...]] = typing.get_args(messages.Message)
 
 
 class Fuzzer:
-    """One random source and one core after another."""
+    """Sends random inputs to one core after another."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
         self._begin()
 
     def run(self, step_count: int) -> dict[str, int]:
-        """Take so many inputs; returns how often each kind of message changed something.
+        """Send inputs; return how often each kind of message changed the core's state.
 
-        ViolationError when the core raises, or breaks a promise.
+        Raises ViolationError if the core raises an error or breaks a promise.
         """
         changed = dict.fromkeys((kind.__name__ for kind in KINDS), 0)
         for number in range(step_count):
@@ -68,7 +68,7 @@ class Fuzzer:
         return changed
 
     def _begin(self) -> None:
-        """A core with some log, of which some is committed."""
+        """Create a core with a random, partly committed log."""
         rng = self._rng
         terms = sorted(rng.choice((1, 2, 3, 5)) for _ in range(rng.randint(0, 6)))
         log = LogTerms()
@@ -82,14 +82,14 @@ class Fuzzer:
             alone=rng.random() < 0.1,
         )
         self._terms = terms
-        """The log, as the writes say it is."""
+        """The terms of the log, according to the writes."""
         self._committed_index = rng.randint(-1, len(terms) - 1)
         self._memberships = [
             MembershipEntry(index, rng.choice(MEMBERSHIPS))
             for index in range(len(terms))
             if rng.random() < 0.03
         ]
-        """Those of the log, as the writes say they are."""
+        """The memberships in the log, according to the writes."""
         self._raft = Raft(
             RaftConfig(
                 self_id=SELF,
@@ -119,7 +119,7 @@ class Fuzzer:
                 tuple(raft.match_indexes().items()))  # fmt: skip
 
     def _input(self) -> Message | str:
-        """Give the core one input and do what it asks for; mostly it is a message."""
+        """Give the core one input, most often a message, and do its work."""
         rng, raft = self._rng, self._raft
         drawn = rng.random()
         what: Message | str = "a message"
@@ -136,8 +136,10 @@ class Fuzzer:
         except ViolationError:
             raise
         except Exception as error:
-            raise ViolationError("no message breaks a core", f"{type(error).__name__}: {error}; "
-                                 f"last input {what!r}") from error  # fmt: skip
+            raise ViolationError(
+                "no message makes the core raise an error",
+                f"{type(error).__name__}: {error}; last input {what!r}",
+            ) from error
         return what
 
     def _propose(self) -> str:
@@ -169,7 +171,7 @@ class Fuzzer:
         return "read_index"
 
     def _work(self) -> None:
-        """Do what the core asks for, and hold it to its promises."""
+        """Do the work of each Ready, and check the core's promises."""
         raft = self._raft
         while (batch := raft.ready()) is not None:
             if batch.hard_state is not None:
@@ -178,42 +180,46 @@ class Fuzzer:
                 self._write(write)
             for message in batch.messages:
                 if message.sender != SELF or message.receiver == SELF:
-                    raise ViolationError("a member speaks for itself, to peers", f"{message}")
+                    raise ViolationError(
+                        "a member sends only in its own name, to peers", f"{message}"
+                    )
                 if message.term > self._hard_state.term:
-                    raise ViolationError("a term is saved before it is told", f"{message}")
+                    raise ViolationError("a term is saved before it is sent", f"{message}")
             raft.advance(batch)
         end = (len(self._terms) - 1, self._terms[-1] if self._terms else -1)
         if (raft.ledger_end_index, raft.ledger_end_term) != end:
-            raise ViolationError("the core knows where its log ends", f"{end}: {self._known()}")
+            raise ViolationError(
+                "the core and the disk agree on the end of the log", f"{end}: {self._known()}"
+            )
         if not self._committed_index <= raft.committed_index <= end[0]:
             raise ViolationError("the committed index only rises, within the log",
                                  f"{self._committed_index}: {self._known()}")  # fmt: skip
         if raft.durable_index > end[0]:
-            raise ViolationError("durable is what a flush covered", f"{self._known()}")
+            raise ViolationError("an entry is durable only after its flush", f"{self._known()}")
         self._committed_index = raft.committed_index
         told = self._memberships[-1].membership if self._memberships else Membership(VOTERS)
         if raft.membership != told:
-            raise ViolationError("the core knows the membership of its log",
+            raise ViolationError("the core's membership is the one in its log",
                                  f"{told}: {raft.membership}")  # fmt: skip
 
     def _save(self, hard_state: HardState) -> None:
         before, self._hard_state = self._hard_state, hard_state
         if hard_state.term < before.term:
-            raise ViolationError("a term never goes back", f"{before}, then {hard_state}")
+            raise ViolationError("a term never decreases", f"{before}, then {hard_state}")
         if hard_state.term == before.term and before.vote_for not in (None, hard_state.vote_for):
-            raise ViolationError("one vote a term", f"{before}, then {hard_state}")
+            raise ViolationError("one vote per term", f"{before}, then {hard_state}")
 
     def _write(self, write: ready.Write) -> None:
         if isinstance(write, ready.Truncate):
             if write.first_index <= self._committed_index:
-                raise ViolationError("nothing committed is removed", f"{write}")
+                raise ViolationError("a committed entry is never removed", f"{write}")
             del self._terms[write.first_index :]
             while self._memberships and self._memberships[-1].index >= write.first_index:
                 self._memberships.pop()
             return
         if isinstance(write, ready.WriteSnapshot):
             if write.first_index <= self._committed_index:
-                raise ViolationError("nothing committed is removed", f"{write}")
+                raise ViolationError("a committed entry is never removed", f"{write}")
             self._terms = [-1] * write.first_index
             self._memberships.clear()
             if write.membership is not None:
@@ -234,7 +240,7 @@ class Fuzzer:
     # -- messages ------------------------------------------------------------------------------
 
     def _message(self) -> Message:
-        """Some message; one that its own constructor refuses never reaches a core."""
+        """Generate a message that its constructor accepts."""
         while True:
             kind = self._rng.choice(KINDS)
             hints = _hints(kind)

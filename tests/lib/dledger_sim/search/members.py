@@ -1,15 +1,9 @@
-"""Every state of a member, by number, and what each input makes of it.
+"""Every state of a member, by number, and the effect of each input.
 
-A core's step depends on nothing but its state and its input, so each is computed once.
-
-What a crash may leave of a disk, in whatever moment of a Ready it comes: term and vote as last
-saved; of the log, all that is durable, and any prefix of what was written since, or, where the log
-was truncated since the last flush, of what it was before; and as committed, any part of what was
-both committed and durable, or nothing.
+A core's step depends only on its state and its input, so each step is computed once.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -18,106 +12,53 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.member_state import Leader
-from dledger_node.raft.membership import Change, Membership
+from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import Message
-from dledger_node.raft.ready import HardState, Ready, Truncate
+from dledger_node.raft.ready import HardState, Ready
 from dledger_sim.judges.violation import ViolationError
+from dledger_sim.search.crashes import Disk, Image, disk_after, images
 from dledger_sim.search.frozen import LONG_TICKS, Bytes, frozen, lowest, rank, stop_clock
-from dledger_sim.search.judge import Seen, Terms, judge_step, judge_told
+from dledger_sim.search.judge import Seen, judge_step, judge_told
+from dledger_sim.search.scope import Scope
 
 TIMEOUT, HEARTBEAT, PROPOSE, FLUSH, CHANGE = -1, -2, -3, -4, -5
-"""Inputs that are no messages; those are numbers from 0. Below CHANGE there are further changes."""
+"""Inputs other than messages, which are numbers from 0 on. Below CHANGE are further changes."""
 MESSAGES_MAX: Final = 16_384
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """How far the search goes."""
-
-    member_count: int = 3
-    terms_max: int = 1
-    entries_max: int = 2
-    heartbeat_rounds_max: int = 2
-    candidates_max: int = 3
-    """So many of the members may stand for election."""
-    flush_apart: bool = True
-    """Anything may happen between a write and its flush. Otherwise it is flushed with the write,
-    and only a crash may come between them.
-    """
-    crashes_max: int = 0
-    """So often may members die, all together. Whoever dies starts again at once, which is as good
-    as later: what was sent may arrive at any time, or never.
-    """
-    recalls: bool = False
-    """Whoever starts again asks its peers whether its disk is the newest (`recalling`), and waits
-    until all have answered, or for a time that may be any.
-    """
-    first: Membership | None = None
-    """Who belongs to the group at first; None for all, as voters."""
-    changes: tuple[Change, ...] = ()
-    """What leaders may be asked for, until there is one change in their log."""
-
-    def __post_init__(self) -> None:
-        if self.changes and self.crashes_max:
-            raise ValueError("a change that a crash loses is counted by nobody: not judged here")
-
-
-class Disk(NamedTuple):
-    """What a member has on its disk, surely or perhaps."""
-
-    hard_state: HardState
-    terms: Terms
-    """The log as written."""
-    durable_index: int
-    earlier: frozenset[Terms]
-    """The log as it was before each truncation since the last flush."""
-    committed_index: int
-    votes: frozenset[tuple[int, str]]
-    """Terms before this one, and which other it voted for then. No disk holds that; it is kept so
-    that two ways, on which it voted for different ones, are not joined: it would have for both.
-    """
-
-
-class Image(NamedTuple):
-    """What a crash left of a disk."""
-
-    hard_state: HardState
-    terms: Terms
-    committed_index: int
-    votes: frozenset[tuple[int, str]]
-
-
 class Start(NamedTuple):
-    """What a member is after a crash."""
+    """A member after a crash and its restart."""
 
     state: int
     sent: int
-    """Set of messages, one bit each: what it asks, and what it had said on the way to its end."""
+    """Set of messages, one bit each: sent before the crash, and at the restart."""
 
 
 class Step(NamedTuple):
-    """What an input does to a member."""
+    """The effect of an input on a member."""
 
     state: int
     sent: int
     """Set of messages, one bit each."""
     dies: tuple[Start, ...]
-    """Where a crash in the middle of it leads, and neither one before it nor one after it does."""
+    """Restarts after a crash during the input that no crash before or after the input produces."""
 
 
 class Members:
-    """The states of all members; each belongs to one of them."""
+    """The states of all members. Each state belongs to one member."""
 
     def __init__(self, scope: Scope) -> None:
         self.ids = tuple(f"n{number}" for number in range(scope.member_count))
         self.first = scope.first or Membership(self.ids)
+        self.crash = scope.crashes_max > 0
+        """Whether members may crash."""
         self.seen: list[Seen] = []
         self.inputs: list[tuple[int, ...]] = []
         self.ranks: list[int] = []
         self.whose: list[int] = []
-        """Which member each state is one of."""
+        """The member of each state."""
         self.addressed = [self._all_addressed(number) for number in range(scope.member_count)]
-        """The set of all messages that a member can ever be sent."""
+        """For each member, the set of all messages that it can receive."""
         self.messages: dict[int, Message] = {}
         self._steps: list[dict[int, Step]] = []
         self._scope = scope
@@ -131,17 +72,17 @@ class Members:
         self._starts: dict[int, tuple[Start, ...]] = {}
         self._restarted: dict[tuple[int, int, Image], Start] = {}
         self._at_hand: tuple[int, Raft] | None = None
-        """The core that was last looked at, in whatever state it is."""
+        """The last core in use, and its state."""
 
     def first_state(self, number: int) -> int:
-        """A member that has never heard of anything."""
+        """Return the state of a member at the founding of the group."""
         hard_state = HardState(term=0, vote_for=None)
         raft = self._raft(number, 0, Image(hard_state, (), -1, frozenset()))
         disk = Disk(hard_state, (), -1, frozenset(), -1, frozenset())
         return self._state(number, 0, raft, disk)
 
     def step(self, state: int, input_: int) -> Step:
-        """Let the production core take one input."""
+        """Give the production core one input; return the effect."""
         known = self._steps[state].get(input_)
         if known is not None:
             return known
@@ -156,36 +97,37 @@ class Members:
             durable_index = raft.durable_index
             raft.advance(ready)
             self._judge_told(ready, raft, durable_index)
-            disk = _disk(raft, disk, ready)
+            disk = disk_after(raft, disk, ready)
             moments.append((disk, sent))
             if not self._scope.flush_apart:
                 raft.persisted(raft.ledger_end_index, raft.ledger_end_term)
-        disk = _disk(raft, disk, None)
+        disk = disk_after(raft, disk, None)
         after = self._state(number, life, raft, disk)
         judge_step(self.seen[state], self.seen[after])
         self._at_hand = (after, raft)
         may_die = self._scope.crashes_max and moments
         dies = tuple(self._dies(state, after, moments)) if may_die else ()
         step = Step(after, sent, dies)
-        if after != state or sent or dies:  # others are not asked for again
+        if after != state or sent or dies:  # the search asks for no other step twice
             self._steps[state][input_] = step
         return step
 
     def steps_of(self, state: int) -> Iterable[tuple[int, Step]]:
-        """The inputs that were looked at in a state, and what they do."""
+        """Return the inputs that a state has taken, with their effects."""
         return self._steps[state].items()
 
     def starts(self, state: int) -> tuple[Start, ...]:
-        """What a member may be after a crash in a state."""
+        """Return the restarts that may follow a crash in a state."""
         starts = self._starts.get(state)
         if starts is None:
             number, life = self.whose[state], self._lives[state]
-            images = _images(self._disks[state])
-            starts = tuple({self._start(number, life, image) for image in images})
+            starts = tuple(
+                {self._start(number, life, image) for image in images(self._disks[state])}
+            )
             self._starts[state] = starts
         return starts
 
-    # -- what a core is asked ----------------------------------------------------------------------
+    # -- inputs ----------------------------------------------------------------------
 
     def _take(self, raft: Raft, input_: int) -> None:
         member = raft._member
@@ -227,7 +169,7 @@ class Members:
         return sum(1 << bit for bit in range(count + number, MESSAGES_MAX, count))
 
     def _number_of(self, message: Message) -> int:
-        """A message's number; the remainder tells whom it is for."""
+        """Return the number of a message; its remainder identifies the receiver."""
         number = self._message_numbers.get(message)
         if number is None:
             count, receiver = len(self.ids), self.ids.index(message.receiver)
@@ -238,17 +180,17 @@ class Members:
             self.messages[number] = message
         return number
 
-    # -- what it becomes ---------------------------------------------------------------------------
+    # -- states ---------------------------------------------------------------------------
 
     def _core(self, state: int) -> Raft:
-        """A core to do something with; most inputs leave it as it is, and it serves again."""
+        """Return a core in a state. Most inputs do not change the core, so it is often at hand."""
         at_hand, self._at_hand = self._at_hand, None
         if at_hand is not None and at_hand[0] == state:
             return at_hand[1]
         return self._bytes.raft(self._blobs[state])
 
     def _state(self, number: int, life: int, raft: Raft, disk: Disk) -> int:
-        """The number of a member's state, in which no time has passed."""
+        """Return the number of a core's state, with its clock stopped."""
         member = raft._member
         stop_clock(member, marks=self._scope.recalls)
         life = life if self._scope.recalls else 0
@@ -257,7 +199,9 @@ class Members:
         if known is not None:
             return known
         if member.joining is not None:
-            raise ViolationError("a sound disk is believed", member.joining.reason)
+            raise ViolationError(
+                "an intact disk is not treated as rolled back", member.joining.reason
+            )
         state = self._numbers[key] = len(self._blobs)
         self._blobs.append(self._bytes.of(raft))
         seen = Seen(
@@ -281,21 +225,23 @@ class Members:
     # -- crashes -----------------------------------------------------------------------------------
 
     def _dies(self, state: int, after: int, moments: list[tuple[Disk, int]]) -> Iterator[Start]:
-        """Crashes in the middle of an input; what one leaves that comes just before its end, or
-        before it has said anything, is left by one that comes after it, or before it.
+        """Yield the restarts after crashes in the middle of an input.
+
+        A crash just before the end of the input equals a crash after it, and a crash before the
+        first message equals a crash before the input.
         """
         number, life = self.whose[state], self._lives[state]
-        done = {*_images(self._disks[after])}
-        before = {*_images(self._disks[state])}
+        done = {*images(self._disks[after])}
+        before = {*images(self._disks[state])}
         for disk, sent in reversed(moments):
-            for image in _images(disk):
+            for image in images(disk):
                 if image not in done and (sent or image not in before):
                     done.add(image)
                     start = self._start(number, life, image)
                     yield Start(start.state, start.sent | sent)
 
     def _start(self, number: int, life: int, image: Image) -> Start:
-        """A member's next life."""
+        """Return a restart from what the crash left."""
         key = (number, life, image)
         start = self._restarted.get(key)
         if start is not None:
@@ -336,31 +282,3 @@ class Members:
             randint=lowest,
             memberships=LogMemberships(self.first),
         )
-
-
-def _disk(raft: Raft, before: Disk, ready: Ready | None) -> Disk:
-    """What is on a disk after the writes of a Ready."""
-    log = raft._member.log
-    terms = tuple([log.term_at(index) for index in range(log.end_index + 1)])
-    earlier = before.earlier
-    if raft.durable_index == raft.ledger_end_index:
-        earlier = frozenset()
-    elif ready is not None and any(isinstance(write, Truncate) for write in ready.writes):
-        earlier |= {before.terms}
-    hard_state, votes = raft._saved_hard_state, before.votes
-    if hard_state.term > before.hard_state.term:
-        voted_for = before.hard_state.vote_for
-        if voted_for is not None and voted_for != raft.config.self_id:
-            votes |= {(before.hard_state.term, voted_for)}
-    return Disk(hard_state, terms, raft.durable_index, earlier, raft.committed_index, votes)
-
-
-def _images(disk: Disk) -> Iterator[Image]:
-    """All that a crash may leave; see above."""
-    hard_state, terms, durable_index, earlier, committed_index, votes = disk
-    logs = {
-        log[:count] for log in (terms, *earlier) for count in range(durable_index + 1, len(log) + 1)
-    }
-    for log in logs:
-        for index in range(-1, min(committed_index, durable_index) + 1):
-            yield Image(hard_state, log, index, votes)

@@ -1,4 +1,4 @@
-"""A leader whose peers a test plays, ready for changes of the membership."""
+"""Leaders that are ready for membership changes; a test plays their peers."""
 
 from dledger_node.raft.membership import AddLearner
 from dledger_node.raft.messages import HeartBeatRequest, Message
@@ -6,7 +6,7 @@ from dledger_sim.stage.driver import HEARTBEAT_TICKS, CoreDriver, of_type
 
 
 def leader(*, voter_count: int = 3, settled: bool = True, lag_max: int = 1000) -> CoreDriver:
-    """The leader of term 1, whose peers hold all, have answered, and may be four at most."""
+    """Return the leader of term 1. If `settled`, all peers hold its log and have answered."""
     driver = CoreDriver(
         voter_count=voter_count, addable_ids=("n7", "n8"), promotion_lag_entries_max=lag_max
     )
@@ -20,7 +20,7 @@ def leader(*, voter_count: int = 3, settled: bool = True, lag_max: int = 1000) -
 
 
 def confirm(driver: CoreDriver, *peer_ids: str) -> list[Message]:
-    """Let peers hold all that the leader has."""
+    """Flush the leader's log, and let peers confirm all of it; return the leader's messages."""
     said = driver.flush()
     for peer_id in peer_ids:
         said += driver.receive(driver.success_from(peer_id, driver.raft.ledger_end_index))
@@ -28,7 +28,7 @@ def confirm(driver: CoreDriver, *peer_ids: str) -> list[Message]:
 
 
 def with_learner(**settings: int) -> CoreDriver:
-    """A leader whose new member n7 is committed, level, and has answered a heartbeat."""
+    """Return a leader with learner n7, which holds the log and has answered a heartbeat."""
     driver = leader(**settings)
     assert driver.change(AddLearner("n7")) is None
     confirm(driver, *driver.voters())

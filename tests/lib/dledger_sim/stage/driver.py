@@ -1,4 +1,4 @@
-"""One core without a group: a test plays its peers, its clock and its disk by hand."""
+"""One core without a group: a test plays its peers, its clock and its disk."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -35,9 +35,9 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 class CoreDriver:
-    """The core of n0, in a group of n0, n1 and so on.
+    """The core of n0 in a group of n0, n1 and so on.
 
-    `terms` are the terms of the entries that it starts with, all of them durable.
+    `terms` are the terms of the durable entries at the start.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class CoreDriver:
         randint: Callable[[int, int], int] = lambda low, high: low,
     ) -> None:
         self.writes: list[Write] = []
-        """All that the core ever asked to write."""
+        """All writes that the core has asked for."""
         self.reads: list[ReadState] = []
-        """All reads that it ever released."""
+        """All reads that the core has released."""
         self.hard_state = HardState(
             term=max(terms, default=0) if term is None else term,
             vote_for=vote_for,
@@ -103,7 +103,7 @@ class CoreDriver:
     # -- the shell -------------------------------------------------------------------------------
 
     def work(self) -> list[Message]:
-        """Do all that is ready, without flushing; returns the messages."""
+        """Do all work of the core without a flush; return the messages."""
         messages: list[Message] = []
         while (ready := self.raft.ready()) is not None:
             self.hard_state = ready.hard_state or self.hard_state
@@ -114,35 +114,35 @@ class CoreDriver:
         return messages
 
     def tick(self, count: int = 1) -> list[Message]:
-        """Let time pass."""
+        """Let ticks pass; return the messages."""
         for _ in range(count):
             self.raft.tick()
         return self.work()
 
     def flush(self) -> list[Message]:
-        """Report all of the log as durable."""
+        """Report the whole log as durable; return the messages."""
         self.raft.persisted(self.raft.ledger_end_index, self.raft.ledger_end_term)
         return self.work()
 
     def receive(self, message: Message) -> list[Message]:
-        """Take a message; returns what the core says to it."""
+        """Give the core a message; return its messages."""
         self.raft.step(message)
         return self.work()
 
     def propose(self, count: int = 1) -> list[Message]:
-        """Append as the leader, without flushing."""
+        """Append entries as the leader, without a flush; return the messages."""
         self.raft.propose(count, "bodies")
         return self.work()
 
     def change(self, change: Change) -> RefusalReason | None:
-        """Ask for a change of the membership; returns why it is refused."""
+        """Request a membership change; return the reason for a refusal, or None."""
         answer = self.raft.change_membership(change)
         return answer.reason if isinstance(answer, Refusal) else None
 
     # -- the peers -------------------------------------------------------------------------------
 
     def become_leader(self, *, flushed: bool = True) -> list[Message]:
-        """Win the next election by every peer's vote; returns what the new leader says first."""
+        """Win the next election with all votes; return the new leader's first messages."""
         self.stand()
         for peer_id in self.voters():
             if self.raft.role is Role.CANDIDATE:
@@ -151,8 +151,8 @@ class CoreDriver:
         return messages + self.flush() if flushed else messages
 
     def stand(self) -> list[Message]:
-        """Let time pass until this member asks, and every peer promise its vote; returns what the
-        candidate of the next term says.
+        """Let the election timeout pass and every peer accept the pre-vote; return the messages of
+        the candidate.
         """
         while self.raft.role is Role.FOLLOWER:
             self.raft.tick()
@@ -163,24 +163,24 @@ class CoreDriver:
         return messages
 
     def voters(self) -> list[str]:
-        """The other voters."""
+        """Return the other voters."""
         return [one for one in self.raft.membership.voters if one != self.raft.config.self_id]
 
     def agree(self, peer_id: str, match_index: int | None = None) -> list[Message]:
-        """Let a peer hold the entry that it is asked about, all of it durable or up to an index."""
+        """Let a peer confirm the entry of its CompareRequest, durable up to `match_index`."""
         question = only(CompareRequest, self.questions_to(peer_id))
         held = question.index if match_index is None else match_index
         return self.receive(self.success_from(peer_id, held, probe=question.probe))
 
     def questions_to(self, peer_id: str) -> list[Message]:
-        """The open question to a peer, asked again."""
+        """Restore the link to a peer; return the repeated messages to it."""
         self.raft.link_restored(peer_id)
         return [message for message in self.work() if message.receiver == peer_id]
 
     def pre_vote_from(
         self, peer_id: str, result: VoteResult = VoteResult.ACCEPT, *, term: int | None = None
     ) -> PreVoteResponse:
-        """A peer's answer to the question whether it would vote for this member."""
+        """Return a peer's answer to a pre-vote request."""
         own_term = self.raft.term
         return PreVoteResponse(
             sender=peer_id,
@@ -191,7 +191,7 @@ class CoreDriver:
         )
 
     def vote_from(self, peer_id: str, result: VoteResult = VoteResult.ACCEPT) -> VoteResponse:
-        """A peer's answer to this candidate."""
+        """Return a peer's answer to a vote request."""
         term = self.raft.term
         return VoteResponse(
             sender=peer_id, receiver="n0", term=term, requested_term=term, result=result
@@ -200,7 +200,7 @@ class CoreDriver:
     def success_from(
         self, peer_id: str, match_index: int, *, probe: int | None = None, term: int | None = None
     ) -> PushResponse:
-        """A peer's good answer to a push, or with `probe` to a question."""
+        """Return a peer's success response to a push, or with `probe` to a CompareRequest."""
         term = self.raft.term if term is None else term
         return PushResponse(
             sender=peer_id, receiver="n0", term=term, requested_term=term,
@@ -217,7 +217,7 @@ class CoreDriver:
         conflict_index: int = -1,
         probe: int | None = None,
     ) -> PushResponse:
-        """A peer's bad answer to a push, or with `probe` to a question."""
+        """Return a peer's refusal of a push, or with `probe` of a CompareRequest."""
         return PushResponse(
             sender=peer_id, receiver="n0", term=self.raft.term, requested_term=self.raft.term,
             result=PushResult.INCONSISTENT_STATE, match_index=-1, ledger_end_index=end_index,
@@ -225,14 +225,14 @@ class CoreDriver:
         )  # fmt: skip
 
     def heard_from(self, peer_id: str, round_: int, *, joining: bool = False) -> HeartBeatResponse:
-        """A peer's answer to a heartbeat."""
+        """Return a peer's answer to a heartbeat."""
         return HeartBeatResponse(
             sender=peer_id, receiver="n0", term=self.raft.term, round=round_, joining=joining
         )
 
 
 def log_of(terms: Sequence[int]) -> LogTerms:
-    """A log whose entries have these terms."""
+    """Return a log whose entries have these terms."""
     log = LogTerms()
     for index, term in enumerate(terms):
         log.append(index, term)
@@ -246,7 +246,7 @@ def vote_request(
     end: tuple[int, int] = (-1, -1),
     take_leadership: bool = False,
 ) -> VoteRequest:
-    """A candidate's request; `end` is the index and term of its last entry."""
+    """Return a vote request; `end` is the index and term of the candidate's last entry."""
     return VoteRequest(
         sender=sender, receiver="n0", term=term, ledger_end_index=end[0], ledger_end_term=end[1],
         take_leadership=take_leadership,
@@ -256,7 +256,7 @@ def vote_request(
 def pre_vote_request(
     term: int, *, sender: str = "n1", end: tuple[int, int] = (-1, -1)
 ) -> PreVoteRequest:
-    """A question whether this member would vote for the sender, whose own term this is."""
+    """Return a pre-vote request; `term` is the sender's own term."""
     return PreVoteRequest(
         sender=sender, receiver="n0", term=term, ledger_end_index=end[0], ledger_end_term=end[1]
     )
@@ -265,7 +265,7 @@ def pre_vote_request(
 def heartbeat(
     term: int, *, sender: str = "n1", committed_index: int = -1, round_: int = 1
 ) -> HeartBeatRequest:
-    """A leader's heartbeat."""
+    """Return a leader's heartbeat."""
     return HeartBeatRequest(
         sender=sender, receiver="n0", term=term, committed_index=committed_index, round=round_
     )
@@ -274,7 +274,7 @@ def heartbeat(
 def compare(
     term: int, index: int, index_term: int, *, sender: str = "n1", committed_index: int = -1
 ) -> CompareRequest:
-    """A leader's question, number 7."""
+    """Return a leader's CompareRequest with probe number 7."""
     return CompareRequest(
         sender=sender, receiver="n0", term=term, index=index, index_term=index_term,
         committed_index=committed_index, probe=7,
@@ -290,7 +290,7 @@ def append(
     sender: str = "n1",
     committed_index: int = -1,
 ) -> AppendRequest:
-    """A leader's push; `previous` is the index and term of the entry before it."""
+    """Return a leader's push; `previous` is the index and term of the entry before it."""
     return AppendRequest(
         sender=sender, receiver="n0", term=term, previous_index=previous[0],
         previous_term=previous[1], first_index=previous[0] + 1, last_index=last_index,
@@ -302,7 +302,7 @@ def append(
 def install(
     term: int, first_index: int, last_index: int, entries_term: int | None = None
 ) -> InstallSnapshotRequest:
-    """A leader's own first entries, all committed, in the place of the receiver's log."""
+    """Return the leader's first, committed entries, which replace the receiver's log."""
     return InstallSnapshotRequest(
         sender="n1", receiver="n0", term=term, first_index=first_index, last_index=last_index,
         entries_term=term if entries_term is None else entries_term, committed_index=last_index,
@@ -311,11 +311,11 @@ def install(
 
 
 def of_type(kind: type[AnyMessage], messages: Sequence[Message]) -> list[AnyMessage]:
-    """The messages of one kind."""
+    """Return the messages of one kind."""
     return [message for message in messages if isinstance(message, kind)]
 
 
 def only(kind: type[AnyMessage], messages: Sequence[Message]) -> AnyMessage:
-    """The one message of a kind."""
+    """Return the only message of a kind."""
     (message,) = of_type(kind, messages)
     return message

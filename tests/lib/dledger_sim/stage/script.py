@@ -1,18 +1,18 @@
-"""Scripts for a stage: a command a line, so that a situation takes a few of them.
+"""Scripts for a stage, with one command per line.
 
-    > group n0=1,1 n1=1 n2= push=2      logs by their entries' terms, and settings
-    > group n0= n1= n2= voters=2        the last is no member at first, but may be added
+    > group n0=1,1 n1=1 n2= push=2      logs as the terms of their entries, and settings
+    > group n0= n1= n2= voters=2        the last member is not in the group, but may be added
     > change n0 add n2                  or promote, demote, remove
-    > time out n0                       until it stands, or gives up its leadership
-    > elect n0                          the same, and all that follows, told by its end alone
-    > quietly deliver                   any command, told by its end alone
-    > deliver                           all, with all that they cause
-    > deliver n0>n1 Append              what goes from n0 to n1 and is called so; `1 of` the first
-    > lose n0>*                         whatever n0 has sent
-    > copy n1                           keep its disk as it is; `restore n1` brings it back
+    > time out n0                       until n0 sends pre-votes, or a leader steps down
+    > elect n0                          time out, and deliver everything; prints only final states
+    > quietly deliver                   any command; prints only final states
+    > deliver                           all messages, with all messages that they cause
+    > deliver n0>n1 Append              messages of this kind from n0 to n1; `1 of` for the first
+    > lose n0>*                         all messages of n0 in transit
+    > copy n1                           copy the disk of n1; `restore n1` rolls it back
     > forge HeartBeatRequest n1>n0 term=1 committed_index=-1 round=1
 
-Every line that begins with `>` is a command; what a file holds below it is what happened then.
+A line that begins with `>` is a command. The lines below it show its effect.
 """
 
 import typing
@@ -39,13 +39,13 @@ RESULTS: Final = {result.name: result for result in (*VoteResult, *PushResult)}
 
 
 class Script:
-    """Performs commands, one after another."""
+    """Performs commands one after another."""
 
     def __init__(self) -> None:
         self._stage: Stage | None = None
 
     def perform(self, command: str) -> list[str]:
-        """Do one command; returns what happened, line by line. ValueError for an unknown one."""
+        """Perform a command; return the lines of its effect. Raises ValueError if unknown."""
         verb, *words = command.split()
         if verb == "group":
             self._stage = _group(words)
@@ -62,7 +62,7 @@ class Script:
 
 
 def performed(text: str) -> str:
-    """A script's file as it should be: its own words, and what happens now below each command."""
+    """Perform a script; return its text with the present effect below each command."""
     script, lines, head = Script(), [], True
     for line in text.splitlines():
         if line.startswith("> "):
@@ -102,7 +102,7 @@ def _group(words: list[str]) -> Stage:
 
 
 def _chosen(stage: Stage, words: list[str]) -> list[Message]:
-    """Messages on their way, as `[1 of] n0>n1 [Kind]` names them; AssertionError for none."""
+    """Return the messages in transit that `[1 of] n0>n1 [Kind]` selects; at least one."""
     first_only = words[:2] == ["1", "of"]
     link, *kinds = words[2:] if first_only else words
     sender, receiver = link.split(">")
@@ -113,7 +113,7 @@ def _chosen(stage: Stage, words: list[str]) -> list[Message]:
         and receiver in ("*", message.receiver)
         and type(message).__name__.startswith(tuple(kinds) or "")
     ]
-    assert found, f"nothing travels as {' '.join(words)}"
+    assert found, f"no message in transit matches {' '.join(words)}"
     return found[:1] if first_only else found
 
 
@@ -126,7 +126,7 @@ def _repeat(stage: Stage, words: list[str]) -> None:
 
 
 def _delay(stage: Stage, words: list[str]) -> None:
-    """Let some arrive after all others."""
+    """Put messages behind all others in transit."""
     for message in _chosen(stage, words):
         stage.travelling.remove(message)
         stage.travelling.append(message)
@@ -138,7 +138,7 @@ def _elect(stage: Stage, words: list[str]) -> None:
 
 
 def _live(stage: Stage, words: list[str]) -> None:
-    """Let time pass for all who live, and everything arrive in it."""
+    """Let ticks pass for all running members, and deliver everything after each tick."""
     for _ in range(int(words[0])):
         for member_id in stage.living():
             stage.tick(member_id, 1)

@@ -1,7 +1,7 @@
-"""A group without chance: a script says what travels, what is lost, and whose time passes.
+"""A group without randomness: a script controls the messages, losses and clocks.
 
-Members have clocks of their own, which stand still until the script moves them. All that they do is
-told, line by line.
+Each member has a clock of its own, which the script advances. The stage describes every step in a
+line.
 """
 
 from collections import Counter, deque
@@ -31,12 +31,12 @@ from dledger_sim.runs.transcript import state_of
 from dledger_sim.stage.driver import log_of
 
 STEPS_MAX = 1_000
-"""A script that needs more has no end."""
+"""Limit of steps, which only an endless script reaches."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Actor:
-    """One member and its disk."""
+    """One member with its disk."""
 
     raft: Raft | None = None
     hard_state: HardState
@@ -44,23 +44,23 @@ class Actor:
     """The term of each entry, flushed or not."""
     durable_count: int
     memberships: list[MembershipEntry] = field(default_factory=list)
-    """Those of the entries."""
+    """Memberships in the log."""
     membership: Membership
-    """The current one, as last told."""
+    """The membership that was described last."""
     joining: str = ""
-    """What it waits for, as last told."""
+    """The reason for joining that was described last."""
     life: int = 0
     copy: tuple[HardState, list[int]] | None = None
-    """The disk as it was once."""
+    """A copy of the disk."""
     dies_before: str = ""
-    """The work at which it dies: "saving" or "sending"."""
+    """The work before which the member crashes: "saving" or "sending"."""
     told: str = ""
-    """Its state, as last told."""
+    """The state that was described last."""
     refusals: Counter[Any] = field(default_factory=Counter)
 
 
 class Stage:
-    """Members, the messages between them, and what was told of both so far."""
+    """Members, the messages in transit, and the lines that describe the last steps."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Stage:
         self.lines: list[str] = []
         self.travelling: deque[Message] = deque()
         self._just_sent: list[Message] = []
-        """What the last work of any member sent."""
+        """The messages of the last step."""
         self._settings = settings
         self._flushes = flushes
         self._cut: set[str] = set()
@@ -95,10 +95,10 @@ class Stage:
             self.start(member_id)
         self.lines.clear()
 
-    # -- what a script may do ----------------------------------------------------------------------
+    # -- calls of a script -------------------------------------------------------------------------
 
     def start(self, member_id: str) -> None:
-        """Begin a life with what the disk holds."""
+        """Start a member from its disk."""
         actor = self.actors[member_id]
         actor.life += 1
         actor.raft = Raft(
@@ -120,89 +120,89 @@ class Stage:
         self._tell(member_id, "starts")
 
     def crash(self, member_id: str) -> None:
-        """End a life; what was not flushed is lost."""
+        """Crash a member; its unflushed entries are lost."""
         actor = self.actors[member_id]
         actor.raft, actor.dies_before = None, ""
         _cut(actor, actor.durable_count)
         self._tell(member_id, "dies")
 
     def copy(self, member_id: str) -> None:
-        """Keep what is durable now."""
+        """Copy the durable content of a member's disk."""
         actor = self.actors[member_id]
         actor.copy = actor.hard_state, actor.terms[: actor.durable_count]
 
     def restore(self, member_id: str) -> None:
-        """Give a dead member the disk that was kept."""
+        """Roll the disk of a crashed member back to the copy."""
         actor = self.actors[member_id]
-        assert actor.raft is None, f"{member_id} lives"
+        assert actor.raft is None, f"{member_id} is running"
         assert actor.copy is not None, f"the disk of {member_id} was never copied"
         _cut(actor, 0)
         actor.hard_state, actor.terms = actor.copy[0], list(actor.copy[1])
         actor.durable_count = len(actor.terms)
 
     def doom(self, member_id: str, work: str) -> None:
-        """Let a member die at its next work of a kind."""
+        """Let a member crash before its next work of a kind."""
         self.actors[member_id].dies_before = work
 
     def tick(self, member_id: str, count: int) -> None:
-        """Let a member's time pass."""
+        """Let ticks of a member pass."""
         for _ in range(count):
             self._raft(member_id).tick()
             self._work(member_id, "tick", idle=True)
 
     def time_out(self, member_id: str) -> None:
-        """Let a member wait until it stands for election, or a leader until it gives up."""
+        """Let ticks pass until a member sends pre-votes, or a leader steps down."""
         role = self._raft(member_id).role
         for _ in range(STEPS_MAX):
             self.tick(member_id, 1)
             asks = any(isinstance(message, PreVoteRequest) for message in self._just_sent)
             if self._raft(member_id).role is not role or asks:
                 return
-        raise AssertionError(f"{member_id} waits for ever")
+        raise AssertionError(f"{member_id} does not time out within {STEPS_MAX} ticks")
 
     def append(self, member_id: str, count: int) -> None:
-        """Let a client append."""
+        """Append entries to a member."""
         asked = self._raft(member_id).propose(count, None)
         self._work(member_id, _answered(f"is asked to append {count}", asked))
 
     def read(self, member_id: str, name: str) -> None:
-        """Let a client read linearizably."""
+        """Send a linearizable read to a member."""
         refusal = self._raft(member_id).read_index(name)
         self._work(member_id, _answered(f"is asked to read: {name}", refusal))
 
     def transfer(self, member_id: str, transferee_id: str) -> None:
-        """Ask a member to hand its leadership over."""
+        """Request a leadership transfer from a member."""
         refusal = self._raft(member_id).transfer_leadership(transferee_id)
         self._work(member_id, _answered(f"is asked to hand over to {transferee_id}", refusal))
 
     def change(self, member_id: str, kind: str, changed_id: str) -> None:
-        """Ask a member to change who belongs to the group."""
+        """Request a membership change from a member."""
         answer = self._raft(member_id).change_membership(change_of(kind, changed_id))
         self._work(member_id, _answered(f"is asked to {kind} {changed_id}", answer))
 
     def link(self, member_id: str, peer_id: str, *, lost: bool) -> None:
-        """Tell a member of its connection to a peer."""
+        """Tell a member that its connection to a peer was lost or restored."""
         raft = self._raft(member_id)
         (raft.link_lost if lost else raft.link_restored)(peer_id)
         self._work(member_id, f"{'loses' if lost else 'has'} its connection to {peer_id}")
 
     def flush(self, member_id: str) -> None:
-        """Make all of a member's log durable."""
+        """Make a member's whole log durable."""
         actor, raft = self.actors[member_id], self._raft(member_id)
         actor.durable_count = len(actor.terms)
         raft.persisted(raft.ledger_end_index, raft.ledger_end_term)
         self._work(member_id, "flushes")
 
     def cut(self, member_id: str) -> None:
-        """Lose all that is sent to a member or by it, from now on."""
+        """Drop all messages to and from a member from now on."""
         self._cut.add(member_id)
 
     def heal(self) -> None:
-        """Lose nothing more."""
+        """Remove all cuts."""
         self._cut.clear()
 
     def deliver(self, chosen: Sequence[Message] | None = None) -> None:
-        """Let some messages arrive, or all, with all that they cause."""
+        """Deliver the chosen messages, or all, with all messages that they cause."""
         if chosen is not None:
             for message in chosen:
                 self.travelling.remove(message)
@@ -212,34 +212,34 @@ class Stage:
             if not self.travelling:
                 return
             self._arrive(self.travelling.popleft())
-        raise AssertionError("the members never stop talking")
+        raise AssertionError(f"members still send messages after {STEPS_MAX} steps")
 
     def lose(self, chosen: Sequence[Message]) -> None:
-        """Let some messages never arrive."""
+        """Drop the chosen messages."""
         for message in chosen:
             self.travelling.remove(message)
             self.lines.append(f"      lost  {described(message)}")
 
     def living(self) -> list[str]:
-        """Who is not dead."""
+        """Return the running members."""
         return [member_id for member_id, actor in self.actors.items() if actor.raft]
 
     def states(self) -> list[str]:
-        """Every member in a few words."""
+        """Return a line for the state of each member."""
         return [f"  {member_id}  {actor.told}" for member_id, actor in self.actors.items()]
 
     def show(self) -> None:
-        """Tell what is on its way, and every member's log."""
+        """Describe the messages in transit, and every member's log."""
         self.lines += [f"      on its way  {described(message)}" for message in self.travelling]
         for member_id, actor in self.actors.items():
             terms = " ".join(map(str, actor.terms)) or "nothing"
             self.lines.append(f"  {member_id}  holds entries of the terms {terms}")
 
-    # -- what members do ---------------------------------------------------------------------------
+    # -- steps of members --------------------------------------------------------------------------
 
     def _raft(self, member_id: str) -> Raft:
         raft = self.actors[member_id].raft
-        assert raft is not None, f"{member_id} is dead"
+        assert raft is not None, f"{member_id} is down"
         return raft
 
     def _arrive(self, message: Message) -> None:
@@ -251,7 +251,7 @@ class Stage:
         self._work(message.receiver, described(message))
 
     def _work(self, member_id: str, what: str, *, idle: bool = False) -> None:
-        """Do what a core asks for, as a shell does, and tell of it."""
+        """Do the work of a core, as a shell does, and describe it."""
         actor, raft = self.actors[member_id], self._raft(member_id)
         notes: list[str] = []
         self._just_sent = []
@@ -300,7 +300,7 @@ class Stage:
         self.lines.append(f"  {member_id}  {what:68} {actor.told}".rstrip())
 
     def _judge(self, member_id: str, raft: Raft) -> None:
-        """A term has one leader, and what is committed is the same everywhere."""
+        """Check that a term has one leader, and that all members commit the same entries."""
         if raft.role is Role.LEADER:
             assert self._leaders.setdefault(raft.term, member_id) == member_id
         committed = self.actors[member_id].terms[: raft.committed_index + 1]

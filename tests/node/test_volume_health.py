@@ -13,7 +13,12 @@ from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFull
 from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
-from dledger_node.volume.health import HAND_OVER_INTERVAL_MAX_S, StorageWatch, hand_over, state_of
+from dledger_node.volume.health import (
+    TRANSFER_INTERVAL_MAX_S,
+    VolumeHealth,
+    state_of,
+    transfer_leadership,
+)
 from dledger_sim.stage.driver import CoreDriver, of_type
 
 
@@ -24,8 +29,8 @@ def store(tmp_path: Path) -> Iterator[LogStore]:
     opened.close()
 
 
-async def becomes_true(look: Callable[[], bool]) -> None:
-    while not look():  # noqa: ASYNC110 - a clock is watched, and nothing tells of its hands
+async def becomes_true(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - the condition depends on the time
         await asyncio.sleep(0.005)
 
 
@@ -38,7 +43,7 @@ async def group_commit(store: LogStore) -> AsyncIterator[GroupCommit]:
 async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
     store: LogStore, group_commit: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = StorageWatch(store, group_commit, stall_s=0.02)
+    health = VolumeHealth(store, group_commit, stall_s=0.02)
     sync, goes_on = os.fdatasync, threading.Event()
 
     def hanging(fd: int) -> None:
@@ -47,87 +52,87 @@ async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
 
     monkeypatch.setattr(os, "fdatasync", hanging)
     store.append_bodies([b"slow"], term=1)
-    assert watch.look() is None
+    assert health.check() is None
     group_commit.start()
-    await asyncio.wait_for(becomes_true(lambda: watch.look() == 0), 20)
-    assert (watch.stalled, watch.state) == (True, StorageState.STALLED)
-    assert "has not finished a flush" in watch.trouble
-    assert watch.look() is None, "it begins once"
+    await asyncio.wait_for(becomes_true(lambda: health.check() == 0), 20)
+    assert (health.stalled, health.state) == (True, StorageState.STALLED)
+    assert "has not finished a flush" in health.problem
+    assert health.check() is None, "a stall begins once"
 
     goes_on.set()
     await group_commit.drain()
-    watch.look()
+    health.check()
 
-    assert (watch.stalled, watch.trouble, watch.state) == (False, "", StorageState.SOUND)
+    assert (health.stalled, health.problem, health.state) == (False, "", StorageState.SOUND)
     assert store.durable_index == 0
 
 
-def test_a_volume_without_room_is_full_until_segments_could_be_made(
+def test_a_volume_without_room_is_full_until_segments_can_be_preallocated(
     store: LogStore, group_commit: GroupCommit
 ) -> None:
-    watch = StorageWatch(store, group_commit, stall_s=1)
+    health = VolumeHealth(store, group_commit, stall_s=1)
 
     def full() -> None:
         raise StoreFullError("no room")
 
-    assert not watch.try_reserve(full)
-    watch.look_for_room()
-    assert watch.state is StorageState.FULL, "nothing was made ahead"
+    assert not health.try_reserve(full)
+    health.check_room()
+    assert health.state is StorageState.FULL, "no segment was preallocated"
     store.preallocate()
-    watch.look_for_room()
-    assert watch.state is StorageState.SOUND
+    health.check_room()
+    assert health.state is StorageState.SOUND
 
 
-def test_without_room_a_leader_should_hand_over_at_once_and_then_more_and_more_rarely(
+def test_a_leader_without_room_transfers_at_once_and_then_less_and_less_often(
     store: LogStore, group_commit: GroupCommit
 ) -> None:
     now_s = 100.0
-    watch = StorageWatch(store, group_commit, stall_s=1, monotonic=lambda: now_s)
-    assert watch.look() is None
-    watch.nearly_full = True
-    turns: list[tuple[float, int]] = []
-    while now_s < 100 + 3 * HAND_OVER_INTERVAL_MAX_S:
-        turn = watch.look()
-        turns += [] if turn is None else [(now_s - 100, turn)]
+    health = VolumeHealth(store, group_commit, stall_s=1, monotonic=lambda: now_s)
+    assert health.check() is None
+    health.nearly_full = True
+    attempts: list[tuple[float, int]] = []
+    while now_s < 100 + 3 * TRANSFER_INTERVAL_MAX_S:
+        attempt = health.check()
+        attempts += [] if attempt is None else [(now_s - 100, attempt)]
         now_s += 1
 
-    assert turns[:4] == [(0, 0), (10, 1), (30, 2), (70, 3)]
-    assert turns[-1][0] - turns[-2][0] == HAND_OVER_INTERVAL_MAX_S
+    assert attempts[:4] == [(0, 0), (10, 1), (30, 2), (70, 3)]
+    assert attempts[-1][0] - attempts[-2][0] == TRANSFER_INTERVAL_MAX_S
 
-    watch.nearly_full = False
+    health.nearly_full = False
     store.preallocate()
-    watch.look_for_room()
-    now_s += HAND_OVER_INTERVAL_MAX_S
-    assert watch.look() is None
-    watch.full = True
-    assert watch.look() == 0, "there was room meanwhile"
+    health.check_room()
+    now_s += TRANSFER_INTERVAL_MAX_S
+    assert health.check() is None
+    health.full = True
+    assert health.check() == 0, "there was room in the meantime, so attempts start from 0"
 
 
-def test_a_leader_asks_another_when_the_fittest_has_no_room_either() -> None:
+def test_each_attempt_transfers_leadership_to_the_next_peer() -> None:
     asked = []
-    for turn in range(3):
+    for attempt in range(3):
         driver = leader_of_three()
-        hand_over(driver.raft, turn)
+        transfer_leadership(driver.raft, attempt)
         asked += asked_to_lead(driver.work())
 
     assert asked == ["n1", "n2", "n1"]
 
 
-def test_damage_that_a_read_finds_is_kept(store: LogStore, group_commit: GroupCommit) -> None:
-    watch = StorageWatch(store, group_commit, stall_s=1)
+def test_damage_that_a_read_finds_is_remembered(store: LogStore, group_commit: GroupCommit) -> None:
+    health = VolumeHealth(store, group_commit, stall_s=1)
     store.append_bodies([b"sound", b"hurt"], term=1)
     store._files.data.files[0].write(48 + 5 + 48, b"HURT")
-    assert watch.damage is None
+    assert health.damage is None
 
     with pytest.raises(StoreDamagedError):
         store.entry(1)
 
-    assert watch.damage is not None
-    assert (watch.damage.damage, watch.damage.index) == (Damage.BAD_ENTRY, 1)
+    assert health.damage is not None
+    assert (health.damage.damage, health.damage.index) == (Damage.BAD_ENTRY, 1)
 
 
 def leader_of_three() -> CoreDriver:
-    """Both peers hold all that it has."""
+    """Return a leader whose peers both hold its whole log."""
     driver = CoreDriver(terms=[1])
     driver.become_leader()
     for peer_id in ("n1", "n2"):
@@ -140,19 +145,19 @@ def asked_to_lead(messages: list[Message]) -> list[str]:
     return [message.receiver for message in of_type(TakeLeadershipRequest, messages)]
 
 
-def test_a_leader_whose_disk_hangs_hands_over_to_no_member_that_joins() -> None:
+def test_leadership_is_not_transferred_to_a_joining_member() -> None:
     driver = leader_of_three()
     driver.receive(JoinRequest(sender="n2", receiver="n0", term=0, incarnation=9))
-    hand_over(driver.raft)
+    transfer_leadership(driver.raft)
 
     assert asked_to_lead(driver.work()) == ["n1"]
 
 
-def test_without_anybody_who_could_lead_it_asks_nobody() -> None:
+def test_leadership_is_not_transferred_if_no_peer_can_lead() -> None:
     driver = leader_of_three()
     for peer_id in ("n1", "n2"):
         driver.receive(JoinRequest(sender=peer_id, receiver="n0", term=0, incarnation=9))
-    hand_over(driver.raft)
+    transfer_leadership(driver.raft)
 
     assert not asked_to_lead(driver.work())
 
@@ -167,5 +172,5 @@ def test_without_anybody_who_could_lead_it_asks_nobody() -> None:
         (ValueError("x"), StorageState.SOUND),
     ],
 )
-def test_an_error_says_what_is_wrong_with_the_volume(error: Exception, state: StorageState) -> None:
+def test_an_error_maps_to_the_state_of_the_volume(error: Exception, state: StorageState) -> None:
     assert state_of(error) is state

@@ -1,4 +1,4 @@
-"""A log that is replaced by its leader's first entries: what it then holds, and knows."""
+"""Replace a log by the first entries of its leader's log."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +16,11 @@ Crashed = Callable[[LogStore], Path]
 
 FIRST_INDEX = 100
 LEADERS_POS = 5 * 4096
-"""Where the leader's log begins now: with a segment."""
+"""The position where the leader's log begins, which is the start of a segment."""
 
 
 def leaders_first_entries(pos: int = LEADERS_POS) -> bytes:
-    """The registration of producer 7 and its first append, as a leader's log has them."""
+    """Return the registration of producer 7 and its first append, as the leader stores them."""
     registration = disk.pack_entries(
         [b""], magic=disk.NOOP, first_index=FIRST_INDEX, term=2, pos=pos,
         previous_chain_crc=4711, channels=[channel_of(7, 0)],
@@ -33,7 +33,7 @@ def leaders_first_entries(pos: int = LEADERS_POS) -> bytes:
     return registration.data + append.data
 
 
-def begin_anew(store: LogStore) -> None:
+def replace_log(store: LogStore) -> None:
     block = store.front.check(
         leaders_first_entries(), first_index=FIRST_INDEX, last_index=FIRST_INDEX + 1, term=2
     )
@@ -42,12 +42,12 @@ def begin_anew(store: LogStore) -> None:
 
 @pytest.fixture
 def store(open_store: OpenStore) -> LogStore:
-    """A log with a producer of its own, known in the file `producers` too."""
+    """A log with another producer, which the file `producers` contains too."""
     store = open_store()
     store.append_bodies([b""], 1, [channel_of(3, 0)], disk.NOOP)
     store.append_bodies([b"old"] * 20, 1, [channel_of(3, number) for number in range(1, 21)])
-    store.producers.table.settle(store.end_index)
-    store.producers.close()
+    store.producers.table.mark_stable(store.end_index)
+    store.producers.save_at_close()
     return store
 
 
@@ -57,8 +57,10 @@ def flush(store: LogStore) -> None:
     store.flushed(target)
 
 
-def test_it_holds_the_new_entries_alone_and_goes_on_behind_them(store: LogStore) -> None:
-    begin_anew(store)
+def test_a_replaced_log_holds_only_the_new_entries_and_continues_after_them(
+    store: LogStore,
+) -> None:
+    replace_log(store)
 
     assert (store.begin_index, store.end_index, store.end_term) == (100, 101, 2)
     assert store.durable_index == -1
@@ -68,10 +70,10 @@ def test_it_holds_the_new_entries_alone_and_goes_on_behind_them(store: LogStore)
     assert store.append_bodies([b"next"], 3) == (102, 102)
 
 
-def test_it_is_the_same_after_a_crash(
+def test_a_replaced_log_is_the_same_after_a_crash(
     store: LogStore, open_store: OpenStore, crashed: Crashed
 ) -> None:
-    begin_anew(store)
+    replace_log(store)
     flush(store)
 
     again = open_store(crashed(store))
@@ -80,12 +82,12 @@ def test_it_is_the_same_after_a_crash(
     assert again.entry(101)[1] == b"x"
 
 
-def test_it_knows_those_who_are_named_in_its_new_entries(
+def test_a_replaced_log_knows_only_the_producers_of_its_new_entries(
     store: LogStore, open_store: OpenStore, crashed: Crashed
 ) -> None:
     assert store.producers.table.find(0, 20) == 20
 
-    begin_anew(store)
+    replace_log(store)
     flush(store)
 
     for log in (store, open_store(crashed(store))):
@@ -93,8 +95,8 @@ def test_it_knows_those_who_are_named_in_its_new_entries(
         assert log.producers.table.find(0, 20) is Finding.UNKNOWN_PRODUCER
 
 
-def test_entries_that_begin_no_segment_are_refused(store: LogStore) -> None:
-    with pytest.raises(RemoteProtocolError, match="begins no later segment"):
+def test_entries_that_do_not_begin_a_segment_are_refused(store: LogStore) -> None:
+    with pytest.raises(RemoteProtocolError, match="does not begin a segment"):
         store.front.check(
             leaders_first_entries(LEADERS_POS + 64),
             first_index=FIRST_INDEX, last_index=FIRST_INDEX + 1, term=2,

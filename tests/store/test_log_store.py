@@ -27,7 +27,7 @@ def test_a_new_log_is_empty_and_begins_at_0(open_store: OpenStore) -> None:
     assert store.term_runs() == []
 
 
-def test_what_is_appended_is_read_across_segments(open_store: OpenStore) -> None:
+def test_appended_entries_are_read_across_segments(open_store: OpenStore) -> None:
     store = open_store()
 
     assert store.append_bodies(BODIES, term=2) == (0, 39)
@@ -36,7 +36,7 @@ def test_what_is_appended_is_read_across_segments(open_store: OpenStore) -> None
     assert len(store.segments.index(39)) == 4
 
 
-def test_a_batch_split_anywhere_gives_the_same_bytes(open_store: OpenStore, tmp_path: Path) -> None:
+def test_batches_of_any_size_write_the_same_bytes(open_store: OpenStore, tmp_path: Path) -> None:
     whole = open_store(tmp_path / "whole")
     parts = open_store(tmp_path / "parts")
     whole.append_bodies(BODIES, term=1)
@@ -48,14 +48,14 @@ def test_a_batch_split_anywhere_gives_the_same_bytes(open_store: OpenStore, tmp_
     ]
 
 
-def test_every_kind_of_buffer_is_a_body(open_store: OpenStore) -> None:
+def test_every_kind_of_buffer_can_be_a_body(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies([b"one", bytearray(b"two"), memoryview(b"three")], term=0)
 
     assert bodies_of(store) == [b"one", b"two", b"three"]
 
 
-def test_a_noop_is_an_entry_without_a_body_and_with_its_own_magic(open_store: OpenStore) -> None:
+def test_a_noop_has_no_body_and_its_own_magic(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies([b"body"], term=1)
 
@@ -64,137 +64,20 @@ def test_a_noop_is_an_entry_without_a_body_and_with_its_own_magic(open_store: Op
     assert (header.magic, header.term, body) == (disk.NOOP, 2, b"")
 
 
-def test_positions_follow_the_rolling_of_segments(open_store: OpenStore) -> None:
-    store = open_store()
-    store.append_bodies(BODIES, term=1)
-    end = 0
-    for index, body in enumerate(BODIES):
-        unit = store.position(index)
-        assert unit.pos == disk.place_entry(48 + len(body), end, 4096)
-        assert (unit.index, unit.term, unit.size) == (index, 1, 48 + len(body))
-        end = unit.pos + unit.size
-
-
-def test_terms_are_known_as_runs(open_store: OpenStore) -> None:
-    store = open_store()
-    for term, count in ((1, 3), (2, 1), (5, 12)):
-        store.append_bodies([b"x"] * count, term)
-
-    assert store.term_runs() == [(0, 1), (3, 2), (4, 5)]
-    assert store.end_term == 5
-
-
-@pytest.mark.parametrize("index", [-1, 3])
-def test_an_entry_outside_of_the_log_is_an_index_error(open_store: OpenStore, index: int) -> None:
-    store = open_store()
-    store.append_bodies([b"x"] * 3, term=1)
-
-    for ask in (store.entry, store.position, lambda index: store.read_range(index, index, 1)):
-        with pytest.raises(IndexError, match="the log holds 0 to 2"):
-            ask(index)
-
-
 def test_the_longest_body_fits_and_one_byte_more_is_refused(open_store: OpenStore) -> None:
     store = open_store()
     longest = bytes(store.body_bytes_max)
 
     store.append_bodies([longest, longest], term=1)
-    with pytest.raises(ValueError, match="at most 4040 are kept"):
+    with pytest.raises(ValueError, match="at most 4040 fit"):
         store.append_bodies([b"fits", longest + b"!"], term=1)
     assert bodies_of(store) == [longest, longest]
 
 
-def test_a_body_longer_than_java_can_take_is_refused(open_store: OpenStore) -> None:
+def test_the_longest_body_is_what_java_accepts(open_store: OpenStore) -> None:
     store = open_store(segment=8 << 20)
 
     assert store.body_bytes_max == 4 * 1024 * 1024 - 48
-
-
-def test_a_range_is_read_as_it_is_stored_with_one_view_per_segment(open_store: OpenStore) -> None:
-    store = open_store()
-    store.append_bodies(BODIES, term=1)
-
-    views, last_index = store.read_range(5, 39, 1 << 20)
-
-    assert last_index == 39
-    assert len(views) == len(store.segments.data(39))
-    stored = b"".join(views)
-    for index in range(5, 40):
-        header = disk.check_entry(stored, 0, len(stored))
-        assert (header.index, stored[48 : header.size]) == (index, BODIES[index])
-        stored = stored[header.size :]
-    assert stored == b""
-
-
-def test_a_range_ends_before_the_entry_that_exceeds_its_bytes(open_store: OpenStore) -> None:
-    store = open_store()
-    store.append_bodies([bytes(52)] * 10, term=1)
-
-    assert store.read_range(2, 9, 299)[1] == 3
-    assert store.read_range(2, 9, 300)[1] == 4
-    assert [len(view) for view in store.read_range(2, 9, 300)[0]] == [300]
-
-
-def test_a_range_gives_at_least_one_entry(open_store: OpenStore) -> None:
-    store = open_store()
-    store.append_bodies([bytes(3000)] * 2, term=1)
-
-    views, last_index = store.read_range(1, 1, 1)
-
-    assert (last_index, len(views), len(views[0])) == (1, 1, 3048)
-
-
-def test_the_tail_is_what_was_appended_last_as_it_is_stored(open_store: OpenStore) -> None:
-    store = open_store()
-    store.append_bodies(BODIES[:3], term=1)
-    store.append_bodies(BODIES[3:6], term=1)
-
-    tail = store.tail(3, 5)
-
-    assert tail is not None
-    assert [bytes(tail)] == store.read_range(3, 5, 1 << 20)[0]
-    assert [store.tail(*other) for other in ((0, 2), (2, 5), (3, 4), (4, 5), (3, 6))] == [None] * 5
-
-
-def test_the_tail_of_a_batch_that_crossed_a_segment_is_what_lies_in_the_last(
-    open_store: OpenStore,
-) -> None:
-    store = open_store()
-    store.append_bodies(BODIES, term=1)
-    first_index = next(k for k in range(40) if store.tail(k, 39) is not None)
-
-    tail = store.tail(first_index, 39)
-
-    assert first_index > 0
-    assert tail is not None
-    assert [bytes(tail)] == store.read_range(first_index, 39, 1 << 20)[0]
-
-
-def test_what_was_cut_is_no_tail(open_store: OpenStore) -> None:
-    store = open_store()
-    store.append_bodies(BODIES[:4], term=1)
-    store.truncate(2)
-
-    assert store.tail(0, 3) is None
-    assert store.positions(0, 1) == [store.position(index).pos for index in (0, 1)]
-
-
-def test_a_long_batch_does_not_stay_in_memory(open_store: OpenStore) -> None:
-    store = open_store(segment=4 << 20)
-    store.append_bodies([bytes(1 << 19)] * 2, term=1)
-
-    assert store.tail(0, 1) is None
-
-
-def test_positions_are_the_same_in_the_tail_and_before_it(open_store: OpenStore) -> None:
-    store = open_store()
-    for start in range(0, 40, 4):
-        store.append_bodies(BODIES[start : start + 4], term=1)
-
-    for first_index, last_index in ((36, 39), (37, 38), (39, 39), (35, 39), (0, 39), (3, 3)):
-        assert store.positions(first_index, last_index) == [
-            store.position(index).pos for index in range(first_index, last_index + 1)
-        ]
 
 
 def test_an_append_is_durable_after_a_flush_that_began_later(open_store: OpenStore) -> None:
@@ -213,7 +96,7 @@ def test_an_append_is_durable_after_a_flush_that_began_later(open_store: OpenSto
 
 
 def test_a_failed_flush_is_final(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel drops what it could not write and reports that once; the next call succeeds."""
+    """The kernel drops pages that it cannot write and reports it once; the next sync succeeds."""
     store = open_store()
     store.append_bodies([b"x"], term=1)
 
@@ -232,7 +115,9 @@ def test_a_failed_flush_is_final(open_store: OpenStore, monkeypatch: pytest.Monk
         store.close()
 
 
-def test_appends_run_beside_flushes_checkpoints_and_allocations(open_store: OpenStore) -> None:
+def test_appends_run_concurrently_with_flushes_checkpoints_and_preallocation(
+    open_store: OpenStore,
+) -> None:
     store = open_store()
     in_flight: tuple[FlushTarget, Future[None]] | None = None
     with ThreadPoolExecutor(3) as workers:
@@ -276,7 +161,9 @@ def test_a_log_is_the_same_after_it_was_closed(open_store: OpenStore) -> None:
     assert (again.recovery.cut_bytes, again.recovery.cut_reason) == (0, "")
 
 
-def test_a_log_goes_on_after_it_was_closed(open_store: OpenStore, tmp_path: Path) -> None:
+def test_a_log_can_be_appended_to_after_it_was_closed(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
     in_one_go = open_store(tmp_path / "other")
     in_one_go.append_bodies(BODIES, term=1)
     for number in range(4):
@@ -291,7 +178,7 @@ def test_a_log_goes_on_after_it_was_closed(open_store: OpenStore, tmp_path: Path
     ]
 
 
-def test_the_committed_index_is_kept_by_the_checkpoint(open_store: OpenStore) -> None:
+def test_the_checkpoint_keeps_the_committed_index(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)
     flush(store)
@@ -301,7 +188,7 @@ def test_the_committed_index_is_kept_by_the_checkpoint(open_store: OpenStore) ->
     assert open_store().committed_index == 17
 
 
-def test_a_checkpoint_never_says_more_than_is_durable(open_store: OpenStore) -> None:
+def test_a_checkpoint_never_exceeds_the_durable_index(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies(BODIES[:10], term=1)
     flush(store)
@@ -311,7 +198,7 @@ def test_a_checkpoint_never_says_more_than_is_durable(open_store: OpenStore) -> 
     assert store.committed_index == 9
 
 
-def test_a_store_is_open_once(open_store: OpenStore, folder: Path) -> None:
+def test_a_store_can_be_opened_only_once(open_store: OpenStore, folder: Path) -> None:
     open_store()
 
     with pytest.raises(StoreInUseError, match=f"{folder} is in use by process "):
@@ -325,11 +212,10 @@ def test_a_closed_store_can_be_opened(open_store: OpenStore) -> None:
 
 
 def test_a_log_of_many_segments_keeps_few_files_open(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore,
 ) -> None:
-    monkeypatch.setattr(OpenFiles.__init__, "__defaults__", (3,))
     before = len(os.listdir("/proc/self/fd"))
-    store = open_store()
+    store = open_store(open_files_max=3)
     for number in range(30):
         store.append_bodies(BODIES[number % 7 :], term=number)
         flush(store)
@@ -342,7 +228,7 @@ def test_a_log_of_many_segments_keeps_few_files_open(
     assert bodies_of(open_store()) == bodies
 
 
-def test_a_thread_that_reads_a_file_that_is_let_go_of_is_not_disturbed(tmp_path: Path) -> None:
+def test_a_released_file_stays_open_for_a_thread_that_reads_it(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a")
     (tmp_path / "b").write_bytes(b"b")
     files = OpenFiles(limit=1)
@@ -354,21 +240,23 @@ def test_a_thread_that_reads_a_file_that_is_let_go_of_is_not_disturbed(tmp_path:
     assert os.pread(in_use.fd, 1, 0) == b"a"
 
 
-def test_room_is_made_before_it_is_needed(open_store: OpenStore, folder: Path) -> None:
+def test_segments_are_preallocated_before_they_are_needed(
+    open_store: OpenStore, folder: Path
+) -> None:
     store = open_store(segment=1 << 20, index_segment=320)
     assert store.room_is_short
     store.preallocate()
 
     made = sorted(path.name for path in folder.glob("data-*"))
 
-    assert len(made) == 2, "two of these small segments"
+    assert len(made) == 2, "small segments are created two at a time"
     assert not store.room_is_short
     store.append_bodies([bytes(600_000)] * 2, term=1)
     assert store.room_is_short
 
 
 def test_a_closed_store_does_not_open_its_files_again(open_store: OpenStore) -> None:
-    """Another process may own them by then."""
+    """Another process may own the store by then."""
     store = open_store()
     store.append_bodies([b"x"], term=1)
     store.close()

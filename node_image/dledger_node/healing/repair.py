@@ -1,0 +1,119 @@
+"""Repair the store of a member that is out of service: survey, ask the peers, decide, set aside.
+
+After the repair the member joins its group, and `progress` watches it until it is healed.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from dledger_formats.settings import NodeSettings, OnDamage
+from dledger_node.config import split_address, store_folder
+from dledger_node.errors import StoreDamagedError, StoreError, StoreInUseError
+from dledger_node.healing import set_aside as files
+from dledger_node.healing.repair_plan import (
+    FRONT_IS_LOST,
+    REPAIRABLE,
+    DamagedMember,
+    PeerReport,
+    RepairAction,
+    RepairPlan,
+    plan_repair,
+)
+from dledger_node.healing.set_aside import Survey
+from dledger_node.remoting.asking import ask_all
+from dledger_node.store.small_files.lock import FolderLock
+
+logger = logging.getLogger(__name__)
+
+ASK_TIMEOUT_S: Final = 2.0
+
+
+class StoreRepair:
+    """Repairs a damaged store that is not open."""
+
+    def __init__(self, settings: NodeSettings, now: Callable[[], datetime]) -> None:
+        """`now` returns the time in UTC, for the names of folders."""
+        self._settings = settings
+        self._now = now
+        self._folder = store_folder(settings)
+        self._peers = {
+            peer_id: split_address(address)
+            for peer_id, address in settings.known_peers.items()
+            if peer_id != settings.self_id
+        }
+
+    async def repair(self, error: StoreDamagedError) -> str:
+        """Make the store fit to be opened; return why it was not repaired, or an empty string.
+
+        The caller calls this once two openings in a row have found damage, so that damage which a
+        second opening does not find costs nothing.
+        """
+        if error.damage not in REPAIRABLE:
+            return ""
+        if self._settings.on_damage is OnDamage.STAY_OUT:
+            return "Not repaired: the setting on_damage says to stay out"
+        try:
+            with contextlib.closing(FolderLock(self._folder)):
+                return await self._repair(error)
+        except StoreInUseError:
+            raise
+        except (StoreError, OSError) as failure:
+            return f"The repair failed: {failure}"
+
+    async def _repair(self, error: StoreDamagedError) -> str:
+        found = await asyncio.to_thread(self._survey, error)
+        plan = plan_repair(self._damaged_member(found), await self._ask_peers())
+        if plan.action is RepairAction.STAY_OUT:
+            return f"Not repaired: {plan.reason}"
+        await asyncio.to_thread(self._carry_out, plan, found, error)
+        return ""
+
+    def _survey(self, error: StoreDamagedError) -> Survey:
+        return files.survey(
+            self._folder,
+            segment_size_bytes=self._settings.segment_size_bytes,
+            index_segment_size_bytes=self._settings.index_segment_size_bytes,
+            front_is_lost=error.damage in FRONT_IS_LOST,
+        )
+
+    def _damaged_member(self, found: Survey) -> DamagedMember:
+        return DamagedMember(
+            self_id=self._settings.self_id,
+            peer_ids=tuple(sorted(self._peers)),
+            log_is_sound=found.log_is_sound,
+            log_is_empty=found.end_index < 0,
+            index_is_sound=found.index_is_sound,
+            hard_state=found.hard_state,
+            set_aside_count=len(files.list_set_aside(self._folder)),
+        )
+
+    async def _ask_peers(self) -> dict[str, PeerReport]:
+        answers = await ask_all(self._peers, self._settings.group, ASK_TIMEOUT_S)
+        return {
+            peer_id: PeerReport(
+                leader_id=answer.leader_id,
+                term=answer.term,
+                joining=answer.joining,
+                voters=answer.voters,
+            )
+            for peer_id, answer in answers.items()
+        }
+
+    def _carry_out(self, plan: RepairPlan, found: Survey, error: StoreDamagedError) -> None:
+        moment = f"{self._now():%Y%m%dT%H%M%S.%fZ}"
+        match plan.action:
+            case RepairAction.REBUILD_INDEX:
+                files.set_aside_index(self._folder, moment=moment)
+                logger.warning("set the index files aside to rebuild them: %s", error)
+            case RepairAction.JOIN:
+                files.set_aside_log(self._folder, found, verdict=error.damage.value, moment=moment)
+                logger.warning(
+                    "kept the log up to entry %d and set the rest aside; this member joins its "
+                    "group to fetch it again: %s", found.end_index, error,
+                )  # fmt: skip
+            case RepairAction.REOPEN | RepairAction.STAY_OUT:
+                pass

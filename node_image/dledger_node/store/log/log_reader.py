@@ -1,0 +1,99 @@
+"""Read one member's log: what it holds, where entries lie, and their bytes."""
+
+from dledger_formats.log.disk import Buffer, EntryHeader, IndexUnit
+from dledger_node.errors import StoreDamagedError
+from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.writer import LogWriter
+
+
+class LogReader:
+    """The readable half of a `LogStore`; any thread may read.
+
+    A reader sees entries up to `end_index`, which a write moves last.
+    """
+
+    def __init__(self, files: LogFiles, log: LogWriter, verified_index: int) -> None:
+        """Read `files`; this process has verified all entries from `verified_index` on."""
+        self.damage: StoreDamagedError | None = None
+        """The damage that a read found. The member must stop serving and verify its whole log."""
+        self._files = files
+        self._log = log
+        self._verified_index = verified_index
+
+    @property
+    def begin_index(self) -> int:
+        """Index of the first entry; 0 for an empty log."""
+        return self._log.begin_index
+
+    @property
+    def end_index(self) -> int:
+        """Index of the last entry; -1 for an empty log."""
+        return self._log.end_index
+
+    @property
+    def end_term(self) -> int:
+        """Term of the last entry; -1 for an empty log."""
+        return self._log.end_term
+
+    def term_runs(self) -> list[tuple[int, int]]:
+        """Return (first index, term) for each run of entries of the same term."""
+        return list(self._log.term_runs)
+
+    def position(self, index: int) -> IndexUnit:
+        """Return the index unit of an entry. Raises IndexError outside the log."""
+        self._check_range(index, index)
+        return self._files.unit(index)
+
+    def positions(self, first_index: int, last_index: int) -> list[int]:
+        """Return where entries begin in the data files. Raises IndexError outside the log."""
+        self._check_range(first_index, last_index)
+        return self._log.positions(first_index, last_index)
+
+    def entry(self, index: int) -> tuple[EntryHeader, bytes]:
+        """Read one entry and verify all its checksums.
+
+        Raises IndexError outside the log, StoreDamagedError if a checksum does not match.
+        """
+        self._check_range(index, index)
+        try:
+            return self._files.checked_entry(index, self.begin_index)
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
+
+    def tail(self, first_index: int, last_index: int) -> Buffer | None:
+        """Return the stored bytes of these entries if they are the last run written, else None.
+
+        Only the thread that writes may call this.
+        """
+        return self._log.tail(first_index, last_index)
+
+    def read_range(
+        self, first_index: int, last_index: int, bytes_max: int
+    ) -> tuple[list[bytes], int]:
+        """Return the stored bytes of whole entries, one run per segment, and their last index.
+
+        Returns at least one entry, then as many as `bytes_max` allows. Verifies entries that this
+        process neither wrote nor verified, and those marked by `distrust`. Raises IndexError
+        outside the log, StoreDamagedError if a checksum does not match.
+        """
+        self._check_range(first_index, last_index)
+        try:
+            last_index = self._files.last_within(first_index, last_index, bytes_max)
+            if first_index < self._verified_index:
+                return self._files.checked_runs(first_index, last_index), last_index
+            return self._files.runs(first_index, last_index), last_index
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
+
+    def distrust(self) -> None:
+        """Verify every entry that is stored now each time it is read."""
+        self._verified_index = self._log.end_index + 1
+
+    def _check_range(self, first_index: int, last_index: int) -> None:
+        if not self.begin_index <= first_index <= last_index <= self.end_index:
+            raise IndexError(
+                f"entries {first_index} to {last_index} requested, but the log holds "
+                f"{self.begin_index} to {self.end_index}"
+            )

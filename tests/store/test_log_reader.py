@@ -1,0 +1,128 @@
+"""Read positions, terms, ranges and the tail of a log."""
+
+from collections.abc import Callable
+
+import pytest
+
+from dledger_formats.log import disk
+from dledger_node.store.log.log_store import LogStore
+
+OpenStore = Callable[..., LogStore]
+BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
+
+
+def test_positions_follow_the_rolling_of_segments(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    end = 0
+    for index, body in enumerate(BODIES):
+        unit = store.position(index)
+        assert unit.pos == disk.place_entry(48 + len(body), end, 4096)
+        assert (unit.index, unit.term, unit.size) == (index, 1, 48 + len(body))
+        end = unit.pos + unit.size
+
+
+def test_the_terms_of_a_log_are_known_as_runs(open_store: OpenStore) -> None:
+    store = open_store()
+    for term, count in ((1, 3), (2, 1), (5, 12)):
+        store.append_bodies([b"x"] * count, term)
+
+    assert store.term_runs() == [(0, 1), (3, 2), (4, 5)]
+    assert store.end_term == 5
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_reading_outside_the_log_raises_index_error(open_store: OpenStore, index: int) -> None:
+    store = open_store()
+    store.append_bodies([b"x"] * 3, term=1)
+
+    for ask in (store.entry, store.position, lambda index: store.read_range(index, index, 1)):
+        with pytest.raises(IndexError, match="the log holds 0 to 2"):
+            ask(index)
+
+
+def test_a_range_is_read_as_stored_in_one_run_per_segment(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+
+    views, last_index = store.read_range(5, 39, 1 << 20)
+
+    assert last_index == 39
+    assert len(views) == len(store.segments.data(39))
+    stored = b"".join(views)
+    for index in range(5, 40):
+        header = disk.check_entry(stored, 0, len(stored))
+        assert (header.index, stored[48 : header.size]) == (index, BODIES[index])
+        stored = stored[header.size :]
+    assert stored == b""
+
+
+def test_a_range_ends_before_the_entry_that_exceeds_its_bytes(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies([bytes(52)] * 10, term=1)
+
+    assert store.read_range(2, 9, 299)[1] == 3
+    assert store.read_range(2, 9, 300)[1] == 4
+    assert [len(view) for view in store.read_range(2, 9, 300)[0]] == [300]
+
+
+def test_a_range_has_at_least_one_entry(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies([bytes(3000)] * 2, term=1)
+
+    views, last_index = store.read_range(1, 1, 1)
+
+    assert (last_index, len(views), len(views[0])) == (1, 1, 3048)
+
+
+def test_the_tail_is_the_last_batch_as_stored(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies(BODIES[:3], term=1)
+    store.append_bodies(BODIES[3:6], term=1)
+
+    tail = store.tail(3, 5)
+
+    assert tail is not None
+    assert [bytes(tail)] == store.read_range(3, 5, 1 << 20)[0]
+    assert [store.tail(*other) for other in ((0, 2), (2, 5), (3, 4), (4, 5), (3, 6))] == [None] * 5
+
+
+def test_the_tail_of_a_batch_over_two_segments_is_its_part_in_the_last(
+    open_store: OpenStore,
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    first_index = next(k for k in range(40) if store.tail(k, 39) is not None)
+
+    tail = store.tail(first_index, 39)
+
+    assert first_index > 0
+    assert tail is not None
+    assert [bytes(tail)] == store.read_range(first_index, 39, 1 << 20)[0]
+
+
+def test_a_truncation_drops_the_tail(open_store: OpenStore) -> None:
+    store = open_store()
+    store.append_bodies(BODIES[:4], term=1)
+    store.truncate(2)
+
+    assert store.tail(0, 3) is None
+    assert store.positions(0, 1) == [store.position(index).pos for index in (0, 1)]
+
+
+def test_a_long_batch_is_not_kept_as_the_tail(open_store: OpenStore) -> None:
+    store = open_store(segment=4 << 20)
+    store.append_bodies([bytes(1 << 19)] * 2, term=1)
+
+    assert store.tail(0, 1) is None
+
+
+def test_positions_are_the_same_in_the_tail_and_before_it(open_store: OpenStore) -> None:
+    store = open_store()
+    for start in range(0, 40, 4):
+        store.append_bodies(BODIES[start : start + 4], term=1)
+
+    for first_index, last_index in ((36, 39), (37, 38), (39, 39), (35, 39), (0, 39), (3, 3)):
+        assert store.positions(first_index, last_index) == [
+            store.position(index).pos for index in range(first_index, last_index + 1)
+        ]
