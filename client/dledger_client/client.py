@@ -38,9 +38,10 @@ from dledger_client.read.log_reader import LogReader
 from dledger_client.read.tail import LogBounds, bounds, tail
 from dledger_client.session import Session
 from dledger_client.tasks import TaskScope
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.register import SET, ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerEntry
+from dledger_formats.protocol.requests import AppendEntryResponse
 
 IN_FLIGHT: Final = 1024
 IN_FLIGHT_BYTES: Final = 64 * 1024 * 1024

@@ -25,8 +25,8 @@ from dledger_client.client import BATCH_MAX, IN_FLIGHT, IN_FLIGHT_BYTES, DLedger
 from dledger_client.cluster.members import Timing
 from dledger_client.read.tail import LogBounds
 from dledger_client.session import BATCHES_MAX
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_formats.protocol.requests import DLedgerEntry
 
 T = TypeVar("T")
 

@@ -1,12 +1,14 @@
-"""The formats that two programs share: bytes or JSON in, values out.
+"""The formats that two or more programs share: bytes or JSON in, values out.
 
-What belongs here: layouts, names, encoders, decoders and the checks that make them safe. Nothing
-here keeps a clock or knows which program is running, and only `net` opens a socket.
+This package holds layouts, names, encoders, decoders and checks. It has no clock and does not know
+which program is running. Only `net` does IO.
 
-    log        entries, index units and memberships as they lie in DLedger's files
-    protocol   remoting frames and the requests of DLedger's client protocol
-    http       what members say of themselves over HTTP
-    net        how a request reaches a member: the only IO
-    settings   a member's environment variables
-    audit      what an audit tells the operator
+    log           entries, index units and memberships in DLedger's files
+    protocol      remoting frames, and the requests of DLedger's client protocol
+    http          the status pages of a member
+    net           sending a request to a member: the only IO
+    settings      the environment variables of a member
+    audit         the summary of an audit, which the operator reads
+    json_objects  strict JSON, to and from dataclasses
+    log_lines     log lines as text or JSON
 """

@@ -1,7 +1,6 @@
-"""What an audit tells the operator: a verdict and the first findings, small enough for a pod's
-status.
+"""The summary of an audit for the operator: a verdict and the first findings.
 
-The audit's pod may not call the Kubernetes API. It leaves this summary as its container's
+The audit's pod has no access to the Kubernetes API. It writes this summary as its container's
 termination message, of which Kubernetes keeps 4096 bytes, and the operator reads it from the pod's
 status.
 """
@@ -19,14 +18,14 @@ MESSAGE_LENGTH_MAX: Final = 256
 
 
 class Verdict(enum.StrEnum):
-    """The judgement in one word, from best to worst."""
+    """The result in one word, from best to worst."""
 
     SOUND = "Sound"
     """Every member was read, and nothing is wrong."""
     INCOMPLETE = "Incomplete"
-    """Something could not be read; what was read is sound."""
+    """Some data could not be read; the data that was read is sound."""
     DAMAGED = "Damaged"
-    """A member holds bytes that it cannot have written so; a majority holds good ones."""
+    """A member has bytes that it cannot have written; a majority has good ones."""
     DIVERGED = "Diverged"
     """Members hold different entries at or below the lowest committed index."""
 
@@ -44,16 +43,16 @@ class ExitCode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, and where."""
+    """One problem, and its place."""
 
     check: str
-    """The check's name, for example bad_body_crc."""
+    """The name of the check, for example bad_body_crc."""
     severity: str
     """info, warning or critical"""
     member: str
-    """The member's id; empty when no member can be blamed."""
+    """The member's id; empty if the problem cannot be traced to a member."""
     segment: str
-    """The data file's name; empty when the finding is not about one."""
+    """The name of the data file; empty if the finding is not about one."""
     first_index: int
     last_index: int
     detail: str
@@ -67,11 +66,11 @@ class AuditSummary:
     message: str
     members: list[str]
     entries: int
-    """Entries read on the member that holds most."""
+    """Entries read from the member that has the most."""
     record_bytes: int
     """Bytes of records read, over all members."""
     agreed_index: int
-    """The lowest committed index of the members; they were compared up to here. -1 for none."""
+    """The lowest committed index of the members, up to which they were compared; -1 for none."""
     findings: int
     first_findings: list[Finding]
 
@@ -88,5 +87,5 @@ class AuditSummary:
 
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
-        """Decode; FormatError when a key is missing or has another type."""
+        """Decode. Raises FormatError if a key is missing or has another type."""
         return json_objects.decode(cls, raw)

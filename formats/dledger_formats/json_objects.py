@@ -1,12 +1,12 @@
-"""JSON objects <-> frozen dataclasses, for the formats that programs tell each other over HTTP.
+"""Strict JSON, and JSON objects <-> frozen dataclasses, for the formats between programs.
 
-Keys are camelCase in JSON and snake_case here. Programs may be of different ages: a reader ignores
-keys that it does not know, and takes a field's default where an older program does not tell it. An
-object that lacks a key without a default is refused.
+Keys are camelCase in JSON and snake_case here. Programs may have different versions: a reader
+ignores unknown keys, and uses a field's default if the key is missing. An object that lacks a key
+without a default is refused.
 
-What is ambiguous is no JSON here, though Python's reader takes most of it: a key that comes twice,
-NaN and Infinity, numbers beyond a double's range, text that no UTF-8 can hold, more than DEPTH_MAX
-brackets in one another.
+Ambiguous JSON is refused, although Python's own reader takes most of it: duplicate keys, NaN and
+Infinity, numbers beyond a double's range, text that UTF-8 cannot encode, and more than DEPTH_MAX
+nested brackets.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ _STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{\]}]', re.DOTA
 
 
 class FormatError(ValueError):
-    """The bytes are not JSON of the expected shape; the message names the key."""
+    """The bytes are not JSON of the expected shape. The message names the key."""
 
 
 def _camel(name: str) -> str:
@@ -44,25 +44,25 @@ def _to_plain(value: Any) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """Encode a dataclass, compactly."""
+    """Encode a dataclass without white space."""
     return json.dumps(_to_plain(value), separators=(",", ":")).encode()
 
 
 def decode(cls: type[T], raw: bytes) -> T:
-    """Decode into `cls`; FormatError when a key is missing or has another type."""
+    """Decode into `cls`. Raises FormatError if a key is missing or has another type."""
     decoded = _from_plain(cls, parse(raw), "")
     assert isinstance(decoded, cls)
     return decoded
 
 
 def parse(raw: bytes) -> Any:
-    """Read JSON of any shape, strictly; FormatError says what is wrong with it."""
+    """Read JSON of any shape strictly. Raises FormatError with the reason."""
     if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX:
         _refuse_depth(raw)
     try:
         text = raw.decode()
         if "\\u" in text:
-            # Half of a surrogate pair can be written so, and nobody could write it out again.
+            # An escape may be half of a surrogate pair, which UTF-8 cannot encode.
             return _checked_text(_STRICT.decode(text))
         return _STRICT.decode(text)
     except (ValueError, RecursionError) as error:
@@ -75,7 +75,7 @@ def _refuse_depth(raw: bytes) -> None:
         if found[0] in b"[{":
             depth += 1
             if depth > DEPTH_MAX:
-                raise FormatError(f"not JSON: more than {DEPTH_MAX} brackets in one another")
+                raise FormatError(f"not JSON: more than {DEPTH_MAX} nested brackets")
         elif found[0] in b"]}":
             depth -= 1
 
@@ -85,7 +85,7 @@ def _object_without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         for key, _ in reversed(pairs):
             if found.pop(key, pairs) is pairs:
-                raise ValueError(f"the key {key[:50]!r} comes twice")
+                raise ValueError(f"the key {key[:50]!r} occurs twice")
     return found
 
 
@@ -97,7 +97,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 _STRICT: Final = json.JSONDecoder(
@@ -138,7 +138,7 @@ def _from_plain(kind: Any, value: Any, where: str) -> Any:
 
 def _object_from_plain(cls: type, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
-        raise FormatError(f"{where or cls.__name__}: an object is expected, not {value!r}")
+        raise FormatError(f"{where or cls.__name__}: {value!r} is not an object")
     hints = typing.get_type_hints(cls)
     arguments = {}
     for item in dataclasses.fields(cls):

@@ -1,4 +1,4 @@
-"""Log lines: for people on a terminal, as JSON in a pod."""
+"""Log lines: text on a terminal, JSON in a pod."""
 
 import json
 import logging
@@ -11,10 +11,10 @@ TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats each record as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Keep what a collector needs: when, how bad, where, what."""
+        """Return time, level, logger, message and, if there is one, the exception."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -29,7 +29,8 @@ class JsonFormatter(logging.Formatter):
 def configure(*, log_format: str, level: str, chatty: Iterable[str]) -> None:
     """Send all log lines to standard error, as `text` or `json`.
 
-    Loggers that are `chatty` tell of every request at info: they are heard at level debug only.
+    `chatty` loggers write a line for every request at level info; unless the level is debug, they
+    are set to warning.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(TEXT))

@@ -1,8 +1,8 @@
 """The node's settings as environment variables: the operator writes them, the node reads them.
 
-Every variable begins with `DLEDGER_`. One that is not listed here is refused, with the nearest name
-that is: a misspelt setting must not silently leave a default in force. DLedger's own names are kept
-in the field's comments.
+Every variable begins with `DLEDGER_`. An unknown variable is refused, with the most similar known
+name, so that a misspelled setting does not silently leave a default in force. The docstrings of the
+fields give DLedger's own names.
 """
 
 import dataclasses
@@ -21,33 +21,33 @@ MEMBER_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_]{1,32}")
 REMOTING_PORT: Final = 40911
 HTTP_PORT: Final = 40912
 CLIENT_FRAME_BYTES_MAX: Final = (4 * 1024 * 1024 + 2) // 3 * 4 + 64 * 1024
-"""The largest entry of DLedger, 4 MiB, as base64; and 64 KiB for all else in the frame."""
+"""The largest entry of DLedger, 4 MiB, as base64, and 64 KiB for the rest of the frame."""
 CONNECTIONS_MAX: Final = 1024
 CONNECTIONS_PER_ADDRESS_MAX: Final = 64
 MEMBERS_MAX: Final = 64
-"""Of one group."""
+"""The largest number of members of one group, with those that may be added."""
 
 
 class GroupState(enum.StrEnum):
-    """Whether a group may be about to begin (etcd's `initial-cluster-state`)."""
+    """Whether this may be a group's first start (etcd's `initial-cluster-state`)."""
 
     NEW = "new"
-    """The group begins as soon as all of `peers` are there and have no memory, whoever else may be
-    added. Only for a group that surely has no log anywhere.
+    """The group starts once all of `peers` answer and have empty disks, whatever the addable
+    members have. Only for a group that certainly has no log anywhere.
     """
     EXISTING = "existing"
-    """Those who may be added must be there too, and have no memory either: one of them could have
-    what the first voters have lost.
+    """The addable members must answer with empty disks too: one of them could have entries that
+    the first voters have lost.
     """
 
 
 class OnDamage(enum.StrEnum):
-    """What a member does about a log, or a term and vote, that it cannot trust."""
+    """What a member does about a damaged log, or a damaged term and vote."""
 
     HEAL = "heal"
-    """It sets aside what is damaged and takes it again from its leader."""
+    """It sets the damaged files aside and fetches them again from its leader."""
     STAY_OUT = "stay-out"
-    """It changes nothing and waits for a person."""
+    """It changes nothing and stays out of service until someone repairs it."""
 
 
 NO_STATE_MACHINE: Final = "none"
@@ -55,9 +55,7 @@ STATE_MACHINES: Final = (NO_STATE_MACHINE, "register")
 
 
 class SettingsError(ValueError):
-    """A setting is missing, unknown or out of range; the message names it and says what is
-    allowed.
-    """
+    """A setting is missing, unknown or out of range. The message names it and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +66,14 @@ class NodeSettings:
     self_id: str
     """This member's id, for example n0; a key of `peers` or of `addable_peers`."""
     peers: dict[str, str]
-    """Every first voter's id and host:port (DLedger writes `n0-host:port;n1-host:port`). Who votes
-    later, the log says; these stay as they are for as long as the group lives.
+    """The id and host:port of every first voter (DLedger writes `n0-host:port;n1-host:port`). The
+    log determines later voters; this setting stays the same for the life of the group.
     """
     store_base_dir: str
     addable_peers: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Who may be added to the group, in the same form. They need not exist before."""
+    """The members that may be added to the group, in the same form. They need not exist yet."""
     initial_group_state: GroupState = GroupState.EXISTING
-    """Matters only where there are `addable_peers`, and only until the group has begun."""
+    """Matters only with `addable_peers`, and only until the group has started."""
     listen_host: str = "0.0.0.0"  # noqa: S104 - in a pod, every address is the pod's own
     http_port: int = HTTP_PORT
     heartbeat_interval_ms: int = 250
@@ -84,44 +82,47 @@ class NodeSettings:
     """A follower's timeout is random between this and twice this."""
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
     flush_stall_ms: int = 5000
-    """A flush that takes longer makes a member hand its leadership over and wait for its disk."""
+    """During a longer flush, a leader hands over, and every member waits for its disk."""
     on_damage: OnDamage = OnDamage.HEAL
-    """heal, or stay-out where damaged files must be left as they are found."""
+    """heal, or stay-out if damaged files must be left untouched."""
     segment_size_bytes: int = 1 << 30
     """mappedFileSizeForEntryData"""
     index_segment_size_bytes: int = 32 * 5 * 1024 * 1024
     """mappedFileSizeForEntryIndex"""
     file_reserved_hours: int = 0
-    """fileReservedHours: older segments are removed once every voter has them; 0 keeps them all.
-    DLedger's default is 72."""
+    """fileReservedHours: older segments are removed once every voter has them; 0 keeps all.
+    DLedger's default is 72.
+    """
     delete_when: str = "04"
-    """deleteWhen: hours of the local day in which that is done, for example 04;16"""
+    """deleteWhen: the hours of the local day in which segments are removed, for example 04;16"""
     retention_bytes: int = 0
-    """How many bytes of entries are kept at most; 0 for any number."""
+    """The most bytes of entries that are kept; 0 for no limit."""
     disk_check_expired_percent: int = 70
-    """diskSpaceRatioToCheckExpired: a fuller volume has what is too old go at any hour."""
+    """diskSpaceRatioToCheckExpired: on a fuller volume, old segments are removed at any hour."""
     disk_force_clean_percent: int = 100
-    """diskSpaceRatioToForceClean: a fuller volume has the oldest committed segment go, though a
-    voter may lack it; 100 never. DLedger's default is 85."""
+    """diskSpaceRatioToForceClean: on a fuller volume, the oldest committed segment is removed even
+    if a voter lacks it; 100 for never. DLedger's default is 85.
+    """
     disk_full_percent: int = 100
-    """diskFullRatio: a leader on a fuller volume refuses appends; 100 when it is full indeed.
-    DLedger's default is 90."""
+    """diskFullRatio: a leader on a fuller volume refuses appends; 100 for a volume without any
+    space. DLedger's default is 90.
+    """
     state_machine: str = NO_STATE_MACHINE
-    """What the committed entries are applied to: none, or register. The same for all members."""
+    """The state machine of the group: none, or register. The same for all members."""
     snapshot_threshold: int = 1000
-    """snapshotThreshold: a snapshot of the state is taken once so many entries were applied."""
+    """snapshotThreshold: how many entries are applied between two snapshots of the state."""
     snapshots_reserved: int = 3
-    """maxSnapshotReservedNum: so many are kept, and the entries behind the oldest of them."""
+    """maxSnapshotReservedNum: how many snapshots are kept, and all entries after the oldest."""
     pending_requests_max: int = 10_000
-    """maxPendingRequestsNum: appends waiting for their quorum; more are refused with 503."""
+    """maxPendingRequestsNum: the appends that may wait for a quorum; more are refused with 503."""
     client_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
-    """A client's longer frame closes its connection; Java takes 16 MiB."""
+    """The largest frame of a client; a larger one closes its connection. Java's limit is 16 MiB."""
     connections_max: int = CONNECTIONS_MAX
-    """Connections of clients; members come in all the same."""
+    """The most connections of clients. Connections of members are not counted."""
     connections_per_address_max: int = CONNECTIONS_PER_ADDRESS_MAX
-    """Those of one host. More where clients share an address, as behind a gateway."""
+    """The most connections of one host. Raise it if clients share an address behind a gateway."""
     log_format: str = "text"
-    """text for people, json for collectors"""
+    """text for a terminal, json for log collectors"""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -133,17 +134,19 @@ class NodeSettings:
 
     @property
     def known_peers(self) -> dict[str, str]:
-        """The ids and addresses of all who can ever be members."""
+        """The ids and addresses of `peers` and `addable_peers`."""
         return self.peers | self.addable_peers
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Read every `DLEDGER_*` variable; SettingsError names the first one that is wrong."""
+        """Read every `DLEDGER_*` variable. Raises SettingsError for the first wrong one."""
         given = {name: text for name, text in environment.items() if name.startswith(PREFIX)}
         known = {variable_name(item.name): item for item in dataclasses.fields(cls)}
         for name in sorted(given.keys() - known.keys()):
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+            hint = (
+                f"; did you mean {near[0]}?" if near else f"; the settings are {', '.join(known)}"
+            )
             raise SettingsError(f"unknown setting {name}{hint}")
         values: dict[str, object] = {}
         for name, item in known.items():
@@ -154,30 +157,30 @@ class NodeSettings:
         return cls(**values)  # type: ignore[arg-type]
 
     def to_environment(self) -> dict[str, str]:
-        """The variables that `from_environment` reads back to the same settings."""
+        """Return the variables that `from_environment` reads back to the same settings."""
         values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         values |= {name: format_peers(getattr(self, name)) for name in _PEERS}
         return {variable_name(name): str(value) for name, value in values.items()}
 
 
 def variable_name(field_name: str) -> str:
-    """The environment variable of a field."""
+    """Return the environment variable of a field."""
     return PREFIX + field_name.upper()
 
 
 def format_peers(peers: Mapping[str, str]) -> str:
-    """DLedger's form of the member list: `n0-host:port;n1-host:port`."""
+    """Write a list of members in DLedger's form: `n0-host:port;n1-host:port`."""
     return ";".join(f"{peer_id}-{address}" for peer_id, address in peers.items())
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """Read DLedger's form of the member list; the id ends at the first `-`."""
+    """Read a list of members in DLedger's form; ids end at the first `-`. Raises SettingsError."""
     peers: dict[str, str] = {}
     for part in filter(None, text.split(";")):
         peer_id, dash, address = part.partition("-")
         host, colon, port = address.rpartition(":")
         if not (dash and colon and host and MEMBER_ID_PATTERN.fullmatch(peer_id)):
-            raise SettingsError(f"{part!r} is not a member: ID-HOST:PORT is expected")
+            raise SettingsError(f"{part!r} is not a member; the form is ID-HOST:PORT")
         if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536):
             raise SettingsError(f"{part!r} has no port between 1 and 65535")
         if peer_id in peers:
@@ -203,7 +206,7 @@ def _parse(name: str, field_name: str, text: str) -> object:
         try:
             return int(text)
         except ValueError:
-            raise SettingsError(f"{name} is {text!r}; a whole number is expected") from None
+            raise SettingsError(f"{name} is {text!r}; it must be a whole number") from None
     return text
 
 
@@ -213,7 +216,7 @@ _CHOICES: Final[dict[str, type[enum.StrEnum]]] = {
     "initial_group_state": GroupState,
     "on_damage": OnDamage,
 }
-# Field, smallest and largest value. A segment must hold the largest entry and its blank record.
+# The smallest and largest value of each field.
 _RANGES: Final[dict[str, tuple[int, int]]] = {
     "http_port": (1, 65535),
     "heartbeat_interval_ms": (20, 60_000),
@@ -239,31 +242,33 @@ def _check_members(settings: NodeSettings) -> None:
     both = settings.peers.keys() & settings.addable_peers.keys()
     if both:
         raise SettingsError(
-            f"{', '.join(sorted(both))} cannot be in {variable_name('peers')} and in "
+            f"{', '.join(sorted(both))} must not be in both {variable_name('peers')} and "
             f"{variable_name('addable_peers')}"
         )
     if not settings.peers:
-        raise SettingsError(f"{variable_name('peers')} names nobody; a group has a voter at least")
+        raise SettingsError(f"{variable_name('peers')} is empty; a group needs at least one voter")
     if settings.self_id not in settings.known_peers:
         raise SettingsError(
             f"{variable_name('self_id')} is {settings.self_id!r}, which is not in "
             f"{variable_name('peers')}: {', '.join(settings.known_peers)}"
         )
     if len(settings.known_peers) > MEMBERS_MAX:
-        raise SettingsError(f"{variable_name('peers')}: a group has {MEMBERS_MAX} members at most")
+        raise SettingsError(
+            f"{variable_name('peers')} has too many members; {MEMBERS_MAX} are allowed"
+        )
 
 
 def _check(settings: NodeSettings) -> None:
     if not GROUP_PATTERN.fullmatch(settings.group):
         raise SettingsError(
-            f"{variable_name('group')} is {settings.group!r}; letters and digits are expected"
+            f"{variable_name('group')} is {settings.group!r}; it must match {GROUP_PATTERN.pattern}"
         )
     _check_members(settings)
     for name, (smallest, largest) in _RANGES.items():
         value = getattr(settings, name)
         if not smallest <= value <= largest:
             raise SettingsError(
-                f"{variable_name(name)} is {value}; allowed are {smallest} to {largest}"
+                f"{variable_name(name)} is {value}; it must be {smallest} to {largest}"
             )
     if settings.index_segment_size_bytes % 32:
         raise SettingsError(f"{variable_name('index_segment_size_bytes')} must be a multiple of 32")
@@ -274,8 +279,8 @@ def _check(settings: NodeSettings) -> None:
         )
     if not all(re.fullmatch("[01]?[0-9]|2[0-3]", hour) for hour in settings.delete_when.split(";")):
         raise SettingsError(
-            f"{variable_name('delete_when')} is {settings.delete_when!r}; hours from 0 to 23 are "
-            "expected, with ; between them"
+            f"{variable_name('delete_when')} is {settings.delete_when!r}; it must be hours from 0 "
+            "to 23 with ; between them"
         )
     if settings.state_machine not in STATE_MACHINES:
         raise SettingsError(
@@ -284,5 +289,5 @@ def _check(settings: NodeSettings) -> None:
         )
     if settings.log_format not in ("text", "json"):
         raise SettingsError(
-            f"{variable_name('log_format')} is {settings.log_format!r}; text or json"
+            f"{variable_name('log_format')} is {settings.log_format!r}; it must be text or json"
         )

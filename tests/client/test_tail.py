@@ -11,7 +11,7 @@ from dledger_client.cluster.members import Timing
 from dledger_client.errors import BadAnswerError, GroupUnreachableError, NoEntryError
 from dledger_client.read.tail import LogBounds
 from dledger_fake_server.group import Group
-from dledger_formats.protocol.requests import DLedgerEntry
+from dledger_formats.protocol.entry import DLedgerEntry
 
 BODIES = [b"body %d" % number for number in range(200)]
 BOTH = pytest.mark.parametrize("supports_follow", [True, False], ids=["FOLLOW", "polling"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.append_batch import BODIES_MAX, AppendBatchRequest, split
-from dledger_formats.protocol.requests import Message
+from dledger_formats.protocol.requests import Request
 
 SOUND = AppendBatchRequest(group="g", remote_id="n0", bodies=[b"one", b"", b"three"]).to_bytes()
 COUNT_AT = 4 + int.from_bytes(SOUND[:4], "big")
@@ -21,11 +21,11 @@ def test_bodies_are_read_as_they_were_written(bodies: list[bytes]) -> None:
     envelope, read = split(raw)
 
     assert read == bodies
-    assert Message.from_json(envelope) == Message(group="g", remote_id="n0")
+    assert Request.from_json(envelope) == Request(group="g", remote_id="n0")
 
 
 def test_the_numbers_stand_where_the_page_says() -> None:
-    envelope = Message(group="g", remote_id="n0").to_json()
+    envelope = Request(group="g", remote_id="n0").to_json()
     lengths = struct.pack(">IIII", 3, 3, 0, 5)
 
     assert struct.pack(">I", len(envelope)) + envelope + lengths + b"onethree" == SOUND

@@ -350,5 +350,5 @@ def test_garbage_is_either_waited_for_or_refused(slices: list[bytes]) -> None:
     ids=["body", "header"],
 )
 def test_a_frame_that_no_reader_takes_is_not_written(command: RemotingCommand) -> None:
-    with pytest.raises(ValueError, match="more than"):
+    with pytest.raises(ValueError, match="exceeds the limits"):
         encode(command)

@@ -24,7 +24,7 @@ def test_what_is_written_is_read(voters: tuple[str, ...], learners: tuple[str, .
     assert len(body) <= memberships.BODY_BYTES_MAX
 
 
-def test_the_form_is_this_one_for_ever() -> None:
+def test_the_encoding_of_a_membership_stays_the_same() -> None:
     body = b'{"voters":["n0","n1","n2"],"learners":["n3"]}'
 
     assert memberships.encode(("n0", "n1", "n2"), ("n3",)) == body
@@ -40,21 +40,21 @@ def test_the_form_is_this_one_for_ever() -> None:
         (b'{"voters":["n0"],"learners":[],"witnesses":[]}', "nothing else"),
         (b'{"voters":["n0"],"learners":[],"learners":[]}', "twice"),
         (b'{"voters":"n0","learners":[]}', "a list"),
-        (b'{"voters":["n0",1],"learners":[]}', "no member's id"),
-        (b'{"voters":["n-0"],"learners":[]}', "no member's id"),
-        (b'{"voters":["n0\\n"],"learners":[]}', "no member's id"),
+        (b'{"voters":["n0",1],"learners":[]}', "not a valid id"),
+        (b'{"voters":["n-0"],"learners":[]}', "not a valid id"),
+        (b'{"voters":["n0\\n"],"learners":[]}', "not a valid id"),
         (b'{"voters":["n1","n0"],"learners":[]}', "sorted"),
         (b'{"voters":["n0","n0"],"learners":[]}', "sorted"),
         (b'{"voters":[],"learners":["n0"]}', "has voters"),
-        (b'{"voters":["n0"],"learners":["n0"]}', "a voter and a learner"),
-        (b'{"voters": ["n0"],"learners":[]}', "in one way"),
-        (b'{"learners":[],"voters":["n0"]}', "in one way"),
-        (b'{"voters":["n\\u0030"],"learners":[]}', "in one way"),
-        (memberships.encode(tuple(sorted(f"n{k}" for k in range(65))), ()), "64 members"),
+        (b'{"voters":["n0"],"learners":["n0"]}', "both a voter and a learner"),
+        (b'{"voters": ["n0"],"learners":[]}', "only form"),
+        (b'{"learners":[],"voters":["n0"]}', "only form"),
+        (b'{"voters":["n\\u0030"],"learners":[]}', "only form"),
+        (memberships.encode(tuple(sorted(f"n{k}" for k in range(65))), ()), "more than 64 members"),
         (b" " * 2561, "at most 2560"),
     ],
 )
-def test_anything_else_is_refused(body: bytes, reason: str) -> None:
+def test_any_other_body_is_refused(body: bytes, reason: str) -> None:
     with pytest.raises(FormatError, match=reason):
         memberships.decode(body)
 
@@ -69,5 +69,7 @@ def test_anything_else_is_refused(body: bytes, reason: str) -> None:
         (disk.NOOP, MEMBERSHIP_CHANNEL + 1, False),
     ],
 )
-def test_it_is_told_by_magic_and_channel(magic: int, channel: int, expected: bool) -> None:
+def test_magic_and_channel_tell_whether_an_entry_is_a_membership(
+    magic: int, channel: int, expected: bool
+) -> None:
     assert memberships.is_membership(magic, channel) is expected

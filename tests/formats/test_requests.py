@@ -12,22 +12,23 @@ from hypothesis import strategies as st
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk
+from dledger_formats.protocol.decoding import reads_numbers
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
-    DLedgerEntry,
     DLedgerResponseCode,
     GetEntriesRequest,
     GetEntriesResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
+    Request,
+    Response,
     append_successes,
-    reads_numbers,
 )
 
-TYPES: dict[tuple[str, str], type[Message]] = {
+TYPES: dict[tuple[str, str], type[Request | Response]] = {
     ("metadata", "request"): MetadataRequest,
     ("metadata", "response"): MetadataResponse,
     ("append", "request"): AppendEntryRequest,
@@ -69,7 +70,7 @@ def java_bodies() -> list[Any]:
 
 @pytest.mark.parametrize(("kind", "raw", "as_numbers"), java_bodies())
 def test_a_body_of_java_is_read_and_written_again_alike(
-    kind: type[Message], raw: bytes, as_numbers: bool
+    kind: type[Request | Response], raw: bytes, as_numbers: bool
 ) -> None:
     message = kind.from_json(raw)
 

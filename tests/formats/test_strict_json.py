@@ -1,15 +1,22 @@
-"""JSON that Python's reader takes and nobody should: each form is refused."""
+"""JSON that Python's reader takes and a member must not: each form is refused, in every request."""
+
+import importlib
+import pkgutil
+from pathlib import Path
 
 import pytest
 
+import dledger_formats.protocol
+import dledger_node.remoting
 from dledger_formats.json_objects import DEPTH_MAX, FormatError, parse
+from dledger_formats.protocol.requests import Request
 
 TRAPS = {
-    "key twice": (b'{"a":1,"b":{"c":1,"c":2}}', "comes twice"),
-    "key twice, once escaped": (rb'{"a":1,"\u0061":2}', "comes twice"),
+    "key twice": (b'{"a":1,"b":{"c":1,"c":2}}', "occurs twice"),
+    "key twice, once escaped": (rb'{"a":1,"\u0061":2}', "occurs twice"),
     "many keys, the last twice": (
         b"{%s}" % b",".join(b'"%d":1' % (k % 99_999) for k in range(100_000)),
-        "comes twice",
+        "occurs twice",
     ),
     "NaN": (b'{"a":NaN}', "NaN"),
     "minus infinity": (b'{"a":-Infinity}', "-Infinity"),
@@ -49,3 +56,79 @@ def test_a_trap_is_refused_with_its_reason(raw: bytes, word: str) -> None:
 )
 def test_what_only_looks_like_a_trap_is_read(raw: bytes) -> None:
     assert parse(raw)
+
+
+# Requests.
+
+
+def kinds_of_requests() -> list[type[Request]]:
+    """Every class of request in the package, those of later modules included."""
+    for module in pkgutil.iter_modules(dledger_formats.protocol.__path__):
+        importlib.import_module(f"dledger_formats.protocol.{module.name}")
+    found, classes = [Request], [Request]
+    while classes:
+        classes = [each for one in classes for each in one.__subclasses__()]
+        found += classes
+    return found
+
+
+REQUESTS = kinds_of_requests()
+KEYS = (
+    b'"group":"g","remoteId":"n0","body":"AAAA","beginIndex":1,"producer":0,"sequence":1,"key":1,'
+    b'"change":"REMOVE","memberId":"n1","transfereeId":"n1","bodies":["AAAA"]'
+)
+"""Every key that a request may need."""
+
+
+def test_there_are_as_many_kinds_of_requests_as_the_protocol_has() -> None:
+    assert {kind.__name__ for kind in REQUESTS} == {
+        "Request", "MetadataRequest", "AppendEntryRequest", "GetEntriesRequest", "FollowRequest",
+        "AppendBatchRequest", "RegisterProducerRequest", "IdempotentAppendRequest",
+        "LeadershipTransferRequest", "ChangeMembershipRequest", "ReadRegisterRequest",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
+def test_a_sound_request_is_read_and_its_unknown_keys_are_ignored(kind: type[Request]) -> None:
+    request = kind.from_json(b'{%s,"x":{"a":[1.5]}}' % KEYS)
+
+    assert (request.group, request.remote_id) == ("g", "n0")
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("trap", [raw for raw, _ in TRAPS.values()], ids=TRAPS.keys())
+def test_a_trap_within_a_request_is_refused(kind: type[Request], trap: bytes) -> None:
+    with pytest.raises(FormatError):
+        kind.from_json(b'{%s,"x":%s}' % (KEYS, trap))
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("key", KEYS.split(b","))
+def test_a_request_with_a_key_twice_is_refused(kind: type[Request], key: bytes) -> None:
+    with pytest.raises(FormatError, match="occurs twice"):
+        kind.from_json(b"{%s,%s}" % (KEYS, key))
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
+def test_no_kind_of_request_decodes_in_a_way_of_its_own(kind: type[Request]) -> None:
+    assert kind.from_json.__func__ is Request.from_json.__func__  # type: ignore[attr-defined]
+
+
+DECODES_ELSEWHERE = {
+    "append_reader.py": "the base64 between what was decoded strictly",
+    "decoding.py": "the one place",
+    "frames.py": "headers of frames",
+    "told_memberships.py": "JSON that must be as it would be written again",
+}
+
+
+@pytest.mark.parametrize("package", [dledger_formats.protocol, dledger_node.remoting])
+def test_json_from_the_network_is_decoded_in_one_place(package: object) -> None:
+    (folder,) = package.__path__  # type: ignore[attr-defined]
+    decoding = {
+        path.name
+        for path in Path(folder).glob("*.py")
+        if any(word in path.read_text() for word in ("json.decode", "json.Decoder", "json.loads"))
+    }
+
+    assert decoding <= DECODES_ELSEWHERE.keys()

@@ -39,14 +39,18 @@ from dledger_node.raft.messages import (
     AppendRequest,
     InstallSnapshotRequest,
     JoinResponse,
-    Mark,
+    PreVoteResponse,
+    PushResponse,
+    VoteResponse,
 )
+from dledger_node.raft.recall_messages import Mark, RecallResponse
 from dledger_node.remoting import native
 from dledger_node.remoting.append_reader import (
     AppendBatchReader,
     AppendReader,
     IdempotentAppendReader,
 )
+from dledger_node.remoting.message_kinds import KIND_OF, KINDS, PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk
 from dledger_node.store.derived import memberships_file, producers_file
 from dledger_node.store.derived.producers import Producers
@@ -88,7 +92,7 @@ def frame_decoder() -> tuple[list[bytes], Feed]:
 
 def request_decoders() -> tuple[list[bytes], Feed]:
     """Bodies of requests and responses."""
-    kinds: tuple[type[requests.Message], ...] = (
+    kinds: tuple[type[requests.Request | requests.Response], ...] = (
         requests.MetadataRequest, requests.MetadataResponse, requests.AppendEntryRequest,
         requests.AppendEntryResponse, requests.GetEntriesRequest, requests.GetEntriesResponse,
     )  # fmt: skip
@@ -149,7 +153,7 @@ def append_batch_reader() -> tuple[list[bytes], Feed]:
         with contextlib.suppress(FormatError):
             refused, bodies = reader.read(raw)
             envelope, again = append_batch.split(raw)
-            assert (again, not requests.Message.from_json(envelope).group) == (
+            assert (again, not requests.Request.from_json(envelope).group) == (
                 bodies,
                 refused is not None,
             )
@@ -221,16 +225,19 @@ def native_messages() -> tuple[list[bytes], Feed]:
 
     sound = [
         bytes((number,)) + kind.numbers.pack(*range(1, len(kind.fields) + 1))
-        for number, kind in native.KINDS.items()
+        for number, kind in KINDS.items()
         if "result" not in kind.fields
     ]
     results = [
-        b"\x02" + native.KINDS[2].numbers.pack(5, 5, 0),
-        b"\x07" + native.KINDS[7].numbers.pack(5, 5, 0, 9, 9, -1, -1, -1),
-    ]
+        bytes((KIND_OF[kind].number,)) + KIND_OF[kind].numbers.pack(*numbers)
+        for kind, *numbers in (
+            (PreVoteResponse, 5, 5, 0), (VoteResponse, 5, 5, 0),
+            (PushResponse, 5, 5, 0, 9, 9, -1, -1, -1),
+        )
+    ]  # fmt: skip
     both = (Membership(("n0", "n1")), Membership(("n0",), ("n1", "n2")))
     entries = tuple(MembershipEntry(3 + at, one) for at, one in enumerate(both))
-    told: list[native.PeerMessage] = [
+    told: list[PeerMessage] = [
         SnapshotChunk(
             sender="n1", receiver="n0", last_included_index=9, last_included_term=3, data_bytes=40,
             data_crc32=7, offset=4, data=b"a piece of a state",
@@ -240,11 +247,11 @@ def native_messages() -> tuple[list[bytes], Feed]:
             joining=False, alone=False, memberships=both,
         ),
         *(
-            JoinResponse(
-                sender="n1", receiver="n0", term=4, incarnation=-1, ledger_end_index=9,
-                leading=True, joining=False, alone=False, memberships=some, mark=Mark(4, 7, 3),
+            RecallResponse(
+                sender="n1", receiver="n0", term=4, incarnation=1, memberships=some, mark=mark
             )
             for some in ((), both)
+            for mark in (None, Mark(4, 7, 3))
         ),
         InstallSnapshotRequest(
             sender="n1", receiver="n0", term=4, first_index=3, last_index=4, entries_term=4,
@@ -269,7 +276,10 @@ def hello() -> tuple[list[bytes], Feed]:
         with contextlib.suppress(RemoteProtocolError):
             native.decode_hello(raw)
 
-    greeting = native.Hello(group="g", sender_id="n1", receiver_id="n0", segment_size_bytes=4096)
+    greeting = native.Hello(
+        group="g", sender_id="n1", receiver_id="n0", segment_size_bytes=4096, incarnation=1,
+        protocol=native.PROTOCOL,
+    )  # fmt: skip
     return [frames.FrameDecoder().feed(native.encode_hello(greeting, 1))[0].body], feed
 
 

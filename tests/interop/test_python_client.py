@@ -13,7 +13,7 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import NoEntryError, RefusedError
-from dledger_formats.protocol.requests import DLedgerEntry
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_java.client import JavaClient
 from tools.groups.java_group import JavaGroup
 

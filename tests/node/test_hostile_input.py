@@ -31,6 +31,8 @@ def hello(**changed: object) -> native.Hello:
         "sender_id": "n0",
         "receiver_id": "n1",
         "segment_size_bytes": 1 << 20,
+        "incarnation": 1,
+        "protocol": native.PROTOCOL,
     }
     return native.Hello(**{**fields, **changed})  # type: ignore[arg-type]
 
@@ -98,7 +100,7 @@ def test_a_stranger_may_not_open_a_link_and_is_told_why(
 
     answer = ask(steady_group, "n1", frame)
 
-    body = requests.Message.from_json(answer.body)
+    body = requests.Response.from_json(answer.body)
     assert body.code is DLedgerResponseCode.UNKNOWN_MEMBER
     assert word in (answer.remark or "")
 
@@ -116,9 +118,11 @@ def test_a_push_with_a_flipped_bit_is_never_stored(steady_group: NodeGroup) -> N
         greeting = hello(sender_id=sender, receiver_id=follower)
         connection.sendall(native.encode_hello(greeting, opaque=0))
         connection.recv(4096)
-        body = b"\x06" + native.KINDS[6].numbers.pack(before.term, 0, 0, 1, 1, before.term, 0)
-        push = RemotingCommand(code=native.MESSAGE_CODE, opaque=0, body=body + bytes(entry))
-        connection.sendall(frames.encode(push))
+        push = AppendRequest(
+            sender=sender, receiver=follower, term=before.term, previous_index=0, previous_term=0,
+            first_index=1, last_index=1, entries_term=before.term, committed_index=0,
+        )  # fmt: skip
+        connection.sendall(b"".join(native.encode(push, [bytes(entry)])))
 
         assert closed_by_peer(connection)
 

@@ -19,7 +19,7 @@ from dledger_node import main
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import InstallSnapshotRequest, PushResponse, PushResult
 from dledger_node.raft.ready import HardState
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import StateKeeper

@@ -5,12 +5,10 @@ from dledger_node.raft.membership import Remove
 from dledger_node.raft.messages import (
     CompareRequest,
     HeartBeatRequest,
-    JoinRequest,
-    JoinResponse,
-    Mark,
     VoteResponse,
     VoteResult,
 )
+from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
 from dledger_sim.stage import changing
 from dledger_sim.stage.driver import (
     ELECTION_TICKS,
@@ -24,26 +22,16 @@ from dledger_sim.stage.driver import (
 )
 
 
-def told(driver: CoreDriver, peer_id: str, *, incarnation: int = -9) -> Mark | None:
-    """What a member tells a peer that asks what it remembers."""
-    question = JoinRequest(sender=peer_id, receiver="n0", term=0, incarnation=incarnation)
-    return only(JoinResponse, driver.receive(question)).mark
+def told(driver: CoreDriver, peer_id: str) -> Mark | None:
+    """What a member answers to a peer that asks what it remembers."""
+    question = RecallRequest(sender=peer_id, receiver="n0", term=0, incarnation=9)
+    return only(RecallResponse, driver.receive(question)).mark
 
 
 def votes_for(driver: CoreDriver, sender: str, term: int, end: tuple[int, int] = (-1, -1)) -> bool:
     request = vote_request(term, sender=sender, end=end, take_leadership=True)
     (answer,) = of_type(VoteResponse, driver.receive(request))
     return answer.result is VoteResult.ACCEPT
-
-
-def test_who_joins_is_told_no_mark() -> None:
-    driver = CoreDriver()
-    driver.become_leader()
-    driver.flush()
-    driver.agree("n1")
-    driver.receive(driver.success_from("n1", 0))
-
-    assert told(driver, "n1", incarnation=9) is None
 
 
 def test_a_leader_remembers_what_was_confirmed_to_it_also_when_it_leads_no_more() -> None:

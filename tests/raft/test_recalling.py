@@ -10,13 +10,13 @@ from dledger_node.raft.messages import (
     HeartBeatResponse,
     JoinRequest,
     JoinResponse,
-    Mark,
     Message,
     PreVoteRequest,
     VoteRequest,
     VoteResponse,
     VoteResult,
 )
+from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
 from dledger_node.raft.refusals import RefusalCause
 from dledger_sim.stage.driver import (
     ELECTION_TICKS,
@@ -47,12 +47,12 @@ def answer(
     term: int = 2,
     mark: Mark | None = None,
     *,
-    incarnation: int = ~INCARNATION,
+    incarnation: int = INCARNATION,
     memberships: tuple[Membership, ...] = (),
-) -> JoinResponse:
-    return JoinResponse(
-        sender=sender, receiver="n0", term=term, incarnation=incarnation, ledger_end_index=2,
-        leading=False, joining=False, alone=False, memberships=memberships, mark=mark,
+) -> RecallResponse:
+    return RecallResponse(
+        sender=sender, receiver="n0", term=term, incarnation=incarnation, memberships=memberships,
+        mark=mark,
     )  # fmt: skip
 
 
@@ -67,14 +67,14 @@ def votes(driver: CoreDriver, request: VoteRequest) -> bool:
 def test_it_asks_those_who_are_silent_until_they_have_answered() -> None:
     driver = starting()
 
-    asked = [of_type(JoinRequest, driver.tick(HEARTBEAT_TICKS)) for _ in range(2)]
+    asked = [of_type(RecallRequest, driver.tick(HEARTBEAT_TICKS)) for _ in range(2)]
     driver.receive(answer("n1"))
-    asked.append(of_type(JoinRequest, driver.tick(HEARTBEAT_TICKS)))
+    asked.append(of_type(RecallRequest, driver.tick(HEARTBEAT_TICKS)))
     driver.receive(answer("n2"))
-    asked.append(of_type(JoinRequest, driver.tick(HEARTBEAT_TICKS)))
+    asked.append(of_type(RecallRequest, driver.tick(HEARTBEAT_TICKS)))
 
     assert [[one.receiver for one in some] for some in asked] == [["n1", "n2"]] * 2 + [["n2"], []]
-    assert all(one.recalls and one.term == 2 for some in asked for one in some)
+    assert all((one.incarnation, one.term) == (INCARNATION, 2) for some in asked for one in some)
 
 
 def test_it_asks_at_once_who_can_be_reached_again() -> None:
@@ -83,7 +83,7 @@ def test_it_asks_at_once_who_can_be_reached_again() -> None:
 
     driver.raft.link_restored("n1")
 
-    assert [one.receiver for one in of_type(JoinRequest, driver.tick())] == ["n1", "n2"]
+    assert [one.receiver for one in of_type(RecallRequest, driver.tick())] == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("settings", [{"recall_ticks": 0}, {"voter_count": 1}])
@@ -92,7 +92,7 @@ def test_it_asks_nobody_where_that_is_not_wanted_or_nobody_is_there(
 ) -> None:
     driver = starting(**settings)
 
-    assert not of_type(JoinRequest, driver.tick(HEARTBEAT_TICKS))
+    assert not of_type(RecallRequest, driver.tick(HEARTBEAT_TICKS))
     assert not driver.raft.recalling
 
 
@@ -129,7 +129,7 @@ def test_who_is_silent_for_too_long_is_not_waited_for() -> None:
 
     assert not driver.raft.recalling
     assert votes(driver, vote_request(3, sender="n1", end=(2, 2)))
-    assert [one.receiver for one in of_type(JoinRequest, driver.tick(HEARTBEAT_TICKS))] == ["n2"]
+    assert [one.receiver for one in of_type(RecallRequest, driver.tick(HEARTBEAT_TICKS))] == ["n2"]
 
 
 def test_it_takes_over_the_highest_term_that_is_told_and_votes_in_later_ones_only() -> None:
@@ -157,13 +157,13 @@ def test_it_waits_for_members_that_it_learns_of() -> None:
     driver.receive(answer("n2"))
 
     assert driver.raft.recalling
-    asked = of_type(JoinRequest, driver.tick(HEARTBEAT_TICKS))
+    asked = of_type(RecallRequest, driver.tick(HEARTBEAT_TICKS))
     assert [one.receiver for one in asked] == ["n3"]
 
 
 def test_answers_to_an_earlier_start_mean_nothing() -> None:
     driver = starting()
-    driver.receive(answer("n1", mark=Mark(9, 9, 9), incarnation=~INCARNATION - 1))
+    driver.receive(answer("n1", mark=Mark(9, 9, 9), incarnation=INCARNATION - 1))
 
     assert not driver.raft.joining
     assert driver.raft.recalling
@@ -298,4 +298,33 @@ def test_the_members_that_are_asked_are_those_of_the_log() -> None:
     entry = MembershipEntry(1, Membership(("n0", "n1")))
     driver = starting(memberships=(entry,), committed_index=2)
 
-    assert [one.receiver for one in of_type(JoinRequest, driver.tick())] == ["n1"]
+    assert [one.receiver for one in of_type(RecallRequest, driver.tick())] == ["n1"]
+
+
+def test_an_answer_to_a_recalling_member_is_ignored_by_one_that_joins() -> None:
+    driver = CoreDriver(joining=True)
+    for peer_id in ("n1", "n2"):
+        driver.receive(answer(peer_id, term=0))
+
+    assert driver.raft.joining.startswith("waits for n1, n2")
+
+
+def test_an_answer_to_a_joining_member_is_ignored_by_one_that_recalls() -> None:
+    driver = starting()
+    for peer_id in ("n1", "n2"):
+        driver.receive(JoinResponse(
+            sender=peer_id, receiver="n0", term=2, incarnation=INCARNATION, ledger_end_index=2,
+            leading=False, joining=False, alone=False,
+        ))  # fmt: skip
+
+    assert driver.raft.recalling
+
+
+def test_a_leader_does_not_hand_over_to_a_member_that_recalls() -> None:
+    driver = CoreDriver(terms=[1])
+    driver.become_leader()
+    driver.agree("n1")
+    driver.agree("n2")
+    driver.receive(RecallRequest(sender="n1", receiver="n0", term=1, incarnation=9))
+
+    assert driver.raft.fittest_peer_id == "n2"

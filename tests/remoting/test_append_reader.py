@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.append_batch import AppendBatchRequest
 from dledger_formats.protocol.producers import IdempotentAppendRequest
-from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Message
+from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Request
 from dledger_node.remoting.append_reader import (
     ENVELOPE_BYTES_MAX,
     AppendBatchReader,
@@ -26,7 +26,7 @@ class CountingJudge:
     def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self, request: Message) -> Judgement:
+    def __call__(self, request: Request) -> Judgement:
         self.asked += 1
         return None if request.group == "g" else DLedgerResponseCode.UNKNOWN_GROUP
 

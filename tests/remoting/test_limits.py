@@ -223,7 +223,11 @@ async def test_nothing_of_a_member_s_earlier_life_is_heard_after_its_next_has_be
     """It may have confirmed what its disk has forgotten since (`raft.recalling`)."""
     async with listening() as listener:
         earlier, other, later = [await listener.connect() for _ in range(3)]
-        for link, greeting in ((earlier, hello()), (other, hello("n2")), (later, hello(life=2))):
+        for link, greeting in (
+            (earlier, hello()),
+            (other, hello("n2")),
+            (later, hello(incarnation=2)),
+        ):
             await link.say(greeting)
             await link.answer()
 

@@ -16,7 +16,7 @@ from dledger_node.raft.messages import AppendRequest, HeartBeatRequest, Message
 from dledger_node.raft.ready import HardState
 from dledger_node.remoting import native
 from dledger_node.remoting.links import Links
-from dledger_wire.listener import Listener, listening, until
+from dledger_wire.listener import Listener, hello_to, listening, until
 
 FIRST = Membership(("n0", "n1"))
 GROWN = Membership(("n0", "n1", "n2"))
@@ -30,7 +30,7 @@ class Owner:
 
     def hello(self, peer_id: str) -> native.Hello:
         """Who calls."""
-        return native.Hello(group="g", sender_id="n1", receiver_id=peer_id, segment_size_bytes=4096)
+        return hello_to(peer_id)
 
     def read_entries(
         self, push: AppendRequest, bytes_max: int
@@ -145,5 +145,5 @@ async def test_a_member_without_an_address_is_named_once(caplog: pytest.LogCaptu
         for _ in range(3):
             links.send([heartbeat("n9")])
 
-    assert caplog.text.count("n9 belongs to the group, and the settings give no address") == 1
+    assert caplog.text.count("n9 belongs to the group, but the settings have no address") == 1
     assert "n9" not in links

@@ -13,10 +13,11 @@ import pytest
 import uvloop
 
 from dledger_formats.protocol.frames import FrameDecoder, encode_responses
-from dledger_formats.protocol.requests import Message
+from dledger_formats.protocol.requests import Response
 from dledger_node.raft.messages import HeartBeatRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.peer_link import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S, PeerLink
+from dledger_wire.listener import hello_to
 
 ATTEMPTS = 200
 TIMEOUT_S = 60.0
@@ -32,9 +33,7 @@ class Owner:
 
     def hello(self, peer_id: str) -> native.Hello:
         """Who calls."""
-        return native.Hello(
-            group="g", sender_id="n1", receiver_id=peer_id, segment_size_bytes=1 << 20
-        )
+        return hello_to(peer_id)
 
     def read_entries(self, *_: object) -> None:
         """No push is sent here."""
@@ -107,7 +106,7 @@ def test_a_peer_that_hangs_up_on_every_link_is_not_called_without_a_pause() -> N
         decoder = FrameDecoder()
         while data := await reader.read(4096):
             if commands := decoder.feed(data):
-                accepted = Message(group="g", local_id="n0").to_json()
+                accepted = Response(group="g", local_id="n0").to_json()
                 writer.write(encode_responses([(commands[0].opaque, accepted)]))
                 break
         writer.close()

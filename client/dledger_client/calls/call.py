@@ -29,6 +29,7 @@ from dledger_formats.protocol.requests import (
     Message,
     MetadataResponse,
     RequestCode,
+    Response,
     SystemCode,
 )
 
@@ -77,7 +78,7 @@ class CallKind:
     """The properties that all calls of one kind share."""
 
     code: int
-    response_type: type[Message]
+    response_type: type[Response]
     decode: Callable[[bytes], Message]
     """Decodes the usual form of a response quickly; raises ValueError for any other form."""
     refusals: frozenset[DLedgerResponseCode] = frozenset()
@@ -100,7 +101,7 @@ def _as_batch(request: Message, _: bool) -> bytes:
 
 def _kind(
     code: int,
-    response_type: type[Message],
+    response_type: type[Response],
     refusals: Iterable[DLedgerResponseCode] = (),
     *,
     waits: Iterable[DLedgerResponseCode] = (),

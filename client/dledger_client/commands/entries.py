@@ -6,7 +6,7 @@ from typing import Any
 
 from dledger_client.commands import common
 from dledger_formats.log import disk
-from dledger_formats.protocol.requests import DLedgerEntry
+from dledger_formats.protocol.entry import DLedgerEntry
 
 OUTPUT_HELP = (
     "raw: each body and a newline, without the empty entries with which leaders begin their terms; "

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from dledger_client.calls.call import FOLLOW, GET
 from dledger_client.read.range_reader import ANSWER_BYTES, entries_of, read_range
 from dledger_client.session import Session
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
-from dledger_formats.protocol.requests import DLedgerEntry, GetEntriesRequest
+from dledger_formats.protocol.requests import GetEntriesRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

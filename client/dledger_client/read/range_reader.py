@@ -6,12 +6,8 @@ from typing import Final, TypeAlias
 
 from dledger_client.calls.call import Call
 from dledger_client.errors import BadAnswerError, ClientError, NoEntryError
-from dledger_formats.protocol.requests import (
-    DLedgerEntry,
-    DLedgerResponseCode,
-    GetEntriesResponse,
-    Message,
-)
+from dledger_formats.protocol.entry import DLedgerEntry
+from dledger_formats.protocol.requests import DLedgerResponseCode, GetEntriesResponse, Message
 
 ANSWER_BYTES: Final = 256 * 1024
 """Bytes of bodies that one request asks for."""

@@ -1,1 +1,1 @@
-"""The JSON that a member serves over HTTP: `/status`, `/leader` and `/manifest`."""
+"""The JSON pages that a member serves over HTTP: `/status`, `/leader` and `/manifest`."""

@@ -1,8 +1,8 @@
-"""What a node says of itself over HTTP, as JSON: `/status`, `/leader` and `/manifest`.
+"""The JSON pages of a node: `/status`, `/leader` and `/manifest`.
 
-Keys are camelCase in JSON and snake_case here. A reader ignores keys that it does not know, so that
-an operator may be older than its nodes, and refuses an answer that lacks one, so that nobody
-decides on a guess.
+Keys are camelCase in JSON and snake_case here. A reader ignores unknown keys, so that an operator
+may be older than its nodes. It refuses an answer that lacks a key without a default, so that it
+does not decide on a guess.
 """
 
 import enum
@@ -21,64 +21,64 @@ class Role(enum.StrEnum):
 
 
 class MembershipRole(enum.StrEnum):
-    """What a member is to its group, as its own log says."""
+    """A member's part in its group, by its own log."""
 
     VOTER = "Voter"
     LEARNER = "Learner"
-    """It takes entries, and counts in no quorum."""
+    """It receives entries, and does not count in a quorum."""
     NONE = "None"
-    """It was not added yet, or was removed, or has not heard of it."""
+    """It was removed, or not added yet, or its log does not have the change yet."""
 
 
 class FlushDiskType(enum.StrEnum):
-    """When an entry counts as held by a member: once it is on disk, or once it is in memory."""
+    """When a member confirms an entry: once it is on disk, or once it is in memory."""
 
     SYNC_FLUSH = "SyncFlush"
     ASYNC_FLUSH = "AsyncFlush"
 
 
 class StorageState(enum.StrEnum):
-    """Whether a member can use its volume; `reason` says more, for people."""
+    """Whether a member can use its volume; `reason` explains it."""
 
     SOUND = "Sound"
     FULL = "Full"
-    """There is no room for more entries; what it has, it serves."""
+    """There is no room for more entries; the member serves the entries that it has."""
     STALLED = "Stalled"
-    """The disk does not finish a write."""
+    """A write to the disk does not finish."""
     FAILED = "Failed"
     """The disk refuses to read or write: an IO error, or a read-only file system."""
     DAMAGED = "Damaged"
-    """What is on the disk is not what was written there."""
+    """The disk does not have the bytes that were written."""
     HEALING = "Healing"
-    """It was damaged, and what could not be kept is taken again from the leader."""
+    """It was damaged, and the member fetches the damaged entries again from its leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus:
-    """What the leader knows of one other member."""
+    """The leader's view of one other member."""
 
     peer_id: str
     match_index: int
-    """Highest index known to be on that member's disk and equal to the leader's; -1 if unknown."""
+    """The highest index known to be on that member's disk, as on the leader's; -1 if unknown."""
     reachable: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """One member's own view; indexes start at 0, and -1 stands for "none"."""
+    """One member's view of itself. Indexes start at 0; -1 means that there is none."""
 
     group: str
     self_id: str
     role: Role
     term: int
     leader_id: str | None
-    """The leader of `term` that this member follows, or itself; None while there is none."""
+    """The leader of `term` that this member follows, or itself; None without a leader."""
     master: bool
-    """True on a leader whose first entry of the term is committed: it may be called master."""
+    """True on a leader whose first entry of the term is committed."""
     ready: bool
-    """This member took part in a heartbeat or a commit lately and serves its role."""
+    """This member took part in a heartbeat or a commit recently and serves its role."""
     reason: str
-    """Why it is not ready, for people; empty when it is."""
+    """Human-readable reason why the member is not ready; empty when it is."""
     broker_id: int
     """RocketMQ's broker id: 0 on the master, ordinal + 1 on a slave, -1 without a leader."""
     ledger_begin_index: int
@@ -86,62 +86,62 @@ class NodeStatus:
     ledger_end_term: int
     committed_index: int
     durable_index: int
-    """End of what this member has flushed to disk."""
+    """The last index that this member has flushed to disk."""
     flush_disk_type: FlushDiskType
     peers: dict[str, str]
-    """The id and host:port of everybody who belongs to the group, by this member's log."""
+    """The id and host:port of every member of the group, by this member's log."""
     followers: list[PeerStatus] = field(default_factory=list)
-    """Filled on the leader alone."""
+    """All other members; empty except on the leader."""
     storage: StorageState = StorageState.SOUND
     joining: bool = False
-    """It came up without all that it had promised, its volume being new, lost or damaged, and does
+    """The member started without its promises, because its volume is new, lost or damaged, and does
     not vote yet; `reason` says what it waits for.
     """
     membership: MembershipRole = MembershipRole.VOTER
     voters: list[str] = field(default_factory=list)
     learners: list[str] = field(default_factory=list)
     addable: list[str] = field(default_factory=list)
-    """Who is no member, and may be added by this member's settings."""
+    """The ids that do not belong to the group, but may be added, by this member's settings."""
     membership_index: int = -1
-    """The entry that says who belongs to the group; -1 while those of the settings do, or when it
-    was removed. A change is under way while it lies above `committed_index`.
+    """The entry with the current membership; -1 while that of the settings holds, or if the entry
+    was removed. A change is in progress while it is above `committed_index`.
     """
     version: str
 
     def to_json(self) -> bytes:
-        """Encode for the wire."""
+        """Encode as JSON."""
         return json_objects.encode(self)
 
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
-        """Decode; FormatError when a key is missing or has another type."""
+        """Decode. Raises FormatError if a key is missing or has another type."""
         return json_objects.decode(cls, raw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderView:
-    """The answer of the long poll: who leads, as this member knows it."""
+    """The answer of the long poll: the leader that this member knows."""
 
     self_id: str
     term: int
     leader_id: str | None
-    """As in NodeStatus, but None on a leader that is not yet master."""
+    """The leader as in NodeStatus, but None on a leader that is not master yet."""
     master: bool
     ledger_end_index: int
     committed_index: int
 
     @property
     def token(self) -> str:
-        """What a caller passes as `since` to wait for the next change: `TERM:LEADER`."""
+        """The value of `since` with which a caller waits for the next change: `TERM:LEADER`."""
         return f"{self.term}:{self.leader_id or ''}"
 
     def to_json(self) -> bytes:
-        """Encode for the wire."""
+        """Encode as JSON."""
         return json_objects.encode(self)
 
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
-        """Decode; FormatError when a key is missing or has another type."""
+        """Decode. Raises FormatError if a key is missing or has another type."""
         return json_objects.decode(cls, raw)
 
 
@@ -152,26 +152,24 @@ class SegmentFile:
     name: str
     size_bytes: int
     readable_bytes: int
-    """From the file's start: whole records, sealed or committed."""
+    """Bytes from the file's start that hold whole records, sealed or committed."""
     first_index: int
-    """Index of the first entry in it (of the first unit in an index file); -1 when it holds
-    none.
-    """
+    """The index of the file's first entry, or first unit in an index file; -1 for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What an auditor may read of this member, at one instant."""
+    """The files that an auditor may read from this member, at one instant."""
 
     status: NodeStatus
     data: list[SegmentFile]
     index: list[SegmentFile]
 
     def to_json(self) -> bytes:
-        """Encode for the wire."""
+        """Encode as JSON."""
         return json_objects.encode(self)
 
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
-        """Decode; FormatError when a key is missing or has another type."""
+        """Decode. Raises FormatError if a key is missing or has another type."""
         return json_objects.decode(cls, raw)

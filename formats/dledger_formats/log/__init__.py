@@ -1,5 +1,5 @@
-"""DLedger's log on disk: entries, index units, file names, checksums, and what special entries say.
+"""DLedger's log on disk: entries, index units, file names, checksums, and special entries.
 
-Spark executors import these modules, so they use the standard library alone. `checksum` prefers a
-faster CRC-32 where it is installed.
+Spark executors import these modules, so they use only the standard library, except that `checksum`
+takes a faster CRC-32 if one is installed.
 """

@@ -1,19 +1,19 @@
-"""What an entry's `channel` says of who appended it: a producer's number, and an append's sequence.
+"""An entry's `channel`: the number of the producer that appended it, and the append's sequence.
 
     channel   bits 31..16   number of the producer, 1 to PRODUCERS_MAX; 0: an ordinary append
               bits 15..0    low 16 bits of the append's sequence
 
-Java writes 0 and never looks at it. A NOOP with a number registers a producer under it, in the
-place of whoever had the number before; the index of that entry is the producer's identity. Higher
-numbers are no producers': one marks entries that change the membership (`memberships`).
+Java writes 0 and never reads it. A NOOP with a number registers a producer under that number, and
+replaces the producer that had it before; the index of that entry is the producer's identity. Higher
+numbers do not belong to producers: one marks entries that change the membership (`memberships`).
 """
 
 from typing import Final, NamedTuple
 
 PRODUCERS_MAX: Final = 1024
 WINDOW: Final = 1024
-"""So many sequences of a producer, the highest and those below it, are remembered; and so far may
-the next one lie above the highest.
+"""How many sequences of a producer are remembered, the highest and those below it. The next
+sequence must not exceed the highest by more.
 """
 SEQUENCE_MAX: Final = (1 << 63) - 1
 _LOW_BITS: Final = 16
@@ -24,24 +24,24 @@ assert 2 * WINDOW < 1 << (_LOW_BITS - 1), "16 bits must tell apart what a leader
 
 
 class ChannelEntry(NamedTuple):
-    """What a header with a channel says of its producer."""
+    """The fields of a header with a channel."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
     magic: int
     channel: int
 
 
 def channel_of(number: int, sequence: int) -> int:
-    """The channel of a producer's append; with sequence 0, of its registration."""
+    """Return the channel of a producer's append; with sequence 0, that of its registration."""
     return number << _LOW_BITS | sequence & _LOW_MASK
 
 
 def number_of(channel: int) -> int:
-    """The producer's number."""
+    """Return the producer's number."""
     return channel >> _LOW_BITS
 
 
 def sequence_near(channel: int, near: int) -> int:
-    """Of all sequences with the channel's low bits, the one nearest to `near`."""
+    """Return the sequence nearest to `near` that has the low bits of this channel."""
     distance = (channel - near) & _LOW_MASK
     return near + distance - (1 << _LOW_BITS if distance >> (_LOW_BITS - 1) else 0)

@@ -9,25 +9,24 @@ All numbers are big-endian and signed, except the two checksums.
          8    8 index      the first entry is 0         12    4 size
         16    8 term                                    16    8 index
         24    8 pos        offset in the data files     24    8 term
-        32    4 channel    0, who appended it (`channels`), or what a NOOP says (`memberships`)
+        32    4 channel    0, a producer's (`channels`), or a kind of NOOP (`memberships`)
         36    4 chain_crc                           blank record, to the end of its segment
         40    4 body_crc                                 0    4 magic  -1
         44    4 body_size                                4    4 size   at least 8
 
 A segment's name is the offset of its first byte, in 20 digits; its length is the configured size. A
-record never crosses a segment: what does not fit, with 8 bytes to spare for a blank, goes to the
-next.
+record never crosses a segment: a record that does not fit, with 8 bytes to spare for a blank, goes
+to the next.
 
 The layout is Java DLedger's (`DLedgerEntryCoder`, `DLedgerIndexEntry`, `SegmentList`). Java leaves
 both checksums 0 and never reads them; 0 therefore means "not covered". Ours are:
 
     body_crc    CRC-32 of the body
     chain_crc   CRC-32 of the 48 header bytes with chain_crc taken as 0, continued from the
-                chain_crc of the entry before (from 0 for entry 0, and where the one
+                chain_crc of the entry before (from 0 for entry 0, and if the entry
                 before is not covered)
 
-so that the chain_crc of one entry answers for every header, and through body_crc every body, before
-it.
+So the chain_crc of one entry covers every header before it, and through body_crc every body.
 """
 
 import struct
@@ -35,7 +34,6 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
-from dledger_formats.log.channels import ChannelEntry
 from dledger_formats.log.checksum import crc32
 
 NORMAL: Final = 1
@@ -49,7 +47,7 @@ _HEADER_BEFORE_CHAIN: Final = struct.Struct(">iiqqqi4xIi")
 CHAIN_CRC_OFFSET: Final = 36
 INDEX_UNIT: Final = struct.Struct(">iqiqq")
 INDEX_UNIT_SIZE: Final = 32
-# Columns are moved by words of four bytes, of which every field of both records is made.
+# Columns are copied in words of four bytes; every field of both records consists of such words.
 _HEADER_WORDS: Final = ENTRY_HEADER_SIZE // 4
 _CHAIN_CRC_WORD: Final = CHAIN_CRC_OFFSET // 4
 _UNIT_WORDS: Final = INDEX_UNIT_SIZE // 4
@@ -70,10 +68,10 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class DamagedRecordError(Exception):
-    """Bytes that should hold a record do not.
+    """Bytes where a record should be are not one.
 
     `reason` is one word for machines: short_header, short_body, bad_magic, bad_size, bad_body_crc,
-    bad_chain_crc; or bad_index, bad_term, bad_pos for a sound entry that belongs elsewhere.
+    bad_chain_crc; or bad_index, bad_term, bad_pos for a sound entry in the wrong place.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -82,11 +80,11 @@ class DamagedRecordError(Exception):
 
 
 class EntryHeader(NamedTuple):
-    """The 48 bytes in front of a body, in the order of the file."""
+    """The 48 bytes before a body, in the order of the file."""
 
     magic: int
     size: int
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
     term: int
     pos: int
     channel: int
@@ -96,48 +94,32 @@ class EntryHeader(NamedTuple):
 
 
 class IndexUnit(NamedTuple):
-    """Where an entry lies: the 32 bytes at `index * 32` of the index files."""
+    """The place of an entry: the 32 bytes at `index * 32` of the index files."""
 
     magic: int
     pos: int
     size: int
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
     term: int
 
 
 class PackedEntries(NamedTuple):
-    """Entries that follow one another in one segment, ready to be copied there."""
+    """Consecutive entries of one segment, ready to be copied there."""
 
     data: bytearray
     units: bytearray
-    """Their index units."""
+    """The index units of the entries."""
     chain_crc: int
-    """Of the last one: the seed of the next."""
-
-
-class EntryScan(NamedTuple):
-    """The entries that `scan_entries` took, and why it went no further."""
-
-    end: int
-    """Byte behind the last entry taken."""
-    next_index: int
-    chain_crc: int | None
-    """Of the last entry taken."""
-    units: bytes
-    """Index units of the entries taken."""
-    channels: list[ChannelEntry]
-    """Those of them that have a channel."""
-    damage: DamagedRecordError | None
-    """Why the record at `end` was not taken; None at the limit, or when the count was reached."""
+    """The chain_crc of the last entry: the seed of the next."""
 
 
 def file_name(start_offset: int) -> str:
-    """Name of the segment whose first byte has this offset."""
+    """Return the name of the segment whose first byte has this offset."""
     return f"{start_offset:0{FILE_NAME_DIGITS}d}"
 
 
 def start_offset(name: str) -> int:
-    """Offset of a segment's first byte; ValueError for a name that is none of ours."""
+    """Return the offset of a segment's first byte. Raises ValueError for any other name."""
     if len(name) != FILE_NAME_DIGITS or not (name.isascii() and name.isdigit()):
         raise ValueError(
             f"{name!r} is not a segment's name: {FILE_NAME_DIGITS} digits are expected"
@@ -146,7 +128,7 @@ def start_offset(name: str) -> int:
 
 
 def body_crc(body: Buffer) -> int:
-    """Checksum of a body; 0 (which a body may have by chance) reads as "not covered"."""
+    """Return the checksum of a body. A checksum that is 0 by chance reads as "not covered"."""
     return crc32(body)
 
 
@@ -160,11 +142,12 @@ def pack_entries(
     previous_chain_crc: int,
     channels: Sequence[int] | None = None,
 ) -> PackedEntries:
-    """Encode entries, at least one, that follow one another from `pos`, a position in the data
-    files. `channels` has one for each body; None is 0 for all.
+    """Encode one or more consecutive entries, the first at `pos`, a position in the data files.
+    `channels` has one channel for each body; None means 0 for all.
 
-    A node's rate of appends is decided here: the loop does only what needs the entry before, with
-    no call but of C functions. All else is done by columns, each with one call for all entries.
+    This function limits a node's rate of appends: the loop computes only values that depend on the
+    entry before, and calls only C functions. Everything else is computed by columns, with one call
+    for all entries.
     """
     pack_header = _HEADER_BEFORE_CHAIN.pack
     chain_crc, index = previous_chain_crc, first_index
@@ -190,7 +173,7 @@ def pack_entries(
 
 
 def _units_of(header_words: memoryview, count: int) -> bytearray:
-    """The index units of entries whose headers lie one behind the other."""
+    """Return the index units of consecutive entries, from the words of their headers."""
     units = bytearray(count * INDEX_UNIT_SIZE)
     unit_words = memoryview(units).cast("I")
     for number, header_number in enumerate(_HEADER_WORDS_OF_UNIT):
@@ -198,94 +181,13 @@ def _units_of(header_words: memoryview, count: int) -> bytearray:
     return units
 
 
-def scan_entries(
-    source: memoryview,
-    at: int,
-    limit: int,
-    *,
-    index: int,
-    term: int,
-    pos: int,
-    chain_crc: int | None,
-    count_max: int,
-) -> EntryScan:
-    """Take sound entries of one term that follow one another from byte `at`, at most `count_max`.
-
-    The first must have this index and lie at this position of the data files; `chain_crc` is that
-    of the entry before, or None when it is not known. Nothing is taken beyond byte `limit`.
-
-    A follower's rate and the time of a recovery are decided here: the loop only finds that
-    something is wrong, and `_damage_of` then says what.
-    """
-    unpack, pack_header, pack_unit = ENTRY_HEADER.unpack_from, ENTRY_HEADER.pack, INDEX_UNIT.pack
-    units: list[bytes] = []
-    channels: list[ChannelEntry] = []
-    stop_index, start_max = index + count_max, limit - ENTRY_HEADER_SIZE
-    while index < stop_index and at <= start_max:
-        magic, size, own_index, own_term, own_pos, channel, own_chain, own_crc, body_size = unpack(
-            source, at
-        )
-        end = at + size
-        if (
-            own_index != index
-            or own_term != term
-            or own_pos != pos
-            or body_size < 0
-            or size != ENTRY_HEADER_SIZE + body_size
-            or end > limit
-            or magic not in ENTRY_MAGICS
-        ):
-            break
-        if own_crc and crc32(source[at + ENTRY_HEADER_SIZE : end]) != own_crc:
-            break
-        if own_chain and chain_crc is not None:
-            header = pack_header(magic, size, index, term, pos, channel, 0, own_crc, body_size)
-            if crc32(header, chain_crc) != own_chain:
-                break
-        units.append(pack_unit(magic, pos, size, index, term))
-        if channel:
-            channels.append(ChannelEntry(index, magic, channel))
-        chain_crc = own_chain
-        pos += size
-        index += 1
-        at = end
-    damage = None
-    if index < stop_index and at < limit:
-        damage = _damage_of(source, at, limit, index, term, pos, chain_crc)
-    return EntryScan(at, index, chain_crc, b"".join(units), channels, damage)
-
-
-def _damage_of(
-    source: memoryview,
-    at: int,
-    limit: int,
-    index: int,
-    term: int,
-    pos: int,
-    chain_crc: int | None,
-) -> DamagedRecordError:
-    """What is wrong with the record at byte `at`, which `scan_entries` did not take."""
-    try:
-        header = check_entry(source, at, limit, chain_crc)
-    except DamagedRecordError as error:
-        return error
-    for reason, found, expected in (
-        ("bad_index", header.index, index),
-        ("bad_term", header.term, term),
-        ("bad_pos", header.pos, pos),
-    ):
-        if found != expected:
-            return DamagedRecordError(reason, f"{found} at byte {at}, where {expected} belongs")
-    raise AssertionError(f"the entry at byte {at} is sound, and was not taken")
-
-
 def chain_crc_of(header: EntryHeader, previous_chain_crc: int) -> int:
-    """The chain_crc that this header should carry after an entry with the given one."""
+    """Return the chain_crc that this header should have after an entry with the given one."""
     return crc32(ENTRY_HEADER.pack(*header._replace(chain_crc=0)), previous_chain_crc)
 
 
 def unpack_header(source: Buffer, at: int) -> EntryHeader:
-    """Read a header without judging it; DamagedRecordError when the bytes end too early."""
+    """Read a header without checks. Raises DamagedRecordError if the bytes end too early."""
     if len(source) - at < ENTRY_HEADER_SIZE:
         raise DamagedRecordError("short_header", f"{max(0, len(source) - at)} bytes are left")
     return EntryHeader._make(ENTRY_HEADER.unpack_from(source, at))
@@ -294,11 +196,11 @@ def unpack_header(source: Buffer, at: int) -> EntryHeader:
 def check_entry(
     source: Buffer, at: int, limit: int, previous_chain_crc: int | None = None
 ) -> EntryHeader:
-    """Read the entry at byte `at` and judge everything that it says of itself.
+    """Read the header of the entry at byte `at`, and check its sizes and checksums.
 
-    `limit` is the end of the bytes that may belong to it. `previous_chain_crc` is the chain_crc of
-    the entry before, or None when that is not known. Position in the file, index and term are for
-    the caller, who knows what came before.
+    `limit` is the end of the bytes that may belong to the entry. `previous_chain_crc` is the
+    chain_crc of the entry before, or None if it is not known. The caller checks position, index and
+    term, because it knows the entry before. Raises DamagedRecordError.
     """
     if limit - at < ENTRY_HEADER_SIZE:
         raise DamagedRecordError("short_header", f"{max(0, limit - at)} bytes are left")
@@ -326,7 +228,7 @@ def check_entry(
 
 
 def _chain_prefix(source: Buffer, at: int, previous_chain_crc: int) -> int:
-    """CRC of the header up to its chain_crc field, which counts as four zero bytes."""
+    """Return the CRC of the header up to its chain_crc field, which counts as four zero bytes."""
     return crc32(b"\0\0\0\0", crc32(source[at : at + CHAIN_CRC_OFFSET], previous_chain_crc))
 
 
@@ -336,14 +238,15 @@ def unpack_index_unit(source: Buffer, at: int) -> IndexUnit:
 
 
 def needs_next_segment(entry_size: int, write_position: int, segment_size: int) -> bool:
-    """Whether an entry must go to the next segment (`SegmentList.preAppend` of Java DLedger)."""
+    """Tell whether an entry must go to the next segment (Java's `SegmentList.preAppend`)."""
     return entry_size + BLANK_SIZE_MIN > segment_size - write_position
 
 
 def place_entry(size: int, pos: int, segment_size: int) -> int:
-    """Where an entry goes when the one before ends at `pos`; ValueError if no segment can hold it.
+    """Return the position of an entry after one that ends at `pos`.
 
-    It depends on sizes alone, so members whose segments have one size have one layout.
+    Raises ValueError if no segment can hold it. The position depends only on sizes, so members
+    whose segments have the same size have the same layout.
     """
     write_position = pos % segment_size
     if not needs_next_segment(size, write_position, segment_size):

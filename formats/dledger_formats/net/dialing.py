@@ -1,7 +1,7 @@
-"""How a client and a member open a connection to a name.
+"""Opening a connection to a name, for clients and members.
 
-The loop's own `create_connection` looks names up as well, but uvloop's leaves the lookup's error to
-nobody when the caller gives up meanwhile, and complains of it to whoever reads the terminal.
+The event loop's own `create_connection` looks names up as well. But if its caller is cancelled
+meanwhile, uvloop never retrieves the lookup's error and logs it as unhandled.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 async def dial(
     make: Callable[[], ProtocolT], host: str, port: int
 ) -> tuple[asyncio.Transport, ProtocolT]:
-    """Connect to the first of a name's addresses that takes it; OSError, the last one's.
+    """Connect to the first address of a name that accepts. Raises the last address's OSError.
 
-    The name is looked up every time: a pod that comes back has another address.
+    The name is looked up every time, because a restarted pod has another address.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    refused = OSError(f"{host} has no address")
+    refused = OSError(f"the name {host} has no address")
     for *_, address in found:
         try:
             return await loop.create_connection(make, str(address[0]), int(address[1]))

@@ -12,10 +12,10 @@ _OPAQUE: Final = 1
 
 
 async def exchange(host: str, port: int, code: int, body: bytes) -> RemotingCommand:
-    """Send a request and return its answer; the caller says how long that may take.
+    """Send a request and return its answer; the caller sets a timeout.
 
-    OSError when there is no connection, or none any more; FrameError when what comes is no answer,
-    or a longer one than ANSWER_BYTES_MAX.
+    Raises OSError if the connection cannot be made or is lost, and FrameError if the answer is not
+    a frame, or longer than ANSWER_BYTES_MAX.
     """
     reader, writer = await asyncio.open_connection(host, port)
     try:

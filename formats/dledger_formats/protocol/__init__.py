@@ -1,5 +1,9 @@
 """DLedger's client protocol: remoting frames, and the JSON bodies of requests and responses.
 
-`frames` and `requests` are DLedger's own. The other modules are the project's extensions, one for
-each request. Nothing here opens a socket.
+    frames           the frames that carry requests and responses
+    requests, entry  DLedger's own requests, and an entry in their responses
+    decoding         JSON as bytes: strict decoding, and the two forms of `byte[]`
+
+Every other module is one request; all of those but `leadership_transfer` are extensions of this
+project. Nothing here opens a socket.
 """

@@ -7,20 +7,21 @@
          8    … header         code, opaque, flag, …
          … …    body           often a JSON object of its own; `requests` knows those
 
-We write JSON headers, as every DLedger does by default, and read both: a Java process that was
-told to write the binary form keeps its promise to accept JSON. The binary header has 16 bits for
-the code, which Java reads as signed, so DLedger's codes above 32767 survive only if they are read
-as unsigned; so do we.
+We write JSON headers, as every DLedger does by default, and read both: a Java process that is set
+to the binary form still accepts JSON. The binary header has 16 bits for the code. Java reads them
+as signed, which breaks DLedger's codes above 32767; we read them as unsigned.
 
-A length is judged before its bytes are kept. What cannot be a frame raises FrameError: the stream
-has no next frame then, and its connection must be closed, as Java does.
+A length is checked before its bytes are kept. Bytes that cannot be a frame raise FrameError. The
+stream has no next frame then, and its connection must be closed, as in Java.
 """
 
 import struct
 from collections.abc import Iterable
-from typing import Annotated, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
+
+from dledger_formats.protocol.decoding import Int32
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -55,10 +56,10 @@ assert FRAME_BYTES_MAX - 1 <= _HEADER_LENGTH_MASK
 
 
 class FrameError(ValueError):
-    """The stream holds bytes that are no frame; close the connection.
+    """The stream has bytes that are not a frame; close the connection.
 
-    `reason` is one word for counters: length, header_type, header_length or header. `before` are
-    the whole commands that came ahead of the bad bytes in the same `feed`.
+    `reason` is one word for counters: length, header_type, header_length or header. `before` has
+    the whole commands that preceded the bad bytes in the same `feed`.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -67,42 +68,39 @@ class FrameError(ValueError):
         self.before: list[RemotingCommand] = []
 
 
-Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-
-
 class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     """One request or response. Java's class has the same name and fields.
 
-    As it is read from a JSON header, unknown keys are ignored, and what Java can do without has a
-    default. A frame without an opaque could never be answered, so it counts as broken.
+    Unknown keys of a JSON header are ignored, and fields that Java may leave out have a default. A
+    frame without an opaque could never be answered, so it is refused.
     """
 
     code: Int32
-    """What is asked (`requests.RequestCode`), or the remoting layer's own result."""
+    """The code of the request (`requests.RequestCode`), or the remoting layer's own result."""
     opaque: Int32
-    """Pairs a response with its request; Java counts up and may wrap below 0."""
+    """Pairs a response with its request. Java counts up and may wrap to below 0."""
     flag: Int32 = 0
     remark: str | None = None
     """The text of a system error."""
     ext_fields: dict[str, str] | None = None
     body: bytes = msgspec.field(default=b"", name="")
-    """Not of the header, so no key of it has this name; what stands there is overwritten."""
+    """Not part of the header. Its key there is empty, and a value of that key is overwritten."""
     language: str = LANGUAGE
     version: Int32 = 0
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers the request of the same opaque."""
+        """Whether this is the response to the request with the same opaque."""
         return self.flag & RESPONSE_FLAG != 0
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the sender waits for no answer. (Java's servers answer all the same.)"""
+        """Whether the sender expects no answer. (Java's servers answer nevertheless.)"""
         return self.flag & ONEWAY_FLAG != 0
 
 
 def encode(command: RemotingCommand) -> bytes:
-    """Encode one frame, its header's keys in Java's order; ValueError when it would be too long."""
+    """Encode one frame with the keys in Java's order. Raises ValueError if it would be too long."""
     header: dict[str, object] = {"code": command.code}
     if command.ext_fields is not None:
         header["extFields"] = command.ext_fields
@@ -114,25 +112,23 @@ def encode(command: RemotingCommand) -> bytes:
     size = PREFIX_BYTES + len(encoded) + len(command.body)
     if len(encoded) > HEADER_BYTES_MAX or size > FRAME_BYTES_MAX:
         raise ValueError(
-            f"a frame of {size} bytes with a header of {len(encoded)} is more than the "
-            f"{FRAME_BYTES_MAX} and {HEADER_BYTES_MAX} that a reader takes"
+            f"a frame of {size} bytes with a header of {len(encoded)} exceeds the limits of "
+            f"{FRAME_BYTES_MAX} and {HEADER_BYTES_MAX}"
         )
     prefix = _PREFIX.pack(size - LENGTH_WORD_BYTES, len(encoded))
     return b"".join((prefix, encoded, command.body))
 
 
 def encode_requests(code: int, requests: Iterable[tuple[int, bytes]]) -> bytes:
-    """Encode many requests of one code, given as (opaque, body), for one write.
+    """Encode many requests with one code, given as (opaque, body), for one write.
 
-    Takes a third of the time of `encode`, and leaves the length of the bodies to the caller.
+    This takes a third of the time of `encode`. The caller limits the length of the bodies.
     """
     return _encode_plain(code, 0, requests)
 
 
 def encode_responses(responses: Iterable[tuple[int, bytes]], code: int = 200) -> bytes:
-    """Encode many responses, given as (opaque, body), for one write; otherwise as
-    `encode_requests`.
-    """
+    """Encode many responses, given as (opaque, body), for one write, as `encode_requests` does."""
     return _encode_plain(code, RESPONSE_FLAG, responses)
 
 
@@ -150,9 +146,9 @@ def _encode_plain(code: int, flag: int, frames: Iterable[tuple[int, bytes]]) -> 
 
 
 class FrameDecoder:
-    """Cuts a stream, which may come in slices of any length, into commands.
+    """Divides a stream, given in slices of any length, into commands.
 
-    Keeps at most one unfinished frame: `frame_bytes_max` bytes, the length word included.
+    The decoder keeps at most one unfinished frame: `frame_bytes_max` bytes with the length word.
     """
 
     __slots__ = ("_broken", "_needed_bytes", "_pending", "frame_bytes_max", "header_bytes_max")
@@ -169,16 +165,16 @@ class FrameDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of an unfinished frame are kept."""
+        """The number of bytes that are kept of an unfinished frame."""
         return len(self._pending)
 
     def feed(self, data: Buffer) -> list[RemotingCommand]:
-        """Take the next slice of the stream; returns the commands that it completes, in order.
+        """Take the next slice of the stream. Returns the commands that it completes, in order.
 
-        FrameError when the stream breaks here, or broke before.
+        Raises FrameError if this slice is invalid, or an earlier one was.
         """
         if self._broken is not None:
-            raise FrameError(self._broken, "the stream broke before; nothing can follow")
+            raise FrameError(self._broken, "an earlier part of the stream was invalid")
         if not isinstance(data, bytes):
             data = bytes(data)
         commands: list[RemotingCommand] = []
@@ -196,16 +192,16 @@ class FrameDecoder:
         return commands
 
     def _finish_pending(self, data: bytes, commands: list[RemotingCommand]) -> int:
-        """Complete the unfinished frame; returns how much of `data` belongs to it.
+        """Complete the unfinished frame. Returns how many bytes of `data` belong to it.
 
-        Only this one frame is copied together, and not all that came with its end.
+        Only this frame is copied, and not the rest of `data`.
         """
         at = 0
         while self._pending and at < len(data):
             part = memoryview(data)[at : at + self._needed_bytes - len(self._pending)]
             self._pending += part
             at += len(part)
-            # A whole frame, or only its length; then it is known how much is missing.
+            # This is a whole frame, or only its length, which tells how much is missing.
             if len(self._pending) >= self._needed_bytes and self._decode_all(
                 bytes(self._pending), 0, commands
             ):
@@ -213,7 +209,7 @@ class FrameDecoder:
         return at
 
     def _decode_all(self, data: bytes, at: int, commands: list[RemotingCommand]) -> int:
-        """Decode every whole frame from byte `at` on; returns where the unfinished one begins."""
+        """Decode every whole frame from byte `at` on. Returns where the unfinished one begins."""
         end = len(data)
         length_max = self.frame_bytes_max - LENGTH_WORD_BYTES
         header_bytes_max = self.header_bytes_max
@@ -222,7 +218,7 @@ class FrameDecoder:
         while end - at >= PREFIX_BYTES:
             length, header_word = unpack_prefix(data, at)
             header_length = header_word & _HEADER_LENGTH_MASK
-            # One cheap test per frame; which of its parts failed is found out afterwards.
+            # One cheap test for each frame; `_error_in_prefix` finds the reason.
             if (
                 length > length_max
                 or not 0 < header_length <= header_bytes_max
@@ -242,15 +238,17 @@ class FrameDecoder:
                 else:
                     command = _decode_binary_header(data[header_at:body_at])
             except (ValueError, RecursionError, struct.error) as error:
-                raise FrameError("header", f"not a header: {error}") from error
-            # A frozen struct, set here once: to make it anew would cost as much as to read it.
+                raise FrameError(
+                    "header", f"the header of a frame cannot be read: {error}"
+                ) from error
+            # The struct is frozen, but a copy with a body would cost as much as its decoding.
             set_field(command, "body", data[body_at:frame_end])
             commands.append(command)
             at = frame_end
         return self._judge_unfinished_prefix(data, at)
 
     def _judge_unfinished_prefix(self, data: bytes, at: int) -> int:
-        """Refuse a bad length as soon as it is there; a stranger may never send the other half."""
+        """Refuse a bad length as soon as it is known; the rest of the prefix may never arrive."""
         self._needed_bytes = LENGTH_WORD_BYTES
         if len(data) - at >= LENGTH_WORD_BYTES:
             self._needed_bytes = PREFIX_BYTES
@@ -273,13 +271,13 @@ class FrameDecoder:
             return FrameError("header_type", f"header type {header_type}; 0 or 1 is expected")
         return FrameError(
             "header_length",
-            f"a header of {header_length} bytes in a frame of length {length}; allowed are 1 to "
-            f"{self.header_bytes_max} that lie inside the frame",
+            f"a header of {header_length} bytes in a frame of length {length}; 1 to "
+            f"{self.header_bytes_max} bytes within the frame are allowed",
         )
 
 
 def _foreign_protocol(first_bytes: bytes) -> str:
-    """Guess, for the error's reader, who came to the wrong port. A frame begins with a zero."""
+    """Return a hint for the error: which protocol the bytes belong to. A frame begins with a 0."""
     if first_bytes[0] == 0x16:
         return " (this looks like a TLS handshake)"
     if first_bytes.isascii() and first_bytes.decode().isprintable():
@@ -291,7 +289,7 @@ _HEADER_DECODER: Final = msgspec.json.Decoder(RemotingCommand)
 
 
 def _decode_binary_header(data: bytes) -> RemotingCommand:
-    """Read `RocketMQSerializable` of Java.
+    """Read a header in the form of Java's `RocketMQSerializable`.
 
     int16 code, int8 language, int16 version, int32 opaque, int32 flag, int32 and remark, int32 and
     ext: a run of (int16 and key, int32 and value).
@@ -320,7 +318,7 @@ def _decode_ext(ext: bytes) -> dict[str, str]:
 
 
 def _text(data: bytes, at: int, length_bytes: int) -> tuple[str, int]:
-    """Read a length of so many bytes and the UTF-8 that follows; returns the text and its end."""
+    """Read a length, of `length_bytes` bytes, and that much UTF-8. Returns the text and its end."""
     length = int.from_bytes(_exactly(data, at, length_bytes), "big")
     at += length_bytes
     return _exactly(data, at, length).decode(), at + length
@@ -328,5 +326,5 @@ def _text(data: bytes, at: int, length_bytes: int) -> tuple[str, int]:
 
 def _exactly(data: bytes, at: int, length: int) -> bytes:
     if at + length > len(data):
-        raise ValueError(f"{len(data)} bytes of binary header name {length} bytes at byte {at}")
+        raise ValueError(f"a binary header of {len(data)} bytes has no {length} bytes at byte {at}")
     return data[at : at + length]

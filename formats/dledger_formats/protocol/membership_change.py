@@ -1,16 +1,16 @@
-"""CHANGE_MEMBERSHIP, a request of our own: change who belongs to the group, one member at a time.
+"""CHANGE_MEMBERSHIP, an extension of this project: change the membership by one member.
 
     request    {group, remoteId, change, memberId}
     response   {code, group, leaderId, term, voters, learners, index}
 
-The leader answers SUCCESS once the change is committed, and at once where all is so already: a
-request that was lost may be sent again. `voters` and `learners` are who belongs to the group then,
-by the entry `index`.
+The leader answers SUCCESS once the change is committed, and at once if the membership is already as
+requested, so a lost request may be sent again. `voters` and `learners` are the membership after the
+change, which the entry `index` holds.
 
-Codes of refusals, beside those of every request. Until it helps, ask again: LEADER_NOT_READY,
-LEADER_TRANSFERRING, MEMBERSHIP_CHANGING, FALL_BEHIND_TOO_MUCH. Something must be done first:
-NO_SUCH_MEMBER, LAST_VOTER, QUORUM_AT_RISK, TOO_MANY_MEMBERS, DISK_FULL. A server that does not know
-the request, as Java's, answers REQUEST_CODE_NOT_SUPPORTED.
+Codes of refusals, in addition to those of every request. LEADER_NOT_READY, LEADER_TRANSFERRING,
+MEMBERSHIP_CHANGING and FALL_BEHIND_TOO_MUCH pass: send the request again. NO_SUCH_MEMBER,
+LAST_VOTER, QUORUM_AT_RISK, TOO_MANY_MEMBERS and DISK_FULL need an action first. A server without
+this request, such as Java's, answers REQUEST_CODE_NOT_SUPPORTED.
 """
 
 import enum
@@ -18,10 +18,11 @@ from typing import Final
 
 import msgspec
 
-from dledger_formats.protocol.requests import Int64, Message
+from dledger_formats.protocol.decoding import Int64
+from dledger_formats.protocol.requests import Request, Response
 
 CHANGE_MEMBERSHIP: Final = 52013
-"""The request's code in its frame, among those that are ours (52000 to 52999)."""
+"""The request's code in its frame, from this project's range (52000 to 52999)."""
 
 
 def _minus_one() -> int:
@@ -29,29 +30,29 @@ def _minus_one() -> int:
 
 
 class ChangeKind(enum.StrEnum):
-    """What becomes of the member."""
+    """The change to one member."""
 
     ADD_LEARNER = "ADD_LEARNER"
-    """It takes entries and does not vote; nothing is changed if it votes already."""
+    """It receives entries and does not vote. No change if it is a voter already."""
     PROMOTE = "PROMOTE"
-    """A learner votes from now on."""
+    """A learner becomes a voter."""
     DEMOTE = "DEMOTE"
-    """A voter is a learner from now on."""
+    """A voter becomes a learner."""
     REMOVE = "REMOVE"
-    """It belongs to the group no more."""
+    """It no longer belongs to the group."""
 
 
-class ChangeMembershipRequest(Message, kw_only=True, frozen=True):
+class ChangeMembershipRequest(Request, kw_only=True, frozen=True):
     """Change one member."""
 
     change: ChangeKind
     member_id: str
 
 
-class ChangeMembershipResponse(Message, kw_only=True, frozen=True):
+class ChangeMembershipResponse(Response, kw_only=True, frozen=True):
     """On SUCCESS a quorum holds the change."""
 
     voters: tuple[str, ...] = ()
     learners: tuple[str, ...] = ()
     index: Int64 = msgspec.field(default_factory=_minus_one)
-    """-1 where the first voters are still those of the settings, or that entry was removed."""
+    """-1 if the settings still determine the voters, or if the entry was removed."""

@@ -5,36 +5,37 @@
     READ_REGISTER      request    {group, remoteId, key}
                        response   {code, group, leaderId, term, key, value}
 
-A register is set by an ordinary APPEND of such a body. READ_REGISTER is a request of our own: the
-answer of SUCCESS knows all that was acknowledged before the request came. It has no `value` when
-the register was never set.
+An ordinary APPEND of such a body sets a register. READ_REGISTER is an extension of this project. An
+answer with SUCCESS includes every append that was acknowledged before the request arrived. It has
+no `value` if the register was never set.
 
-Codes: SUCCESS; NOT_LEADER; UNSUPPORTED where another state machine is kept, or none;
-LEADER_PENDING_FULL, and LEADER_NOT_READY when what is committed was not applied in time, after both
-of which the request may be sent again; UNKNOWN_GROUP and UNKNOWN_MEMBER as everywhere.
+Codes: SUCCESS; NOT_LEADER; UNSUPPORTED if the group has another state machine, or none;
+LEADER_PENDING_FULL, or LEADER_NOT_READY if the committed entries were not applied in time: send the
+request again; UNKNOWN_GROUP and UNKNOWN_MEMBER as for every request.
 """
 
 import struct
 from typing import Final
 
-from dledger_formats.protocol.requests import Int32, Message
+from dledger_formats.protocol.decoding import Int32
+from dledger_formats.protocol.requests import Request, Response
 
 READ_REGISTER: Final = 52020
-"""The request's code in its frame, among those that are ours (52000 to 52999)."""
+"""The request's code in its frame, from this project's range (52000 to 52999)."""
 SET: Final = struct.Struct("<ii")
 """Key and value: the body of an entry that sets a register."""
 NUMBER_MIN: Final = -(1 << 31)
 NUMBER_MAX: Final = (1 << 31) - 1
 
 
-class ReadRegisterRequest(Message, kw_only=True, frozen=True):
-    """What is the value of this register?"""
+class ReadRegisterRequest(Request, kw_only=True, frozen=True):
+    """Read the value of one register."""
 
     key: Int32
 
 
-class ReadRegisterResponse(Message, kw_only=True, frozen=True):
-    """The value on SUCCESS; None when the register was never set."""
+class ReadRegisterResponse(Response, kw_only=True, frozen=True):
+    """On SUCCESS the value; None if the register was never set."""
 
     key: Int32 | None = None
     value: Int32 | None = None

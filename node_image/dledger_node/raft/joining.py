@@ -49,7 +49,7 @@ and may have this member's vote above the highest term that was told before anyb
 
 from collections.abc import Iterable
 
-from dledger_node.raft import entry_handler, leader_elector, marks, quorum
+from dledger_node.raft import entry_handler, leader_elector, quorum
 from dledger_node.raft.member_state import Follower, Joining, Leader, MemberState
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import (
@@ -90,9 +90,7 @@ def ask(member: MemberState, joining: Joining, peer_id: str) -> None:
 
 def answer(member: MemberState, request: JoinRequest) -> None:
     """Say what this member knows; whatever the terms are, nothing changes here."""
-    if isinstance(member.role_state, Leader) and request.sender in member.role_state.progress:
-        member.role_state.progress[request.sender].join_asked_tick = member.now_ticks
-    memberships = member.memberships
+    note_asker(member, request.sender)
     member.send(
         JoinResponse(
             sender=member.self_id,
@@ -103,10 +101,21 @@ def answer(member: MemberState, request: JoinRequest) -> None:
             leading=isinstance(member.role_state, Leader),
             joining=member.joining is not None,
             alone=member.alone,
-            memberships=memberships.possible(member.committed_index) if memberships.changed else (),
-            mark=marks.remembered(member, request.sender) if request.recalls else None,
+            memberships=told_memberships(member),
         )
     )
+
+
+def note_asker(member: MemberState, peer_id: str) -> None:
+    """Remember, on a leader, that a peer is not ready to lead: it still joins or recalls."""
+    if isinstance(member.role_state, Leader) and peer_id in member.role_state.progress:
+        member.role_state.progress[peer_id].join_asked_tick = member.now_ticks
+
+
+def told_memberships(member: MemberState) -> tuple[Membership, ...]:
+    """Return the memberships that may hold, or none if the first voters never changed."""
+    memberships = member.memberships
+    return memberships.possible(member.committed_index) if memberships.changed else ()
 
 
 def handle_response(member: MemberState, response: JoinResponse) -> None:

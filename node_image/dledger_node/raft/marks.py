@@ -6,7 +6,7 @@ It is kept in memory, in this life alone; who asks for it, and why, is in `recal
 from dledger_node.raft import electorate
 from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import Follower, Leader, MemberState
-from dledger_node.raft.messages import Mark
+from dledger_node.raft.recall_messages import Mark
 
 
 def note(member: MemberState, peer_id: str, index: int) -> None:

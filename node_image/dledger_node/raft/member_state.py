@@ -14,9 +14,10 @@ from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import MembershipEntry
-from dledger_node.raft.messages import JoinResponse, Mark, Message
+from dledger_node.raft.messages import JoinResponse, Message
 from dledger_node.raft.progress import Progress
 from dledger_node.raft.ready import HardState, ReadState, Truncate, Write, WriteSnapshot
+from dledger_node.raft.recall_messages import Mark
 from dledger_node.raft.refusals import CONTRADICTIONS, RefusalCause
 
 
@@ -145,7 +146,7 @@ class Recalling:
     """What a member that started with a disk still asks its peers; the rules are in `recalling`."""
 
     incarnation: int
-    """The complement of this start's number, in every question."""
+    """This start's number, in every question."""
     asked: set[str]
     """Who may remember something. Sorted before it is iterated over."""
     answered: set[str] = field(default_factory=set)

@@ -7,9 +7,10 @@ a leader; answers go back. Names are DLedger's (`protocol/` there) where it has 
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from dledger_node.raft.membership import Membership, MembershipEntry
+from dledger_node.raft.recall_messages import RecallRequest, RecallResponse
 
 
 class VoteResult(enum.Enum):
@@ -86,17 +87,6 @@ class VoteResponse:
     result: VoteResult
 
 
-class Mark(NamedTuple):
-    """The last that a member is remembered to have promised; see `recalling`."""
-
-    term: int
-    """It voted, or confirmed entries, in this term."""
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
-    """The last entry that it confirmed to the leader of that term; -1 when there is none."""
-    index_term: int
-    """That entry's term; -1 when it is not known any more."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
     """A member without a memory asks what it must know before it may vote: see `joining`.
@@ -109,14 +99,6 @@ class JoinRequest:
     term: int
     incarnation: int
     """Drawn by the sender at its start; the answer returns it."""
-
-    @property
-    def recalls(self) -> bool:
-        """The sender has a disk, and asks what the receiver remembers of it: see `recalling`.
-
-        Members that know nothing of that answer as they answer any question.
-        """
-        return self.incarnation < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +121,6 @@ class JoinResponse:
     """The current one as the sender knows it; before it the one that it replaces, while it is not
     committed. Empty while the group has those voters with which it began.
     """
-    mark: Mark | None = None
-    """What the sender remembers of the receiver, if that asked for it and there is something."""
 
     @property
     def blank(self) -> bool:
@@ -345,8 +325,13 @@ LeaderRequest: TypeAlias = (
     | TakeLeadershipRequest
 )
 """What only the leader of a term may ask in it."""
-Request: TypeAlias = PreVoteRequest | VoteRequest | JoinRequest | LeaderRequest
+Request: TypeAlias = PreVoteRequest | VoteRequest | JoinRequest | RecallRequest | LeaderRequest
 Response: TypeAlias = (
-    PreVoteResponse | VoteResponse | JoinResponse | HeartBeatResponse | PushResponse
+    PreVoteResponse
+    | VoteResponse
+    | JoinResponse
+    | RecallResponse
+    | HeartBeatResponse
+    | PushResponse
 )
 Message: TypeAlias = Request | Response | HeldByAllNotice

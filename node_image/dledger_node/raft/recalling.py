@@ -36,10 +36,16 @@ is not. Asking goes on after recall_ticks until all have answered, and a member 
 that its disk is older joins then.
 """
 
-from dledger_node.raft import leader_elector
+from typing import TypeAlias
+
+from dledger_node.raft import joining, leader_elector, marks
 from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import Joining, MemberState, Recalling
-from dledger_node.raft.messages import JoinRequest, JoinResponse, Mark, Message
+from dledger_node.raft.messages import JoinRequest, JoinResponse, Message
+from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
+
+_NonBinding: TypeAlias = JoinRequest | JoinResponse | RecallRequest | RecallResponse
+"""Messages that promise nothing, so that a member may take them while it recalls."""
 
 
 def tick(member: MemberState, recalling: Recalling) -> None:
@@ -55,7 +61,7 @@ def tick(member: MemberState, recalling: Recalling) -> None:
 def ask(member: MemberState, recalling: Recalling, peer_id: str) -> None:
     """Ask one peer what it remembers of this member."""
     member.send(
-        JoinRequest(
+        RecallRequest(
             sender=member.self_id,
             receiver=peer_id,
             term=member.term,
@@ -64,14 +70,32 @@ def ask(member: MemberState, recalling: Recalling, peer_id: str) -> None:
     )
 
 
+def answer(member: MemberState, request: RecallRequest) -> None:
+    """Tell a peer what this member remembers of its promises; nothing changes here."""
+    joining.note_asker(member, request.sender)
+    member.send(
+        RecallResponse(
+            sender=member.self_id,
+            receiver=request.sender,
+            term=member.term,
+            incarnation=request.incarnation,
+            memberships=joining.told_memberships(member),
+            mark=marks.remembered(member, request.sender),
+        )
+    )
+
+
 def forbids(member: MemberState, message: Message) -> bool:
     """Tell whether this member must not heed a message yet."""
-    return member.recalls and not isinstance(message, JoinRequest | JoinResponse)
+    return member.recalls and not isinstance(message, _NonBinding)
 
 
-def handle_response(member: MemberState, recalling: Recalling, response: JoinResponse) -> None:
-    """Compare what a peer remembers with what is here."""
-    if response.incarnation != recalling.incarnation or response.sender in recalling.answered:
+def handle_response(member: MemberState, response: RecallResponse) -> None:
+    """Compare what a peer remembers with this member's disk."""
+    recalling = member.recalling
+    if recalling is None or response.incarnation != recalling.incarnation:
+        return
+    if response.sender in recalling.answered:
         return
     recalling.answered.add(response.sender)
     for membership in response.memberships:
@@ -106,7 +130,7 @@ def _join(member: MemberState, recalling: Recalling, peer_id: str, mark: Mark) -
     leader_elector.become_follower(member, max(member.term, recalling.told_term), None)
     member.recalling = None
     member.alone = False
-    member.joining = Joining(incarnation=~recalling.incarnation, reason=reason)
+    member.joining = Joining(incarnation=recalling.incarnation, reason=reason)
 
 
 def _promise_again(member: MemberState, recalling: Recalling) -> None:

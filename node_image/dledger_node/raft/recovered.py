@@ -35,7 +35,7 @@ def recovered(
         role_state=Follower(leader_id=None, verified_index=committed_index),
         joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
         recalling=(
-            Recalling(incarnation=~incarnation, asked=asked)
+            Recalling(incarnation=incarnation, asked=asked)
             if config.recall_ticks and asked and not hard_state.joining
             else None
         ),

@@ -38,6 +38,7 @@ from dledger_node.raft.messages import (
     VoteResponse,
     VoteResult,
 )
+from dledger_node.raft.recall_messages import RecallRequest, RecallResponse
 from dledger_node.raft.refusals import RefusalCause
 
 _TermMessage: TypeAlias = (
@@ -67,10 +68,12 @@ def step(member: MemberState, message: Message) -> None:
     match message:
         case JoinRequest():
             joining.answer(member, message)
-        case JoinResponse() if member.recalling is not None:
-            recalling.handle_response(member, member.recalling, message)
         case JoinResponse():
             joining.handle_response(member, message)
+        case RecallRequest():
+            recalling.answer(member, message)
+        case RecallResponse():
+            recalling.handle_response(member, message)
         case PreVoteRequest():
             leader_elector.handle_pre_vote_request(member, message)
         case PreVoteResponse():

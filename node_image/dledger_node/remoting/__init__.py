@@ -1,6 +1,11 @@
 """Bytes between members, and between clients and members.
 
-What belongs here: connections, their limits, and the translation of frames into the core's messages
-and into client requests. Who may lead, what is stored and what is acknowledged is decided
-elsewhere.
+    connection, gate, limits   accepted connections, and what they may cost
+    dispatch, service          frames of a connection -> calls on the server, and their answers
+    append_reader              the bodies of appends
+    peer_link, links           connections that this member opens to its peers
+    native                     frames between members; layouts in `message_kinds`
+    asking                     METADATA, requested from other members without a link
+
+Elections, storage and acknowledgments are decided elsewhere.
 """

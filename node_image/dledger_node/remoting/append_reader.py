@@ -1,8 +1,8 @@
-"""Reads the bodies of APPEND requests, the one kind of JSON that comes ten thousand times a second.
+"""Readers for the bodies of APPEND requests, of which ten thousand may arrive in a second.
 
-A client writes the same JSON around each of its bodies. That part is judged strictly when it is
-seen first, and from then on only recognized; what is left to do for a request is its base64. So it
-is with APPEND_IDEMPOTENT, whose last two numbers are read each time, and with APPEND_BATCH.
+A client writes the same JSON around each of its bodies. A reader decodes that envelope strictly the
+first time, and compares bytes from then on, so that only the base64 is left to decode. For
+APPEND_IDEMPOTENT it also reads the last two numbers each time. APPEND_BATCH has its envelope apart.
 """
 
 import re
@@ -11,15 +11,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dledger_formats import json_objects
+from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import append_batch
+from dledger_formats.protocol.decoding import reads_numbers
 from dledger_formats.protocol.producers import IdempotentAppendRequest
-from dledger_formats.protocol.requests import (
-    AppendEntryRequest,
-    DLedgerResponseCode,
-    Message,
-    reads_numbers,
-)
+from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Request
 
 ENVELOPE_BYTES_MAX: Final = 1024
 _MARK: Final = b'"body":'
@@ -33,22 +29,25 @@ Judgement: TypeAlias = DLedgerResponseCode | None
 
 
 class AppendReader:
-    """Reads those of one connection; `judge` says why a request is refused, or None."""
+    """Reads the APPEND requests of one connection.
+
+    `judge` returns the code with which a request is refused, or None.
+    """
 
     def __init__(self, judge: Callable[[AppendEntryRequest], Judgement]) -> None:
         self._judge = judge
         self.reads_numbers: bool | None = None
-        """Whether the client reads bytes only as numbers; its first APPEND with any tells."""
-        # What stood around the last body, and what was judged of it; empty when there was none.
+        """Whether the client reads bytes only as numbers; None until an APPEND has a body."""
+        # The envelope around the last body, and its judgement; empty before the first.
         self._before = self._after = b""
         self._judgement: Judgement = None
 
     def read(self, raw: bytes) -> tuple[Judgement, bytes]:
-        """Why the request is refused, None if it is not; and its body. FormatError."""
+        """Return the code of the refusal, or None, and the body. Raises FormatError."""
         before, after = self._before, self._after
         if before and raw.startswith(before) and raw.endswith(after):
             try:
-                # One whole JSON string of base64, or it is no such request.
+                # This fails unless the bytes are exactly one JSON string of base64.
                 body = _decode_base64(raw[len(before) : len(raw) - len(after)])
             except ValueError:
                 pass
@@ -57,12 +56,11 @@ class AppendReader:
         return self._read_strictly(raw)
 
     def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes]:
-        json_objects.parse(raw)
         request = AppendEntryRequest.from_json(raw)
         if self.reads_numbers is None:
             self.reads_numbers = reads_numbers(raw)
         judgement = self._judge(request)
-        # A quote inside of a JSON string is escaped: this can only be a key and its value's begin.
+        # A quote within a JSON string is escaped, so this can only be a key and its value's begin.
         at = raw.find(_MARK + b'"')
         if at >= 0:
             start = at + len(_MARK)
@@ -74,16 +72,19 @@ class AppendReader:
 
 
 class IdempotentAppendReader:
-    """Reads those APPEND_IDEMPOTENT of one connection; `judge` says why one is refused, or None."""
+    """Reads the APPEND_IDEMPOTENT requests of one connection; `judge` as in AppendReader."""
 
     def __init__(self, judge: Callable[[IdempotentAppendRequest], Judgement]) -> None:
         self._judge = judge
-        # What stood before the last body, and what was judged of it; empty when there was none.
+        # The bytes before the last body, and its judgement; empty before the first.
         self._before = b""
         self._judgement: Judgement = None
 
     def read(self, raw: bytes) -> tuple[Judgement, bytes, int, int]:
-        """Why the request is refused, None if it is not; body, producer, sequence. FormatError."""
+        """Return the code of the refusal, or None, the body, the producer and the sequence.
+
+        Raises FormatError.
+        """
         before = self._before
         if before and raw.startswith(before):
             numbers = _NUMBERS.search(raw, max(len(before), len(raw) - _NUMBERS_BYTES_MAX))
@@ -97,33 +98,31 @@ class IdempotentAppendReader:
         return self._read_strictly(raw)
 
     def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes, int, int]:
-        json_objects.parse(raw)
         request = IdempotentAppendRequest.from_json(raw)
         judgement = self._judge(request)
         at = raw.find(_MARK + b'"')
         start = at + len(_MARK)
         numbers = _NUMBERS.match(raw, raw.find(b'"', start + 1) + 1)
         if at >= 0 and start <= ENVELOPE_BYTES_MAX and numbers is not None:
-            # No inner object can have its end there, so what stands between is the body.
+            # No inner object can end there, so the bytes between are the body.
             self._before, self._judgement = raw[:start], judgement
         return judgement, request.body, request.producer, request.sequence
 
 
 class AppendBatchReader:
-    """Reads those APPEND_BATCH of one connection; `judge` says why one is refused, or None."""
+    """Reads the APPEND_BATCH requests of one connection; `judge` as in AppendReader."""
 
-    def __init__(self, judge: Callable[[Message], Judgement]) -> None:
+    def __init__(self, judge: Callable[[Request], Judgement]) -> None:
         self._judge = judge
-        # What was the last envelope, and what was judged of it; empty when there was none.
+        # The last envelope and its judgement; empty before the first.
         self._envelope = b""
         self._judgement: Judgement = None
 
     def read(self, raw: bytes) -> tuple[Judgement, list[bytes]]:
-        """Why the request is refused, None if it is not; and its bodies. FormatError."""
+        """Return the code of the refusal, or None, and the bodies. Raises FormatError."""
         envelope, bodies = append_batch.split(raw)
         if not envelope or envelope != self._envelope:
-            json_objects.parse(envelope)
-            judgement = self._judge(Message.from_json(envelope))
+            judgement = self._judge(Request.from_json(envelope))
             if len(envelope) > ENVELOPE_BYTES_MAX:
                 return judgement, bodies
             self._envelope, self._judgement = envelope, judgement
@@ -131,9 +130,9 @@ class AppendBatchReader:
 
 
 def _decides_the_body(before: bytes, after: bytes, body: bytes) -> bool:
-    """Whether what stands between is the request's body, and not some inner object's."""
+    """Tell whether the bytes between are the request's body, and not that of an inner object."""
     try:
         sample = AppendEntryRequest.from_json(before + _SAMPLE + after)
-    except json_objects.FormatError:
+    except FormatError:
         return False
     return sample.body == _SAMPLE_BODY != body

@@ -1,4 +1,4 @@
-"""METADATA, asked of other members by one that is not in service and has no links to them."""
+"""METADATA requests of a member that is out of service and has no links to its peers."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from dledger_formats.protocol.requests import (
 async def ask_all(
     addresses: Mapping[str, tuple[str, int]], group: str, timeout_s: float
 ) -> dict[str, MetadataResponse]:
-    """What members, given as host and port by id, say who leads; those that answer in time."""
+    """Ask members, given as host and port by id; return the answers that arrive in time, by id."""
 
     async def ask(member_id: str, host: str, port: int) -> MetadataResponse | None:
         try:

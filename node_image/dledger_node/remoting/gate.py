@@ -1,7 +1,7 @@
-"""Who may be connected, and what all connections together may hold.
+"""Admission of connections, and limits on what all of them hold together.
 
-The gate knows every accepted connection. It applies the limits that concern more than one of them,
-and once a second those that concern time.
+The gate knows every accepted connection. It applies the limits that concern more than one
+connection, and once a second the limits on time.
 """
 
 import logging
@@ -14,71 +14,71 @@ from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
 logger = logging.getLogger(__name__)
 
 LOG_INTERVAL_S: Final = 1.0
-"""Between two log lines for one reason: a flood must not fill the disk with its own complaints."""
+"""Between two log lines for one reason, so that a flood of connections does not flood the log."""
 HELD_UP_S: Final = 3.0
-"""So long without a sweep, and this member was held up itself, or stopped."""
+"""A longer time between two sweeps means that this member itself was stopped or held up."""
 RESUME_SHARE: Final = 0.75
-"""Paused connections go on below this share of `received_bytes_max`, and not at its very edge."""
+"""Paused connections resume below this share of `received_bytes_max`."""
 
 
 class Guest(Protocol):
-    """What the gate asks of a connection."""
+    """A connection, as far as the gate needs it."""
 
     address: str
-    """Of the other side's host."""
+    """The address of the other side's host."""
     peer_id: str | None
-    """The member that its HELLO named; None for clients and strangers."""
+    """The member that the connection's HELLO named; None for a client."""
 
     def overdue(self, now_s: float) -> Reason | None:
-        """Which limit of time it has exceeded."""
+        """Return the time limit that the connection has exceeded."""
 
     def cut(self, reason: Reason, detail: str) -> None:
-        """Close at once; what waits to be sent is lost."""
+        """Close at once; bytes that wait to be sent are lost."""
 
     def close(self) -> None:
-        """Close once what was written is sent."""
+        """Send what was written, then close."""
 
     def pause_for_room(self) -> None:
-        """Read nothing until `go_on`."""
+        """Stop reading until `resume`."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Read again."""
 
 
 class Gate:
-    """Admits connections, keeps their accounts, and ends those whose time is over."""
+    """Admits connections, counts what they hold, and closes those that exceed a limit."""
 
     def __init__(self, limits: Limits, now_s: Callable[[], float]) -> None:
         self.limits = limits
         self.now_s = now_s
         self.closed_by_reason: Counter[str] = Counter(dict.fromkeys(Reason, 0))
         self.entered = 0
-        """Connections that ever came."""
+        """How many connections were accepted since the start."""
         self.received_bytes = 0
-        """Of unfinished frames, of all connections."""
+        """Bytes of unfinished frames that all connections hold."""
         self.unsent_bytes = 0
-        """Of answers that the kernel has not taken, of all connections."""
+        """Bytes of answers, of all connections, that the kernel has not taken."""
         self._closed = False
         self._guests: dict[Guest, None] = {}
         self._by_address: Counter[str] = Counter()
-        # In the order of their coming, as a dict keeps it.
+        # Connections that may send only HELLO, the oldest first.
         self._only_hello: dict[Guest, Reason] = {}
         self._links: dict[str, list[Guest]] = {}
-        self._lives: dict[str, int] = {}
-        # Those with a large unfinished frame, the oldest first, and whether they must wait.
+        self._incarnations: dict[str, int] = {}
+        # Connections with a large unfinished frame, the oldest first, and whether they are paused.
         self._large: dict[Guest, bool] = {}
         self._swept_at_s = now_s()
         self._logged_at_s: dict[Reason, float] = {}
 
     @property
     def connections(self) -> int:
-        """Open connections: of clients, strangers and peers."""
+        """The number of open connections, of clients and of peers."""
         return len(self._guests) + len(self._only_hello) + sum(map(len, self._links.values()))
 
     # -- coming and going ------------------------------------------------------------------------
 
     def enter(self, guest: Guest) -> None:
-        """Take in a new connection; in a full house it may only say HELLO."""
+        """Admit a new connection; if all places are taken it may send only HELLO."""
         self.entered += 1
         if self._closed:
             guest.close()
@@ -92,32 +92,30 @@ class Gate:
         if len(self._only_hello) > self.limits.hello_places:
             oldest, reason = next(iter(self._only_hello.items()))
             del self._only_hello[oldest]
-            oldest.cut(reason, f"no place is left for {oldest.address}")
+            oldest.cut(reason, f"too many connections; this one is from {oldest.address}")
 
     def close(self) -> None:
-        """Let all connections go, and take in no other: one that was accepted just before would be
-        heard by a member that is no more.
-        """
+        """Close all connections, and every one that the event loop still accepts."""
         self._closed = True
         for guest in self.everyone():
             guest.close()
 
-    def may_ask(self, guest: Guest) -> Reason | None:
-        """Say why a connection may say nothing but HELLO; None when it may."""
+    def only_hello(self, guest: Guest) -> Reason | None:
+        """Return why a connection may send only HELLO; None if it may send anything."""
         return self._only_hello.get(guest)
 
-    def becomes_link(self, guest: Guest, peer_id: str, life: int) -> None:
-        """Note that its HELLO was accepted; its place as a client is free again.
+    def becomes_link(self, guest: Guest, peer_id: str, incarnation: int) -> None:
+        """Count a connection whose HELLO was accepted as a peer's, and no longer as a client's.
 
-        Nothing that a peer sent before its last start is heard any more: it may have forgotten it,
-        and the core counts on that (`raft.recalling`).
+        Links of the peer's earlier incarnations are cut: the peer may have lost what it said there,
+        and the core relies on never receiving it afterwards (`raft.recalling`).
         """
         self._forget_stranger(guest)
         links = self._links.setdefault(peer_id, [])
-        if self._lives.setdefault(peer_id, life) != life:
-            self._lives[peer_id] = life
+        if self._incarnations.setdefault(peer_id, incarnation) != incarnation:
+            self._incarnations[peer_id] = incarnation
             for link in links:
-                link.cut(Reason.REPLACED, f"{peer_id} has started anew")
+                link.cut(Reason.REPLACED, f"{peer_id} has restarted")
             links.clear()
         links.append(guest)
         if len(links) > self.limits.links_per_peer_max:
@@ -131,9 +129,10 @@ class Gate:
             links.remove(guest)
 
     def sweep(self) -> None:
-        """End every connection whose time is over; to be called about once a second.
+        """Cut every connection that exceeds a time limit; call this about once a second.
 
-        After this member was held up, nothing is ended before what came meanwhile could be read.
+        After this member was held up, one sweep is skipped, so that bytes which arrived meanwhile
+        are read first.
         """
         now_s = self.now_s()
         held_up = now_s - self._swept_at_s >= HELD_UP_S
@@ -143,17 +142,17 @@ class Gate:
         for guest in self.everyone():
             reason = guest.overdue(now_s)
             if reason is not None:
-                guest.cut(reason, "its time is over")
+                guest.cut(reason, "it exceeded a time limit")
 
     def everyone(self) -> list[Guest]:
-        """All open connections."""
+        """Return all open connections."""
         links = [link for links in self._links.values() for link in links]
         return [*self._guests, *self._only_hello, *links]
 
     # -- accounts --------------------------------------------------------------------------------
 
     def count_received(self, guest: Guest, change_bytes: int, held_bytes: int) -> None:
-        """Note how what a connection holds of an unfinished frame has changed."""
+        """Note how many bytes of an unfinished frame a connection holds."""
         self.received_bytes += change_bytes
         if held_bytes > SMALL_FRAME_BYTES:
             self._large.setdefault(guest, False)
@@ -167,12 +166,12 @@ class Gate:
             self._resume()
 
     def count_unsent(self, change_bytes: int) -> bool:
-        """Note how much waits to be sent; False when it is too much of all connections."""
+        """Note how many bytes wait to be sent; False if all connections hold too many."""
         self.unsent_bytes += change_bytes
         return change_bytes <= 0 or self.unsent_bytes <= self.limits.unsent_bytes_total_max
 
     def count_closed(self, guest: Guest, reason: Reason, detail: str) -> None:
-        """Note that a connection was closed from this side."""
+        """Count a connection that this member closes, and log it."""
         self.closed_by_reason[reason] += 1
         now_s = self.now_s()
         if now_s - self._logged_at_s.get(reason, now_s - LOG_INTERVAL_S) >= LOG_INTERVAL_S:
@@ -183,14 +182,16 @@ class Gate:
             )
 
     def _resume(self) -> None:
-        """Let those go on for whom there is room; the first in any case, or all could wait."""
+        """Resume paused connections while there is room, and the oldest in any case, so that not
+        all of them wait.
+        """
         limit_bytes = self.limits.received_bytes_max * RESUME_SHARE
         for number, (guest, paused) in enumerate(list(self._large.items())):
             if number and self.received_bytes >= limit_bytes:
                 return
             if paused:
                 self._large[guest] = False
-                guest.go_on()
+                guest.resume()
 
     def _why_full(self, address: str) -> Reason | None:
         if len(self._guests) >= self.limits.connections_max:

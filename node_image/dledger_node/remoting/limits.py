@@ -1,8 +1,8 @@
-"""Every limit on what comes over the wire, with its default and the reason for it.
+"""Every limit on what arrives over the network, with its default and the reason for it.
 
-Whoever can open a connection may be hostile, broken or merely slow. Each limit bounds what one such
-connection, or all of them together, may cost this member. What exceeds one is refused or cut off,
-counted by the reason named here, and harms nobody else. `gate` and `connection` apply them.
+A client may be hostile, broken or merely slow. Each limit bounds what one connection, or all of
+them together, may cost this member. A connection that exceeds a limit is refused or cut, and
+counted under the reason named here. `gate` and `connection` apply the limits.
 """
 
 import enum
@@ -18,77 +18,82 @@ from dledger_formats.settings import (
 )
 
 SMALL_FRAME_BYTES: Final = 64 * 1024
-"""A connection that holds no more of an unfinished frame is never made to wait for the others."""
+"""A connection that holds at most this much of an unfinished frame is never paused."""
 
 
 class Reason(enum.StrEnum):
     """Why a connection was refused or closed by this member; a label of its metric."""
 
     PROTOCOL = "protocol"
-    """Bytes that no sane peer sends."""
+    """It sent bytes that no correct client or peer sends."""
     CONNECTIONS = "connections"
     CONNECTIONS_PER_ADDRESS = "connections_per_address"
     FIRST_FRAME = "first_frame"
     FRAME = "frame"
     IDLE = "idle"
     UNREAD = "unread"
-    """It reads no answers: too many bytes wait for it, or they wait for too long."""
+    """It does not read its answers: too many bytes wait, or they wait for too long."""
     REPLACED = "replaced"
-    """A peer has opened newer links since."""
+    """The peer has opened newer links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one member. Java's, where it has one: `NettyRemotingServer`, `NettyDecoder`."""
+    """The limits of one member; Java's where it has one (`NettyRemotingServer`, `NettyDecoder`)."""
 
     client_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
-    """The largest entry in base64, and 64 KiB for all else. Settable."""
+    """The largest frame of a client: the largest entry in base64, and 64 KiB. Settable."""
     peer_frame_bytes_max: int = frames.FRAME_BYTES_MAX
-    """Java's limit. A link is held to the clients' until its HELLO is accepted."""
+    """The largest frame of a link whose HELLO was accepted. Java's limit."""
     header_bytes_max: int = frames.HEADER_BYTES_MAX
-    """Stated here, applied by the decoder: our headers have about 100 bytes."""
+    """The largest header of a frame; the decoder applies it. Our headers have about 100 bytes."""
 
     first_frame_s: float = 5.0
-    """From connecting to the first whole frame. Who connects and says nothing holds a place that
-    others need; a member says HELLO and a client its request at once.
+    """From the connection to its first whole frame. A member sends HELLO and a client its request
+    at once; a silent connection holds a place that others need.
     """
     frame_s: float = 30.0
-    """From a frame's first byte to its last: the largest at 200 KiB/s. A byte now and then does
-    not prolong it.
+    """From a frame's first byte to its last: the largest frame at 200 KiB/s. More bytes do not
+    prolong it.
     """
     idle_s: float = 120.0
-    """Without a byte in either direction; as Java. Links of peers are quiet by nature and stay."""
+    """Without a byte in either direction, as in Java. It does not apply to links of peers."""
     unread_s: float = 30.0
-    """How long answers may wait above `unsent_bytes_high` before the connection is cut off."""
+    """How long answers may wait above `unsent_bytes_high` before the connection is cut."""
 
     connections_max: int = CONNECTIONS_MAX
-    """Of clients and strangers; Java has none. Each costs a few KiB. Settable."""
+    """Connections of clients. Java has no limit. Each costs a few KiB. Settable."""
     connections_per_address_max: int = CONNECTIONS_PER_ADDRESS_MAX
-    """So that one host cannot take all places. Settable, for clients behind one gateway."""
+    """Connections of one host, so that it cannot take all places. Settable, for clients behind one
+    gateway.
+    """
     hello_places: int = 16
-    """Beyond both, this many connections may still open with HELLO and nothing else, so that a
-    member is never shut out; the oldest gives way, since a member says HELLO at once.
+    """Connections beyond both limits that may still send HELLO, so that clients cannot shut out a
+    member. The oldest is closed for the newest, because a member sends HELLO at once.
     """
     links_per_peer_max: int = 4
-    """A peer needs one; a few more may be dying. The oldest gives way."""
+    """Links of one peer. It needs one, and a few more may be about to close. The oldest is closed
+    for the newest.
+    """
 
     received_bytes_max: int = 128 << 20
-    """Of unfinished frames, of all connections. Above it, of those that hold more than
-    SMALL_FRAME_BYTES only the oldest is read on; the others wait for room, or until their time is
-    over.
+    """Bytes of unfinished frames that all connections hold. Above it, of the connections that hold
+    more than SMALL_FRAME_BYTES only the oldest is read; the others wait for room.
     """
     unsent_bytes_high: int = 1 << 20
-    """Of one connection's answers. Above it, nothing more is read from it or done for it."""
+    """Bytes of one connection's answers. Above it, nothing more is read from it or done for it."""
     unsent_bytes_max: int = 16 << 20
-    """Of one connection's answers. The largest answer (one entry, 5.4 MiB) and those of its pending
-    appends (10,000 of 250 bytes) fit.
+    """Bytes of one connection's answers. The largest answer (one entry, 5.4 MiB) and the answers to
+    its pending appends (10,000 of 250 bytes) fit.
     """
     unsent_bytes_total_max: int = 128 << 20
-    """Of all connections' answers; one that adds to more, above `unsent_bytes_high`, is cut off."""
+    """Bytes of all connections' answers. A connection above `unsent_bytes_high` that exceeds it is
+    cut.
+    """
 
     @classmethod
     def of(cls, settings: NodeSettings) -> Self:
-        """The defaults, and what the settings say."""
+        """Return the defaults with the values of the settings."""
         return cls(
             client_frame_bytes_max=settings.client_frame_bytes_max,
             connections_max=settings.connections_max,
@@ -97,7 +102,7 @@ class Limits:
 
     @property
     def buffered_bytes_max(self) -> int:
-        """What connections may hold of memory, all together, beside their reads in progress."""
+        """The memory that all connections may hold, except for reads in progress."""
         return (
             self.received_bytes_max
             + self.peer_frame_bytes_max

@@ -1,8 +1,8 @@
-"""The links to all who can ever be members; only those that matter are kept up.
+"""The links to every possible member. Only those to current members are kept up.
 
-They do when both ends belong to the group, or did before a change that is not committed. Any other
-is opened when there is something to say, which nobody has for a member that does not exist: asking
-for its address over and over would cost, and fill the log.
+A link is kept up while both ends belong to the group, or did before a change that is not committed
+yet. Any other link is opened when there is a message to send. A member that may be added need not
+exist, and looking up its address again and again would fill the log.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import Membership
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.peer_link import Owner, PeerLink
 
 logger = logging.getLogger(__name__)
 
 
 class Links:
-    """One link to each other member that the settings know; `in` tells whether they do."""
+    """One link to each other member of the settings; `in` tells whether there is one."""
 
     def __init__(
         self,
@@ -54,32 +54,32 @@ class Links:
         return iter(self._links.values())
 
     async def run(self) -> None:
-        """Keep them up until cancelled."""
+        """Keep the links up until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for link in self:
                 tasks.create_task(link.run(), name=f"link to {link.peer_id}")
 
     def send(self, messages: Iterable[PeerMessage]) -> None:
-        """Send each message, or drop it where that is impossible; the core expects loss."""
+        """Send each message, or drop it if its link is down; the core expects loss."""
         for message in messages:
             self.send_one(message)
 
     def send_one(self, message: PeerMessage) -> None:
-        """Send a message, or drop it where that is impossible."""
+        """Send a message, or drop it if its link is down."""
         link = self._links.get(message.receiver)
         if link is not None:
             link.send(message)
         elif message.receiver not in self._nowhere:
             self._nowhere.add(message.receiver)
             logger.error(
-                "%s belongs to the group, and the settings give no address of it: add it to "
+                "%s belongs to the group, but the settings have no address for it: add it to "
                 "DLEDGER_ADDABLE_PEERS of %s",
                 message.receiver,
                 self._self_id,
             )
 
     def arrange(self) -> None:
-        """Keep up what matters now; to be called after everything that the core was given."""
+        """Decide again which links to keep up; call this after every input to the core."""
         current = self._core.memberships.current
         if current is self._membership and not self._changing:
             return
@@ -90,5 +90,5 @@ class Links:
             link.need(self._self_id in members and link.peer_id in members)
 
     def up(self) -> dict[str, bool]:
-        """Which peers can be reached."""
+        """Tell for each peer whether its link is up."""
         return {link.peer_id: link.up for link in self}

@@ -1,9 +1,9 @@
-"""The connection over which this member tells one peer everything: requests, and answers to its
-requests.
+"""The link to one peer: the connection that carries this member's requests and answers to it.
 
-A link is one way, so that its loss is seen by the member that depends on it. What is sent while it
-is down is dropped: the core expects loss. What is sent while the socket is full waits in a bounded
-queue, pushes as ranges and not as bytes; those are read from the store when there is room for them.
+A link is one-way, so that the sender notices its loss. Messages that are sent while it is down are
+dropped: the core expects loss. Messages that are sent while the socket is full wait in a bounded
+queue. A push waits there as a range of entries, whose bytes are read from the store when the socket
+has room.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from dledger_formats.protocol import frames, requests
 from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 
 logger = logging.getLogger(__name__)
 
@@ -32,33 +32,33 @@ HELLO_TIMEOUT_S: Final = 2.0
 RETRY_DELAY_MIN_S: Final = 0.02
 RETRY_DELAY_MAX_S: Final = 0.5
 STEADY_S: Final = 1.0
-"""A link that lasts for less was probably not lost by chance, and will be lost again."""
+"""A link that was lost sooner will probably be lost again, so the next attempt waits longer."""
 ANSWER_BYTES_MAX: Final = 64 * 1024
 
 
 class Owner(Protocol):
-    """What a link asks of the server that owns it."""
+    """The server, as far as a link needs it."""
 
     def hello(self, peer_id: str) -> native.Hello:
-        """Say who is calling."""
+        """Return the HELLO to this peer."""
 
     def read_entries(
         self, push: AppendRequest | InstallSnapshotRequest, bytes_max: int
     ) -> tuple[Sequence[frames.Buffer], int] | None:
-        """Stored bytes of the push's first entries and the last index they hold.
+        """Return the stored bytes of the push's first entries, and the last index among them.
 
-        None when the push is out of date: its leader has been deposed meanwhile.
+        Returns None for a push that is out of date, because its leader was deposed meanwhile.
         """
 
     def link_restored(self, peer_id: str) -> None:
-        """The peer has accepted this member's HELLO."""
+        """Note that the peer has accepted this member's HELLO."""
 
     def link_lost(self, peer_id: str) -> None:
-        """The connection broke, or could not be made."""
+        """Note that the connection broke, or could not be made."""
 
 
 class PeerLink:
-    """One peer's link; `run` keeps it up until it is cancelled, if it is needed."""
+    """The link to one peer. `run` keeps it up while it is needed."""
 
     def __init__(
         self,
@@ -72,36 +72,36 @@ class PeerLink:
         self.peer_id = peer_id
         self.address = address
         self.dropped = 0
-        """Messages that were not sent because the link was down or its queue full."""
+        """How many messages were dropped because the link was down or its queue full."""
         self._owner = owner
         self._dead_after_ms = dead_after_ms
         self._uniform = uniform
         self._connection: _Connection | None = None
         self._told = ""
         self._needed = True
-        # Somebody wants to send, or to have the link kept up.
+        # Set when there is a message to send, or when the link is to be kept up.
         self._wanted = asyncio.Event()
 
     def need(self, needed: bool) -> None:
-        """Keep the link up; or else let it be, and open it only when there is something to send."""
+        """Keep the link up from now on; or else open it only for a message to send."""
         self._needed = needed
         if needed:
             self._wanted.set()
 
     @property
     def up(self) -> bool:
-        """Whether the peer has accepted this member's HELLO on the present connection."""
+        """Whether the peer has accepted this member's HELLO on the current connection."""
         return self._connection is not None
 
     def send(self, message: PeerMessage) -> None:
-        """Send now, or when the socket has room, or never."""
+        """Send a message now or when the socket has room, or drop it."""
         if self._connection is None or not self._connection.send(message):
             self.dropped += 1
             self._wanted.set()
 
     async def run(self) -> None:
-        """Connect, and connect again, for ever; back off while the peer cannot be reached, or hangs
-        up at once.
+        """Connect again and again until cancelled. Delays grow while the peer cannot be reached, or
+        closes the connection at once.
         """
         delay_s = 0.0
         now_s = asyncio.get_running_loop().time
@@ -128,10 +128,10 @@ class PeerLink:
             self._owner.link_lost(self.peer_id)
 
     async def _open(self) -> "_Connection | None":
-        """Connect and say HELLO; None, with a line in the log, when either fails."""
+        """Connect and send HELLO. Returns None, and logs the reason, if either fails."""
         connection: _Connection | None = None
         try:
-            # Not wait_for: before Python 3.12 it may swallow a cancellation, and run for ever.
+            # Not wait_for: before Python 3.12 it may swallow a cancellation, and run forever.
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 connection = await self._connect()
             async with asyncio.timeout(HELLO_TIMEOUT_S):
@@ -148,7 +148,7 @@ class PeerLink:
         return connection
 
     def _tell(self, reason: str) -> None:
-        """Log why there is no link, but not again for the same reason."""
+        """Log why there is no link, once for the same reason."""
         if reason != self._told:
             logger.info("no link to %s at %s: %s", self.peer_id, self.address, reason)
         self._told = reason
@@ -161,7 +161,7 @@ class PeerLink:
         opened: socket.socket | None = transport.get_extra_info("socket")
         if opened is not None:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A peer whose host vanished sends no reset; without this the kernel tries for minutes.
+            # Without this, the kernel retries for minutes when the peer's host has vanished.
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._dead_after_ms)
         return connection
 
@@ -181,16 +181,16 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     async def say_hello(self) -> None:
-        """Introduce this member; ConnectionError with the peer's reason when it refuses."""
+        """Send HELLO and wait for the answer. Raises ConnectionError with the peer's refusal."""
         assert self._transport is not None
-        # A peer that is killed may have taken the connection and be gone: uvloop raises on a write.
+        # A peer that was killed may have accepted the connection; uvloop then raises on a write.
         if not self._transport.is_closing():
             self._transport.write(native.encode_hello(self._owner.hello(self._peer_id), opaque=0))
         await self._answer
 
     def send(self, message: PeerMessage) -> bool:
-        """Write, or queue while the socket is full; False when the queue is full too, or the
-        connection is gone.
+        """Write the message, or queue it while the socket is full. Returns False if the queue is
+        full too, or the connection is gone.
         """
         if self._transport is None or self._transport.is_closing():
             return False
@@ -203,7 +203,7 @@ class _Connection(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Cut the connection at once; what was not sent is lost."""
+        """Cut the connection at once; messages that were not sent are lost."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -214,10 +214,10 @@ class _Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
 
     def data_received(self, data: bytes) -> None:
-        """Take the answer to HELLO, the only thing that a peer says on this connection."""
+        """Read the answer to HELLO, the only message in this direction."""
         try:
             for command in self._decoder.feed(data):
-                response = requests.Message.from_json(command.body)
+                response = requests.Response.from_json(command.body)
                 if self._answer.done():
                     continue
                 if response.code == requests.DLedgerResponseCode.SUCCESS:
@@ -227,32 +227,32 @@ class _Connection(asyncio.Protocol):
         except (frames.FrameError, FormatError) as error:
             if not self._answer.done():
                 self._answer.set_exception(
-                    ConnectionError(f"an answer that cannot be read: {error}")
+                    ConnectionError(f"the answer to HELLO cannot be read: {error}")
                 )
             self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell whoever waits."""
+        """End `say_hello`, and resolve `lost`."""
         self._queue.clear()
         if not self._answer.done():
             self._answer.set_exception(ConnectionResetError("closed before HELLO was answered"))
-            self._answer.exception()  # heard, also where nobody waits for it any more
+            self._answer.exception()  # marks it as retrieved: `say_hello` may have been cancelled
         with contextlib.suppress(asyncio.InvalidStateError):
             self.lost.set_result(None)
 
     def pause_writing(self) -> None:
-        """Queue from now on."""
+        """Queue messages from now on."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Send what was queued, until the socket is full again."""
+        """Send queued messages until the socket is full again."""
         self._paused = False
         while self._queue and not self._paused:
             self._write(self._queue.popleft())
 
     def _write(self, message: PeerMessage) -> None:
         assert self._transport is not None
-        if self._transport.is_closing():  # uvloop raises then; the link hears of it later
+        if self._transport.is_closing():  # uvloop would raise; `connection_lost` follows
             return
         if isinstance(message, AppendRequest):
             self._write_push(message)
@@ -262,7 +262,7 @@ class _Connection(asyncio.Protocol):
             self._transport.writelines(native.encode(message))
 
     def _write_first(self, push: InstallSnapshotRequest) -> None:
-        """Write as many of the entries as one piece holds; the leader pushes the rest."""
+        """Write as many of the entries as one frame holds; the leader pushes the rest."""
         assert self._transport is not None
         found = self._owner.read_entries(push, PUSH_BYTES_MAX)
         if found is not None:
@@ -271,8 +271,8 @@ class _Connection(asyncio.Protocol):
             self._transport.writelines(native.encode(piece, entries))
 
     def _write_push(self, push: AppendRequest) -> None:
-        """Write a push in pieces; the pieces for which the socket has no room go to the queue's
-        front.
+        """Write a push in frames of at most PUSH_BYTES_MAX. If the socket has no room for all, the
+        rest goes to the front of the queue.
         """
         assert self._transport is not None
         while True:
@@ -282,7 +282,7 @@ class _Connection(asyncio.Protocol):
             entries, last_index = found
             piece = push.until(last_index)
             self._transport.writelines(native.encode(piece, entries))
-            if self._transport.is_closing():  # that was the write that found it broken
+            if self._transport.is_closing():  # this write found the connection broken
                 return
             if last_index >= push.last_index:
                 return

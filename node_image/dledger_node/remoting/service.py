@@ -1,11 +1,10 @@
-"""What connections ask of the server, and how they are answered."""
+"""The server as connections see it: requests in, answers out."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
-from dledger_formats import json_objects
 from dledger_formats.protocol import follow, frames, requests
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
@@ -15,18 +14,23 @@ from dledger_formats.protocol.register import ReadRegisterRequest
 from dledger_formats.protocol.requests import DLedgerResponseCode, SystemCode
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
-
-if TYPE_CHECKING:
-    from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.message_kinds import PeerMessage
 
 Reply: TypeAlias = Callable[[requests.Message], None]
-"""Sends the answer to one request, now or later; a connection that is gone by then ignores it."""
+"""Sends the answer to one request, now or later. Does nothing if the connection is gone."""
+
+
+class Caller(Protocol):
+    """The connection through which a call is answered."""
+
+    def send(self, data: bytes) -> None:
+        """Send whole frames; does nothing if the connection is gone."""
 
 
 class ClientCall(msgspec.Struct, frozen=True, gc=False):
-    """Where the answer to an append goes. Structs, for their speed."""
+    """The destination of an append's answer. A msgspec.Struct is the fastest to make."""
 
-    connection: "Connection"
+    connection: Caller
     opaque: int
 
 
@@ -37,54 +41,51 @@ class AppendCall(ClientCall, frozen=True, gc=False):
 
 
 class IdempotentCall(AppendCall, frozen=True, gc=False):
-    """An APPEND_IDEMPOTENT: whose it is, and its sequence among them."""
+    """An APPEND_IDEMPOTENT, with its producer and sequence."""
 
     producer: int
     sequence: int
 
 
 class BatchCall(ClientCall, frozen=True, gc=False):
-    """An APPEND_BATCH: bodies that become entries one behind the other, with one answer."""
+    """An APPEND_BATCH: bodies of consecutive entries, with one answer for all."""
 
     bodies: Sequence[bytes]
 
 
 class AppendService(Protocol):
-    """Takes appends; each is answered on its connection."""
+    """Takes appends, and answers each on its connection."""
 
     def append(self, calls: list[AppendCall]) -> None:
-        """Take APPENDs."""
+        """Append entries."""
 
     def append_idempotent(self, calls: list[IdempotentCall]) -> None:
-        """Take APPEND_IDEMPOTENTs, whose entries may be in the log already."""
+        """Append entries that may be in the log already."""
 
     def append_batches(self, calls: list[BatchCall]) -> None:
-        """Take APPEND_BATCHes; each gets one answer for all of its bodies."""
+        """Append batches; each call gets one answer for all its entries."""
 
 
 class PeerService(Protocol):
     """Receives from the peers."""
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
-        """Return why the sender must not open a link; None if it may."""
+        """Return why the sender of this HELLO must not open a link; None if it may."""
 
-    def receive(self, message: native.PeerMessage) -> None:
-        """Take a message of the peer whose HELLO was accepted.
-
-        Raises RemoteProtocolError if no sane peer sends it.
-        """
+    def receive(self, message: PeerMessage) -> None:
+        """Handle a message of a peer whose HELLO was accepted. Raises RemoteProtocolError."""
 
 
 class Service(Protocol):
-    """What connections ask of the member."""
+    """The member, as far as connections need it."""
 
     @property
     def group(self) -> str:
-        """Name of the group."""
+        """The name of the group."""
 
     @property
     def self_id(self) -> str:
-        """Id of the member."""
+        """The member's id."""
 
     @property
     def gate(self) -> Gate:
@@ -99,7 +100,7 @@ class Service(Protocol):
         """Receives from the peers."""
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
-        """Register a client that numbers its appends."""
+        """Register a producer, so that the client can number its appends."""
 
     def metadata(self) -> requests.MetadataResponse:
         """Return the members of the group and its leader."""
@@ -114,19 +115,18 @@ class Service(Protocol):
         """Change the membership of the group."""
 
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
-        """Read a value of the register."""
+        """Read the register, if that is the group's state machine."""
 
     def follow(
-        self, connection: "Connection", opaque: int, request: follow.FollowRequest
+        self, connection: Caller, opaque: int, request: follow.FollowRequest
     ) -> follow.FollowResponse | None:
-        """Read committed entries. Return None if the answer is sent once there are some."""
+        """Read committed entries. Returns None if the answer is sent later, when there are some."""
 
 
 def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:
-    """The answer to METADATA. Without a remote id, the caller asks whom it has reached: a Service's
-    address names nobody. FormatError.
+    """Return the answer to METADATA. A request without a remote id asks which member it has
+    reached: a Kubernetes Service has one address for all. Raises FormatError.
     """
-    json_objects.parse(raw)
     request = requests.MetadataRequest.from_json(raw)
     refused = misdirected(service, request) if request.remote_id else foreign(service, request)
     if refused is not None:
@@ -135,19 +135,19 @@ def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:
 
 
 def system_answer(opaque: int, code: SystemCode, remark: str) -> bytes:
-    """The frame that answers what no service was asked for."""
+    """Return the frame that answers a request which did not reach the service."""
     return frames.encode(
         RemotingCommand(code=code, opaque=opaque, flag=frames.RESPONSE_FLAG, remark=remark[:512])
     )
 
 
-def misdirected(service: Service, request: requests.Message) -> DLedgerResponseCode | None:
-    """Check member and group first, as Java does, so that no answer comes from a stranger."""
+def misdirected(service: Service, request: requests.Request) -> DLedgerResponseCode | None:
+    """Return the refusal of a request for another member or group, as in Java; else None."""
     if request.remote_id != service.self_id:
         return DLedgerResponseCode.UNKNOWN_MEMBER
     return foreign(service, request)
 
 
-def foreign(service: Service, request: requests.Message) -> DLedgerResponseCode | None:
-    """The same for a request that may name no member."""
+def foreign(service: Service, request: requests.Request) -> DLedgerResponseCode | None:
+    """Return the refusal of a request for another group; else None."""
     return DLedgerResponseCode.UNKNOWN_GROUP if request.group != service.group else None

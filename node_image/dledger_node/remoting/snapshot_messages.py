@@ -1,8 +1,8 @@
-"""How the bytes of a snapshot go from one member to another: the shells' business alone.
+"""Messages that carry the bytes of a snapshot from one member to another.
 
-The core says when a log must begin anew (InstallSnapshotRequest). What the removed entries added up
-to, the receiver asks for beforehand, a chunk at a time. A snapshot holds committed entries alone,
-so it is as good in every later term, and the core never hears of these.
+The core decides when a log must begin again with a later entry (InstallSnapshotRequest). Before
+that, the receiver requests the state of the removed entries, chunk by chunk. A snapshot covers only
+committed entries, so it is valid in every later term, and these messages do not reach the core.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ NEWEST: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChunkRequest:
-    """Send the snapshot's data from `offset` on; a receiver that has none sends nothing."""
+    """Ask for the snapshot's data from `offset` on. A member without a snapshot does not answer."""
 
     sender: str
     receiver: str
     index: int
-    """Last index that the snapshot includes; NEWEST for any. Who has it no more sends the first
-    chunk of another.
+    """The last index that the snapshot includes, or NEWEST. A member that no longer has that
+    snapshot sends the first chunk of its newest.
     """
     offset: int
 
     def __post_init__(self) -> None:
         if self.index < NEWEST or self.offset < 0:
-            raise ValueError(f"byte {self.offset} of the snapshot {self.index} cannot be asked for")
+            raise ValueError(f"there is no byte {self.offset} of a snapshot {self.index}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChunk:
-    """Some bytes of a snapshot, and what all of them must be together."""
+    """Some bytes of a snapshot, with the length and checksum of the whole."""
 
     sender: str
     receiver: str
@@ -45,10 +45,12 @@ class SnapshotChunk:
     def __post_init__(self) -> None:
         end = self.offset + len(self.data)
         if not 0 <= self.offset <= end <= self.data_bytes or len(self.data) > CHUNK_BYTES_MAX:
-            raise ValueError(f"bytes {self.offset} to {end} of {self.data_bytes} cannot be")
+            raise ValueError(
+                f"a chunk cannot be the bytes {self.offset} to {end} of {self.data_bytes}"
+            )
         if not self.data and self.offset < self.data_bytes:
-            raise ValueError("a chunk without data")
+            raise ValueError("the chunk has no data, but the snapshot has more")
         if min(self.last_included_index, self.last_included_term) < 0:
-            raise ValueError(f"a snapshot up to {self.last_included_index} cannot be")
+            raise ValueError(f"a snapshot cannot end at {self.last_included_index}")
         if not 0 <= self.data_crc32 < 1 << 32:
-            raise ValueError(f"{self.data_crc32} is no CRC-32")
+            raise ValueError(f"{self.data_crc32} is not a CRC-32")

@@ -1,6 +1,8 @@
-"""Memberships in a message's bytes: how many bytes, 4 of them, and then that much JSON.
+"""Memberships in a message's bytes: the length in 4 bytes, and then that many bytes of JSON.
 
-[[index, [voters], [learners]], …]    index -1 where a membership is told without its entry
+[[index, [voters], [learners]], …]    index -1 for a membership that is sent without its entry
+
+The length is 0 if the message names no membership.
 """
 
 import struct
@@ -10,9 +12,11 @@ import msgspec
 
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest, JoinResponse
+from dledger_node.raft.recall_messages import RecallResponse
 
 NO_INDEX: Final = -1
 _LENGTH: Final = struct.Struct(">I")
+_NONE: Final = _LENGTH.pack(0)
 
 
 class _Told(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -24,40 +28,44 @@ class _Told(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 _decoder: Final = msgspec.json.Decoder(list[_Told])
 
 
-def encode(message: AppendRequest | InstallSnapshotRequest | JoinResponse) -> bytes:
-    """Return what a message tells of memberships; no bytes when that is nothing."""
+def encode(
+    message: AppendRequest | InstallSnapshotRequest | JoinResponse | RecallResponse,
+) -> bytes:
+    """Return the bytes of the memberships that a message names."""
     told: list[tuple[int, Membership]] = []
     match message:
-        case JoinResponse():
+        case JoinResponse() | RecallResponse():
             told += [(NO_INDEX, membership) for membership in message.memberships]
         case InstallSnapshotRequest(membership=Membership() as membership):
             told += [(NO_INDEX, membership), *message.memberships]
         case _:
             told += message.memberships
-    return _pack(told) if told else b""
+    return _pack(told) if told else _NONE
 
 
 def decode(message: type, body: memoryview) -> tuple[dict[str, Any], memoryview]:
-    """Read the fields of a message of this type, and return what lies behind them.
+    """Read the fields of a message of this type, and return the bytes behind them.
 
-    ValueError, struct.error or MsgspecError when they are not as `encode` writes them.
+    Raises ValueError, struct.error or MsgspecError if the bytes are not as `encode` writes them.
     """
     (length,) = _LENGTH.unpack_from(body)
     end = _LENGTH.size + length
+    if not length:
+        return {}, body[end:]
     told = [
         (one.index, Membership(one.voters, one.learners))
         for one in _decoder.decode(body[_LENGTH.size : end])
     ]
     if not told or _pack(told) != body[:end]:
-        raise ValueError("memberships are not told in this way")
+        raise ValueError("memberships are encoded in one way, and this is another")
     entries = tuple(MembershipEntry(*one) for one in told if one[0] != NO_INDEX)
     alone = tuple(membership for index, membership in told if index == NO_INDEX)
-    if message is JoinResponse and not entries:
+    if message in (JoinResponse, RecallResponse) and not entries:
         return {"memberships": alone}, body[end:]
     if message is InstallSnapshotRequest and told[0][0] == NO_INDEX and len(alone) == 1:
         return {"membership": alone[0], "memberships": entries}, body[end:]
-    if message is JoinResponse or alone:
-        raise ValueError(f"a {message.__name__} tells no such memberships")
+    if message in (JoinResponse, RecallResponse) or alone:
+        raise ValueError(f"a {message.__name__} carries no such memberships")
     return {"memberships": entries}, body[end:]
 
 

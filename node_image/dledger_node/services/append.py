@@ -18,8 +18,7 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Proposal, Refusal
-from dledger_node.remoting.connection import Connection
-from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall, IdempotentCall
+from dledger_node.remoting.service import AppendCall, BatchCall, Caller, ClientCall, IdempotentCall
 from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.refusals import PROPOSAL_CODES, Reserve
@@ -233,7 +232,7 @@ class Appends:
     # -- answering -------------------------------------------------------------------------------
 
     def _acknowledge(self, committed: Iterable[Waiter[ClientCall]]) -> None:
-        answers: dict[Connection, list[tuple[int, bytes]]] = {}
+        answers: dict[Caller, list[tuple[int, bytes]]] = {}
         for waiter in committed:
             calls, first_index = waiter.replies, waiter.first_index
             written = requests.append_successes(
@@ -293,12 +292,12 @@ class Appends:
         response = requests.AppendEntryResponse(
             code=code, group=self._group, leader_id=self._core.leader_id, term=self._core.term
         ).to_json()
-        answers: dict[Connection, list[tuple[int, bytes]]] = {}
+        answers: dict[Caller, list[tuple[int, bytes]]] = {}
         for call in calls:
             answers.setdefault(call.connection, []).append((call.opaque, response))
         _send(answers)
 
 
-def _send(answers: dict[Connection, list[tuple[int, bytes]]]) -> None:
+def _send(answers: dict[Caller, list[tuple[int, bytes]]]) -> None:
     for connection, responses in answers.items():
         connection.send(frames.encode_responses(responses))

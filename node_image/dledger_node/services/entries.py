@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dledger_formats.protocol.requests import DLedgerEntry
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_node.store.log.log_store import LogStore
 
 READ_BYTES_MAX: Final = 1 << 20

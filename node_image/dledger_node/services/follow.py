@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dledger_formats.protocol import follow, frames
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
-from dledger_formats.protocol.requests import DLedgerEntry, DLedgerResponseCode
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
-from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.service import Caller
 from dledger_node.services.entries import read_entries
 from dledger_node.services.waiting import CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
@@ -24,7 +25,7 @@ FOLLOWERS_MAX: Final = 1024
 class _Read(NamedTuple):
     """A request that is not answered yet."""
 
-    connection: Connection
+    connection: Caller
     opaque: int
     begin_index: int
     max_size: int
@@ -43,7 +44,7 @@ class Follows:
         self._waiters = CommitWaiters[_Read](waiters_max)
 
     def follow(
-        self, connection: Connection, opaque: int, request: FollowRequest
+        self, connection: Caller, opaque: int, request: FollowRequest
     ) -> FollowResponse | None:
         """Return the answer, or None if it will be sent later."""
         begin_index = request.begin_index

@@ -10,9 +10,8 @@ from dledger_formats.protocol.register import ReadRegisterRequest
 from dledger_formats.settings import NodeSettings
 from dledger_node.http import status
 from dledger_node.raft.core import Raft
-from dledger_node.remoting.connection import Connection
 from dledger_node.remoting.gate import Gate
-from dledger_node.remoting.service import Reply
+from dledger_node.remoting.service import Caller, Reply
 from dledger_node.services.append import Appends
 from dledger_node.services.follow import Follows
 from dledger_node.services.get import Reads
@@ -126,7 +125,7 @@ class ClientService:
         self.reads.get(request, reply)
 
     def follow(
-        self, connection: Connection, opaque: int, request: follow.FollowRequest
+        self, connection: Caller, opaque: int, request: follow.FollowRequest
     ) -> follow.FollowResponse | None:
         """Read committed entries. Return None if the answer is sent once there are some."""
         return self.follows.follow(connection, opaque, request)

@@ -16,6 +16,7 @@ from dledger_node.raft.messages import (
 )
 from dledger_node.remoting import native
 from dledger_node.remoting.links import Links
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.shell import pushes
 from dledger_node.shell.loop import CoreLoop
@@ -36,16 +37,16 @@ class LinkOwner:
         core: Raft,
         store: LogStore,
         *,
-        life: int,
+        incarnation: int,
         turn: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`life` is the number that tells this start of the process from others. `turn` gives the
-        core an input and has its work done.
+        """`incarnation` is the number that tells this start of the process from others. `turn`
+        gives the core an input and has its work done.
         """
         self._settings = settings
         self._core = core
         self._store = store
-        self._life = life
+        self._incarnation = incarnation
         self._turn = turn
 
     def hello(self, peer_id: str) -> native.Hello:
@@ -55,7 +56,8 @@ class LinkOwner:
             sender_id=self._settings.self_id,
             receiver_id=peer_id,
             segment_size_bytes=self._settings.segment_size_bytes,
-            life=self._life,
+            incarnation=self._incarnation,
+            protocol=native.PROTOCOL,
         )
 
     def read_entries(
@@ -118,7 +120,7 @@ class PeerMessages:
         """Return why the sender must not open a link; None if it may."""
         return native.refusal(hello, self._owner.hello(hello.sender_id), self._links)
 
-    def receive(self, message: native.PeerMessage) -> None:
+    def receive(self, message: PeerMessage) -> None:
         """Give a message to the part that it is for.
 
         The core gets a push only after its bytes are checked and have room on the disk.

@@ -83,7 +83,9 @@ class DLedgerServer:
         self._health = VolumeHealth(
             store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
         )
-        owner = LinkOwner(settings, core, store, life=int(uniform(1, 1 << 53)), turn=self._turn)
+        owner = LinkOwner(
+            settings, core, store, incarnation=int(uniform(1, 1 << 53)), turn=self._turn
+        )
         self._links = Links(owner, settings, core, uniform=uniform)
         self._state = keeper.keep(state, settings, store, self._links.send_one, self._fail)
         writer = StoreWriter(store, self._group_commit, save_hard_state, self._state.reading)

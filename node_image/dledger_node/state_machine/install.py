@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from dledger_node.errors import StoreDamagedError, StoreFullError
 from dledger_node.raft.messages import InstallSnapshotRequest
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.snapshot_messages import (
     CHUNK_BYTES_MAX,
     SnapshotChunk,

@@ -10,7 +10,7 @@ from typing import Self, TypeAlias
 
 from dledger_formats.settings import NO_STATE_MACHINE, NodeSettings
 from dledger_node.raft.messages import InstallSnapshotRequest
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.install import Installs, SnapshotMessage
 from dledger_node.state_machine.machine import StateMachine

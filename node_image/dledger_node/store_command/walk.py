@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dledger_formats.log import disk
-from dledger_formats.log.disk import INDEX_UNIT_SIZE, DamagedRecordError, EntryScan
+from dledger_formats.log.disk import INDEX_UNIT_SIZE, DamagedRecordError
+from dledger_formats.log.scanning import EntryScan, scan_entries
 from dledger_node.store_command.log_folder import LogFolder, RawSegment
 
 WINDOW_BYTES: Final = 2 * disk.ENTRY_SIZE_MAX
@@ -92,7 +93,7 @@ class LogWalk:
         return self._scan_term(view, pos, term), term
 
     def _scan_term(self, view: memoryview, pos: int, term: int) -> EntryScan:
-        return disk.scan_entries(
+        return scan_entries(
             view,
             0,
             len(view),

@@ -6,7 +6,7 @@ from typing import Self
 from dledger_fake_server.member import Member
 from dledger_fake_server.producers import Producers
 from dledger_formats.log import disk
-from dledger_formats.protocol.requests import DLedgerEntry
+from dledger_formats.protocol.entry import DLedgerEntry
 
 
 class Group:

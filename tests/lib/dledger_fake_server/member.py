@@ -30,6 +30,7 @@ from dledger_formats.protocol.requests import (
     Message,
     MetadataRequest,
     MetadataResponse,
+    Request,
     RequestCode,
 )
 
@@ -177,7 +178,7 @@ class Member:
         if command.code == APPEND_BATCH and self.supports_batches:
             envelope, bodies = split(command.body)
             self.batches.append(bodies)
-            return self._append(Message.from_json(envelope), bodies)
+            return self._append(Request.from_json(envelope), bodies)
         if command.code == REGISTER_PRODUCER and self.supports_producers:
             return self._register(RegisterProducerRequest.from_json(command.body))
         if command.code == RequestCode.GET:
@@ -186,7 +187,7 @@ class Member:
             return self._transfer(LeadershipTransferRequest.from_json(command.body))
         return RemotingCommand(code=3, opaque=0, remark="request type not supported")
 
-    def _refusal(self, request: Message, *, of_metadata: bool = False) -> DLedgerResponseCode:
+    def _refusal(self, request: Request, *, of_metadata: bool = False) -> DLedgerResponseCode:
         needs_id = self.needs_remote_id or not of_metadata or request.remote_id is not None
         if needs_id and request.remote_id != self.member_id:
             return Code.UNKNOWN_MEMBER
@@ -226,7 +227,7 @@ class Member:
         return RegisterProducerResponse(code=behavior, leader_id=self.leader_id, producer=producer)
 
     def _append(
-        self, request: Message, bodies: list[bytes]
+        self, request: Request, bodies: list[bytes]
     ) -> AppendEntryResponse | RemotingCommand | Fault:
         self.appends += bodies
         self.append_received.set()

@@ -39,7 +39,11 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="dledger_sim", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="dledger_sim",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seed", type=int, help="run this seed and print its events")
     parser.add_argument("--tape", type=Path, help="run this tape and print its events")
     parser.add_argument("--report", action="store_true", help="print the totals of the ledger")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.requests import RequestCode
 from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
@@ -67,7 +68,7 @@ class Listener:
     def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """An entry of `entry_bytes`."""
         self.gets += 1
-        entry = requests.DLedgerEntry(
+        entry = DLedgerEntry(
             body=bytes(self.entry_bytes), body_crc=0, chain_crc=0, channel=0,
             index=request.begin_index, magic=1, pos=0, size=48 + self.entry_bytes, term=0,
         )  # fmt: skip
@@ -178,11 +179,19 @@ def append_request(opaque: int, body: bytes) -> bytes:
     return frames.encode_requests(RequestCode.APPEND, [(opaque, raw)])
 
 
-def hello(sender_id: str = "n1", group: str = "g", life: int = 1) -> bytes:
+def hello_to(
+    receiver_id: str, *, sender_id: str = "n1", group: str = "g", incarnation: int = 1
+) -> native.Hello:
+    """A member's greeting."""
+    return native.Hello(
+        group=group, sender_id=sender_id, receiver_id=receiver_id, segment_size_bytes=1 << 20,
+        incarnation=incarnation, protocol=native.PROTOCOL,
+    )  # fmt: skip
+
+
+def hello(sender_id: str = "n1", group: str = "g", incarnation: int = 1) -> bytes:
     """The first frame of a member's link."""
-    greeting = native.Hello(
-        group=group, sender_id=sender_id, receiver_id="n0", segment_size_bytes=1 << 20, life=life
-    )
+    greeting = hello_to("n0", sender_id=sender_id, group=group, incarnation=incarnation)
     return native.encode_hello(greeting, opaque=1)
 
 

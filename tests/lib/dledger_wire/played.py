@@ -21,14 +21,13 @@ from dledger_node.raft.messages import (
     VoteResult,
 )
 from dledger_node.raft.ready import HardState
-from dledger_node.remoting.connection import Connection
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.store.log.log_store import LogStore
 
 SEGMENT_BYTES = 1 << 18
 
 
-class Client(Connection):
+class Client:
     """A client's connection that keeps the answers."""
 
     def __init__(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dledger_formats.log import disk
 from dledger_formats.log.disk import BLANK_SIZE_MIN, Buffer
+from dledger_formats.log.scanning import scan_entries
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.store.derived.membership_bodies import memberships_of
@@ -78,7 +79,7 @@ def _judged_runs(
     while index <= last_index:
         pos = disk.place_entry(disk.unpack_header(data, at).size, pos, segment_size)
         segment_left = segment_size - pos % segment_size - BLANK_SIZE_MIN
-        scan = disk.scan_entries(
+        scan = scan_entries(
             data,
             at,
             min(len(data), at + segment_left),

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_formats.log import disk
-from dledger_formats.log.disk import ENTRY_HEADER_SIZE, DamagedRecordError, EntryHeader, EntryScan
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE, DamagedRecordError, EntryHeader
+from dledger_formats.log.scanning import EntryScan, scan_entries
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.segments.segment import Segment
@@ -88,7 +89,7 @@ class EntryWalk:
         return scan
 
     def _scan(self, window: memoryview, pos: int, term: int) -> EntryScan:
-        return disk.scan_entries(
+        return scan_entries(
             window,
             0,
             len(window),

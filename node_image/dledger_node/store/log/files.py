@@ -15,9 +15,9 @@ from dledger_formats.log.disk import (
     ENTRY_HEADER_SIZE,
     INDEX_UNIT_SIZE,
     EntryHeader,
-    EntryScan,
     IndexUnit,
 )
+from dledger_formats.log.scanning import EntryScan, scan_entries
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.segments.segment_list import SegmentList
 
@@ -104,7 +104,7 @@ class LogFiles:
         for run in runs:
             pos, at, chain_crc = self.pos(index), 0, None
             while at < len(run):
-                scan = disk.scan_entries(
+                scan = scan_entries(
                     memoryview(run), at, len(run), index=index, pos=pos + at, chain_crc=chain_crc,
                     term=disk.unpack_header(run, at).term, count_max=last_index + 1 - index,
                 )  # fmt: skip

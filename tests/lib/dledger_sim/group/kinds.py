@@ -20,7 +20,7 @@ from dledger_node.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_sim.faults.older_disks import OlderDisks
 from dledger_sim.faults.rotting import Rotting
 from dledger_sim.group.clients import Clients

@@ -11,7 +11,7 @@ from dledger_formats.log import disk as formats
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.store.log.block import check_block
 from dledger_node.store.log.entry_runs import Link
 from dledger_sim.group.disk import Entry, SimDisk, chained

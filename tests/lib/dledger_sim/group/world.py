@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from dledger_node.remoting.native import PeerMessage
+from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.moments import Moment
 from dledger_sim.judges.checker import Checker

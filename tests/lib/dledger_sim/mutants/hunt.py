@@ -264,7 +264,11 @@ def write_table(page: Path, found: Mapping[str, Found]) -> None:
 
 def main() -> int:
     """Run the hunts; return 1 if a bug that is not proved equivalent survives."""
-    parser = argparse.ArgumentParser(prog="dledger_sim.mutants.hunt", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="dledger_sim.mutants.hunt",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--hunt", metavar="NAME", help="hunt one bug in this process")
     parser.add_argument("--keep", metavar="NAME", help=f"hunt one bug, and keep a tape in {TAPES}")
     parser.add_argument("--replay", type=Path, help="replay a tape with its planted bug")

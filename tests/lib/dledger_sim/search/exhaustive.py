@@ -219,7 +219,11 @@ class Search:
 
 def main() -> int:
     """Search one scope within the limits; return 1 if a rule was broken."""
-    parser = argparse.ArgumentParser(prog="dledger_sim.search.exhaustive", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="dledger_sim.search.exhaustive",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--members", type=int, default=3, help="group size")
     parser.add_argument("--terms", type=int, default=1, help="highest term")
     parser.add_argument(

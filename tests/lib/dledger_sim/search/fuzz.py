@@ -25,8 +25,9 @@ from dledger_node.raft.membership import (
     Promote,
     Remove,
 )
-from dledger_node.raft.messages import Mark, Message
+from dledger_node.raft.messages import Message
 from dledger_node.raft.ready import HardState
+from dledger_node.raft.recall_messages import Mark
 from dledger_sim.judges.violation import ViolationError
 
 VOTERS: Final = ("n0", "n1", "n2")

@@ -1,0 +1,111 @@
+"""Reading many entries at once: where the sound entries end, and what is wrong with the next."""
+
+from typing import NamedTuple
+
+from dledger_formats.log.channels import ChannelEntry
+from dledger_formats.log.checksum import crc32
+from dledger_formats.log.disk import (
+    ENTRY_HEADER,
+    ENTRY_HEADER_SIZE,
+    ENTRY_MAGICS,
+    INDEX_UNIT,
+    DamagedRecordError,
+    check_entry,
+)
+
+
+class EntryScan(NamedTuple):
+    """The entries that `scan_entries` took, and why it stopped."""
+
+    end: int
+    """The byte after the last entry taken."""
+    next_index: int
+    chain_crc: int | None
+    """The chain_crc of the last entry taken."""
+    units: bytes
+    """The index units of the entries taken."""
+    channels: list[ChannelEntry]
+    """The entries taken that have a channel."""
+    damage: DamagedRecordError | None
+    """Why the record at `end` was not taken; None if the limit or the count was reached."""
+
+
+def scan_entries(
+    source: memoryview,
+    at: int,
+    limit: int,
+    *,
+    index: int,
+    term: int,
+    pos: int,
+    chain_crc: int | None,
+    count_max: int,
+) -> EntryScan:
+    """Take consecutive sound entries of one term from byte `at`, at most `count_max`.
+
+    The first entry must have this index and this position in the data files; `chain_crc` is that of
+    the entry before, or None if it is not known. No byte from `limit` on is read.
+
+    This function limits a follower's rate and the speed of a recovery: the loop only detects
+    damage, and `_damage_of` then finds the reason.
+    """
+    unpack, pack_header, pack_unit = ENTRY_HEADER.unpack_from, ENTRY_HEADER.pack, INDEX_UNIT.pack
+    units: list[bytes] = []
+    channels: list[ChannelEntry] = []
+    stop_index, start_max = index + count_max, limit - ENTRY_HEADER_SIZE
+    while index < stop_index and at <= start_max:
+        magic, size, own_index, own_term, own_pos, channel, own_chain, own_crc, body_size = unpack(
+            source, at
+        )
+        end = at + size
+        if (
+            own_index != index
+            or own_term != term
+            or own_pos != pos
+            or body_size < 0
+            or size != ENTRY_HEADER_SIZE + body_size
+            or end > limit
+            or magic not in ENTRY_MAGICS
+        ):
+            break
+        if own_crc and crc32(source[at + ENTRY_HEADER_SIZE : end]) != own_crc:
+            break
+        if own_chain and chain_crc is not None:
+            header = pack_header(magic, size, index, term, pos, channel, 0, own_crc, body_size)
+            if crc32(header, chain_crc) != own_chain:
+                break
+        units.append(pack_unit(magic, pos, size, index, term))
+        if channel:
+            channels.append(ChannelEntry(index, magic, channel))
+        chain_crc = own_chain
+        pos += size
+        index += 1
+        at = end
+    damage = None
+    if index < stop_index and at < limit:
+        damage = _damage_of(source, at, limit, index, term, pos, chain_crc)
+    return EntryScan(at, index, chain_crc, b"".join(units), channels, damage)
+
+
+def _damage_of(
+    source: memoryview,
+    at: int,
+    limit: int,
+    index: int,
+    term: int,
+    pos: int,
+    chain_crc: int | None,
+) -> DamagedRecordError:
+    """Return what is wrong with the record at byte `at`, which `scan_entries` did not take."""
+    try:
+        header = check_entry(source, at, limit, chain_crc)
+    except DamagedRecordError as error:
+        return error
+    for reason, found, expected in (
+        ("bad_index", header.index, index),
+        ("bad_term", header.term, term),
+        ("bad_pos", header.pos, pos),
+    ):
+        if found != expected:
+            return DamagedRecordError(reason, f"{found} at byte {at}, where {expected} belongs")
+    raise AssertionError(f"the entry at byte {at} is sound, but was not taken")

@@ -1,0 +1,87 @@
+"""JSON bodies as bytes: strict decoding, and the two forms in which `byte[]` is written.
+
+A member decodes the requests of strangers, so ambiguous JSON is refused there: two readers of one
+request must not understand it differently. `strictly` is the only place that does so.
+
+Java DLedger 0.4.3 writes and reads `byte[]` only as an array of signed numbers; every other version
+reads that and base64. A reader here takes both, and base64 without its padding.
+"""
+
+import base64
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from dledger_formats import json_objects
+from dledger_formats.json_objects import FormatError
+
+T = TypeVar("T")
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+# The bytes as they come. A type, and not a walk over any JSON, keeps the cost of a hostile body in
+# proportion to its length.
+LooseBytes: TypeAlias = str | list[Annotated[int, msgspec.Meta(ge=-128, le=255)]]
+
+_BODY_BEGIN: Final = re.compile(rb'"body"\s*:\s*(["[])[^]"]')
+
+
+def strictly(decode: Callable[[bytes], T], raw: bytes) -> T:
+    """Decode JSON with `decode`, but refuse everything that `json_objects.parse` refuses.
+
+    Raises FormatError.
+    """
+    json_objects.parse(raw)
+    return decode(raw)
+
+
+def decode(cls: type[StructT], raw: bytes) -> StructT:
+    """Decode a JSON object; keys that `cls` does not have are ignored.
+
+    Raises FormatError, which names the class, if a key is missing or has another type.
+    """
+    try:
+        decoder: msgspec.json.Decoder[StructT] = _decoder(cls)
+        return decoder.decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{cls.__name__.removeprefix('_Loose')}: {error}") from error
+
+
+@cache
+def _decoder(cls: type[StructT]) -> msgspec.json.Decoder[StructT]:
+    return msgspec.json.Decoder(cls)
+
+
+def to_bytes(loose: LooseBytes) -> bytes:
+    """Read bytes in either form. Raises FormatError."""
+    if isinstance(loose, list):
+        return bytes(number & 0xFF for number in loose)
+    try:
+        return base64.b64decode(loose + "=" * (-len(loose) % 4), validate=True)
+    except ValueError as error:
+        raise FormatError(f"not base64: {error}") from error
+
+
+def with_numbers(value: Any) -> Any:
+    """Replace all bytes in plain JSON values by lists of signed numbers."""
+    if isinstance(value, bytes):
+        return list(memoryview(value).cast("b"))
+    if isinstance(value, dict):
+        return {key: with_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_numbers(item) for item in value]
+    return value
+
+
+def reads_numbers(append: bytes) -> bool | None:
+    """Tell whether the sender of this APPEND reads bytes only as numbers; None if its body is empty
+    and so shows no form.
+    """
+    # A quote within a JSON string is escaped, so this can only be a key and the begin of its value.
+    begin = _BODY_BEGIN.search(append)
+    return begin[1] == b"[" if begin else None

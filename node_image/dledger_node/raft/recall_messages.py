@@ -1,0 +1,43 @@
+"""The question that a member asks after a start, and what its peers remember of it: `recalling`."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dledger_node.raft.membership import Membership
+
+
+class Mark(NamedTuple):
+    """The last promise of a member that a peer remembers."""
+
+    term: int
+    """The term in which the member voted or confirmed entries."""
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
+    """The last entry that it confirmed to the leader of that term; -1 for none."""
+    index_term: int
+    """That entry's term; -1 if it is no longer known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallRequest:
+    """Ask what the receiver remembers of the sender. It changes no term."""
+
+    sender: str
+    receiver: str
+    term: int
+    incarnation: int
+    """Drawn by the sender at its start; the answer returns it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallResponse:
+    """What the sender remembers of the receiver. `term` is the sender's own term."""
+
+    sender: str
+    receiver: str
+    term: int
+    incarnation: int
+    """The incarnation of the request."""
+    memberships: tuple[Membership, ...] = ()
+    """The memberships that may hold, as in JoinResponse."""
+    mark: Mark | None = None
+    """None if the sender remembers no promise of the receiver."""

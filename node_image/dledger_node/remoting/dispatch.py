@@ -1,0 +1,278 @@
+"""The frames of one connection, handed to the service; each answer goes back to its connection."""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from dledger_formats.json_objects import FormatError
+from dledger_formats.protocol import (
+    append_batch,
+    follow,
+    frames,
+    membership_change,
+    producers,
+    register,
+    requests,
+)
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
+from dledger_formats.protocol.membership_change import (
+    ChangeMembershipRequest,
+    ChangeMembershipResponse,
+)
+from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
+from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterResponse
+from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
+from dledger_node.errors import RemoteProtocolError
+from dledger_node.remoting import native
+from dledger_node.remoting.append_reader import (
+    AppendBatchReader,
+    AppendReader,
+    IdempotentAppendReader,
+)
+from dledger_node.remoting.limits import Reason
+from dledger_node.remoting.service import (
+    AppendCall,
+    BatchCall,
+    Caller,
+    IdempotentCall,
+    Reply,
+    Service,
+    answer_metadata,
+    misdirected,
+    system_answer,
+)
+
+logger = logging.getLogger(__name__)
+
+RequestT = TypeVar("RequestT", bound=requests.Request)
+
+JAVA: Final = "JAVA"
+ANSWER_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
+_APPEND: Final = int(RequestCode.APPEND)
+_TRANSFER: Final = (LeadershipTransferRequest, LeadershipTransferResponse)
+_CHANGE_MEMBERSHIP: Final = (ChangeMembershipRequest, ChangeMembershipResponse)
+_REGISTER_PRODUCER: Final = (RegisterProducerRequest, RegisterProducerResponse)
+_READ_REGISTER: Final = (ReadRegisterRequest, ReadRegisterResponse)
+_UNKNOWN_CODE: Final = SystemCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+class Line(Caller, Protocol):
+    """A connection, as far as the dispatcher needs it."""
+
+    peer_id: str | None
+    """The member that the connection's HELLO named; None for a client."""
+    unread_since_s: float | None
+    """Since when the other side has not read its answers; None while it does."""
+
+    def put_off(self, commands: Sequence[RemotingCommand]) -> None:
+        """Keep commands until the answers so far are being read."""
+
+    def become_link(self, hello: native.Hello) -> None:
+        """Note that the sender of this HELLO was accepted."""
+
+    def cut(self, reason: Reason, detail: str) -> None:
+        """Close at once."""
+
+
+class Dispatcher:
+    """Decodes the requests of one connection and calls the service.
+
+    The connection is an argument of each call and not kept: a reference cycle would outlive it.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._append_reader = AppendReader(partial(misdirected, service))
+        self._idempotent_reader = IdempotentAppendReader(partial(misdirected, service))
+        self._batch_reader = AppendBatchReader(partial(misdirected, service))
+
+    def dispatch(
+        self, commands: Sequence[RemotingCommand], line: Line, only_hello: Reason | None
+    ) -> None:
+        """Handle commands in order, until the other side stops reading its answers.
+
+        `only_hello` is the reason why a client may send nothing but HELLO on this connection; None
+        if it may. Raises RemoteProtocolError for a message that no peer sends.
+        """
+        appends: list[AppendCall] = []
+        idempotent: list[IdempotentCall] = []
+        batches: list[BatchCall] = []
+        read = self._append_reader.read
+        for number, command in enumerate(commands):
+            if line.unread_since_s is not None:
+                line.put_off(commands[number:])
+                break
+            if only_hello and not line.peer_id and command.code != native.HELLO_CODE:
+                line.cut(only_hello, "too many connections; only a member may still connect")
+                return
+            try:
+                # Appends come by the thousand, so this path makes no call that can be avoided.
+                if command.code == _APPEND and not command.flag & frames.RESPONSE_FLAG:
+                    refused, body = read(command.body)
+                    if refused is None:
+                        appends.append(AppendCall(line, command.opaque, body))
+                    else:
+                        self._refuse_append(command, line, refused)
+                elif command.code == native.MESSAGE_CODE:
+                    self._peer_message(command, line)
+                elif not command.is_response:  # no response is expected here; Java ignores them too
+                    self._answer(command, line, idempotent, batches)
+            except FormatError as error:
+                line.send(system_answer(command.opaque, SystemCode.SYSTEM_ERROR, str(error)))
+        if appends:
+            self._service.appends.append(appends)
+        if idempotent:
+            self._service.appends.append_idempotent(idempotent)
+        if batches:
+            self._service.appends.append_batches(batches)
+
+    def _answer(
+        self,
+        command: RemotingCommand,
+        line: Line,
+        idempotent: list[IdempotentCall],
+        batches: list[BatchCall],
+    ) -> None:
+        service = self._service
+        match command.code:
+            case producers.APPEND_IDEMPOTENT:
+                self._append_idempotent(command, line, idempotent)
+            case append_batch.APPEND_BATCH:
+                self._append_batch(command, line, batches)
+            case RequestCode.METADATA:
+                _reply(line, command.opaque, answer_metadata(service, command.body))
+            case RequestCode.GET:
+                self._get(command, line)
+            case RequestCode.LEADERSHIP_TRANSFER:
+                self._ask(command, line, *_TRANSFER, service.transfer_leadership)
+            case follow.FOLLOW:
+                self._follow(command, line)
+            case membership_change.CHANGE_MEMBERSHIP:
+                self._ask(command, line, *_CHANGE_MEMBERSHIP, service.change_membership)
+            case producers.REGISTER_PRODUCER:
+                self._ask(command, line, *_REGISTER_PRODUCER, service.register_producer)
+            case register.READ_REGISTER:
+                self._ask(command, line, *_READ_REGISTER, service.read_register)
+            case native.HELLO_CODE:
+                self._hello(command, line)
+            case code:
+                remark = f"request code {code} is not supported"
+                line.send(system_answer(command.opaque, _UNKNOWN_CODE, remark))
+
+    # -- appends ---------------------------------------------------------------------------------
+
+    def _append_idempotent(
+        self, command: RemotingCommand, line: Line, calls: list[IdempotentCall]
+    ) -> None:
+        refused, body, producer, sequence = self._idempotent_reader.read(command.body)
+        if refused is None:
+            calls.append(IdempotentCall(line, command.opaque, body, producer, sequence))
+        else:
+            self._refuse_append(command, line, refused)
+
+    def _append_batch(self, command: RemotingCommand, line: Line, calls: list[BatchCall]) -> None:
+        refused, bodies = self._batch_reader.read(command.body)
+        if refused is None:
+            calls.append(BatchCall(line, command.opaque, bodies))
+        else:
+            self._refuse_append(command, line, refused)
+
+    def _refuse_append(
+        self, command: RemotingCommand, line: Line, code: DLedgerResponseCode
+    ) -> None:
+        answer = requests.AppendEntryResponse(code=code, group=self._service.group)
+        _reply(line, command.opaque, answer)
+
+    # -- all other requests ----------------------------------------------------------------------
+
+    def _ask(
+        self,
+        command: RemotingCommand,
+        line: Line,
+        request_type: type[RequestT],
+        response_type: type[requests.Response],
+        serve: Callable[[RequestT, Reply], None],
+    ) -> None:
+        """Decode a request and let the service answer it, now or later."""
+        request = request_type.from_json(command.body)
+        reply = partial(_reply, line, command.opaque)
+        refused = misdirected(self._service, request)
+        if refused is not None:
+            reply(response_type(code=refused, group=self._service.group))
+        else:
+            serve(request, reply)
+
+    def _get(self, command: RemotingCommand, line: Line) -> None:
+        request = requests.GetEntriesRequest.from_json(command.body)
+        reply = partial(self._reply_entries, line, command)
+        refused = misdirected(self._service, request)
+        if refused is not None:
+            reply(requests.GetEntriesResponse(code=refused, group=self._service.group))
+        else:
+            self._service.get(request, reply)
+
+    def _reply_entries(
+        self, line: Line, command: RemotingCommand, answer: requests.Message
+    ) -> None:
+        """Answer a GET in the form that the client reads.
+
+        A Java client that has not appended yet may be a 0.4.3, which reads only numbers; every
+        other Java version reads them too. A number takes up to five bytes, so an answer may become
+        too long for a frame. It is then sent as base64, and only 0.4.3 cannot read it.
+        """
+        reads_numbers = self._append_reader.reads_numbers
+        if reads_numbers is None:
+            reads_numbers = command.language == JAVA
+        body = answer.to_json(bytes_as_numbers=reads_numbers)
+        if len(body) > ANSWER_BYTES_MAX:
+            body = answer.to_json()
+        line.send(frames.encode_responses([(command.opaque, body)]))
+
+    def _follow(self, command: RemotingCommand, line: Line) -> None:
+        request = follow.FollowRequest.from_json(command.body)
+        refused = misdirected(self._service, request)
+        answer: requests.Message | None
+        if refused is not None:
+            answer = follow.FollowResponse(code=refused, group=self._service.group)
+        else:
+            answer = self._service.follow(line, command.opaque, request)
+        if answer is not None:
+            _reply(line, command.opaque, answer)
+
+    # -- peers -----------------------------------------------------------------------------------
+
+    def _peer_message(self, command: RemotingCommand, line: Line) -> None:
+        if line.peer_id is None:
+            raise RemoteProtocolError("a message came before HELLO")
+        message = native.decode(command.body, line.peer_id, self._service.self_id)
+        self._service.peers.receive(message)
+
+    def _hello(self, command: RemotingCommand, line: Line) -> None:
+        if line.peer_id is not None:
+            raise RemoteProtocolError(f"{line.peer_id} sent a second HELLO")
+        hello = native.decode_hello(command.body)
+        reason = self._service.peers.refuse_hello(hello)
+        code = DLedgerResponseCode.SUCCESS if reason is None else DLedgerResponseCode.UNKNOWN_MEMBER
+        local_id = self._service.self_id
+        response = requests.Response(code=code, group=self._service.group, local_id=local_id)
+        answer = RemotingCommand(
+            code=SystemCode.SUCCESS,
+            opaque=command.opaque,
+            flag=frames.RESPONSE_FLAG,
+            remark=reason,
+            body=response.to_json(),
+        )
+        line.send(frames.encode(answer))
+        if reason is None:
+            line.become_link(hello)
+        else:
+            logger.warning("refused a link from %s at %s: %s", hello.sender_id, line, reason)
+
+
+def _reply(caller: Caller, opaque: int, answer: requests.Message) -> None:
+    caller.send(frames.encode_responses([(opaque, answer.to_json())]))

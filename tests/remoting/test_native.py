@@ -1,0 +1,123 @@
+"""Messages between members as bytes: each is read as it was written, and nothing else is read."""
+
+import pytest
+
+from dledger_formats.protocol.frames import FrameDecoder
+from dledger_node.errors import RemoteProtocolError
+from dledger_node.raft.membership import Membership, MembershipEntry
+from dledger_node.raft.messages import (
+    AppendRequest,
+    HeartBeatResponse,
+    InstallSnapshotRequest,
+    JoinRequest,
+    JoinResponse,
+    PushResponse,
+    PushResult,
+    VoteRequest,
+)
+from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
+from dledger_node.remoting import native
+from dledger_node.remoting.message_kinds import KIND_OF, KINDS, PeerMessage
+from dledger_node.remoting.snapshot_messages import SnapshotChunk
+from dledger_wire.listener import hello_to
+
+ENDS = {"sender": "n1", "receiver": "n0", "term": 4}
+BOTH = (Membership(("n0", "n1")), Membership(("n0",), ("n1", "n2")))
+ENTRIES = tuple(MembershipEntry(3 + at, one) for at, one in enumerate(BOTH))
+JOINED = {
+    **ENDS, "incarnation": 1, "ledger_end_index": 9, "leading": True, "joining": False,
+    "alone": False,
+}  # fmt: skip
+PUSHED = {
+    **ENDS, "previous_index": 2, "previous_term": 3, "first_index": 3, "last_index": 4,
+    "entries_term": 4, "committed_index": 9,
+}  # fmt: skip
+INSTALLED = {
+    **ENDS, "first_index": 3, "last_index": 4, "entries_term": 4, "committed_index": 9,
+}  # fmt: skip
+MESSAGES: list[PeerMessage] = [
+    VoteRequest(**ENDS, ledger_end_index=-1, ledger_end_term=-1, take_leadership=True),
+    HeartBeatResponse(**ENDS, round=7),
+    HeartBeatResponse(**ENDS, round=7, joining=True),
+    PushResponse(
+        **ENDS, requested_term=4, result=PushResult.SUCCESS, match_index=8, ledger_end_index=9
+    ),
+    PushResponse(
+        **ENDS, requested_term=4, result=PushResult.INCONSISTENT_STATE, match_index=-1,
+        ledger_end_index=9, conflict_term=2, conflict_index=0, probe=3,
+    ),
+    JoinRequest(**ENDS, incarnation=1 << 62),
+    JoinResponse(**JOINED),
+    JoinResponse(**JOINED, memberships=BOTH),
+    RecallRequest(**ENDS, incarnation=1 << 62),
+    RecallResponse(**ENDS, incarnation=1),
+    RecallResponse(**ENDS, incarnation=1, memberships=BOTH),
+    RecallResponse(**ENDS, incarnation=1, mark=Mark(4, 7, -1)),
+    RecallResponse(**ENDS, incarnation=1, mark=Mark(4, 7, -1), memberships=BOTH),
+    AppendRequest(**PUSHED, entries=b"entries"),
+    AppendRequest(**PUSHED, entries=b"entries", memberships=ENTRIES),
+    InstallSnapshotRequest(**INSTALLED, entries=b"entries"),
+    InstallSnapshotRequest(**INSTALLED, entries=b"entries", membership=BOTH[1]),
+    InstallSnapshotRequest(
+        **INSTALLED, entries=b"entries", membership=BOTH[1], memberships=ENTRIES
+    ),
+    SnapshotChunk(
+        sender="n1", receiver="n0", last_included_index=9, last_included_term=3, data_bytes=40,
+        data_crc32=7, offset=4, data=b"a piece of a state",
+    ),
+]  # fmt: skip
+
+
+def body_of(message: PeerMessage) -> bytes:
+    entries = [message.entries] if hasattr(message, "entries") else []
+    frame = b"".join(native.encode(message, entries))
+    return FrameDecoder().feed(frame)[0].body
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
+def test_a_message_is_read_as_it_was_written(message: PeerMessage) -> None:
+    assert native.decode(body_of(message), "n1", "n0") == message
+
+
+def test_every_message_has_one_number_and_every_number_one_message() -> None:
+    assert {kind.number for kind in KIND_OF.values()} == KINDS.keys()
+    assert {kind.message for kind in KINDS.values()} == KIND_OF.keys()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [one for one in MESSAGES if not KIND_OF[type(one)].payload],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_message_with_bytes_behind_it_is_refused(message: PeerMessage) -> None:
+    with pytest.raises(RemoteProtocolError):
+        native.decode(body_of(message) + b"\0", "n1", "n0")
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
+def test_a_message_that_ends_early_is_refused(message: PeerMessage) -> None:
+    kind, body = KIND_OF[type(message)], body_of(message)
+    shortest = len(body) - (len(getattr(message, kind.payload)) if kind.payload else 0)
+
+    for length in range(shortest):
+        with pytest.raises(RemoteProtocolError):
+            native.decode(body[:length], "n1", "n0")
+
+
+def test_a_message_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="cannot be read"):
+        native.decode(b"\xff" + bytes(64), "n1", "n0")
+
+
+def test_a_hello_is_read_as_it_was_written() -> None:
+    (command,) = FrameDecoder().feed(native.encode_hello(hello_to("n0"), opaque=1))
+
+    assert native.decode_hello(command.body) == hello_to("n0")
+
+
+@pytest.mark.parametrize("field", ["group", "segmentSizeBytes", "incarnation", "protocol"])
+def test_a_hello_without_one_of_its_fields_is_refused(field: str) -> None:
+    (command,) = FrameDecoder().feed(native.encode_hello(hello_to("n0"), opaque=1))
+
+    with pytest.raises(RemoteProtocolError, match=field):
+        native.decode_hello(command.body.replace(field.encode(), b"other"))
