@@ -211,7 +211,7 @@ def test_a_leader_pushes_old_memberships_with_their_entries() -> None:
 
 @pytest.mark.parametrize("index", [0, 3])
 def test_a_push_with_a_membership_outside_its_range_raises_an_error(index: int) -> None:
-    with pytest.raises(ValueError, match="are not of"):
+    with pytest.raises(ValueError, match="are not in"):
         AppendRequest(
             sender="n1", receiver="n0", term=1, previous_index=0, previous_term=1, first_index=1,
             last_index=2, entries_term=1, committed_index=0,

@@ -24,7 +24,7 @@ def test_random_messages_break_no_rule(seed: int) -> None:
 
 def test_a_push_of_entries_without_a_term_cannot_be_constructed() -> None:
     """The fuzzer found this."""
-    with pytest.raises(ValueError, match="the terms -1, -1 cannot be"):
+    with pytest.raises(ValueError, match="the terms -1, -1 are not valid"):
         AppendRequest(
             sender="n1", receiver="n0", term=1, previous_index=-1, previous_term=-1,
             first_index=0, last_index=0, entries_term=-1, committed_index=-1, entries="bytes",

@@ -1,50 +1,57 @@
-"""A member that comes up with an empty disk: what it must learn before it may vote.
+"""Joining: what a member with an empty disk must learn before it may vote.
 
-It is new, or has lost its volume, and cannot tell which. In the second case its earlier self made
-promises that it does not know of: votes, and entries that it confirmed. So while `Joining` is there
-it does not vote. It asks all others, again and again, and becomes a voter in one of two ways:
+The member is new, or has lost its volume, and cannot tell which. In the second case it made
+promises before that it no longer knows: votes, and entries that it confirmed. So while `Joining` is
+set, the member does not vote. It asks all others again and again, and becomes a voter in one of two
+ways:
 
-- All others that there can be are blank, in term 0 with an empty log: the group is new, and nothing
-  was promised. Where the settings say that it is new, all other voters must be blank, and whoever
-  else answers; otherwise one who was added may have what the voters have lost.
+- All other possible members are blank, in term 0 with an empty log: the group is new, and nothing
+  was promised. If the settings say that the group is new, all other voters must be blank, and every
+  other member that answers. Otherwise an added member may have entries that the voters have lost.
 - A leader has answered, in a term T, that its log ends at E, and which memberships may hold: the
   current one and, while it is not committed, the one before. All others of these memberships,
-  learners too, have answered since this start, with terms up to T. Then this member takes entries
-  of that leader and confirms them; before that it heeds nobody. Once all up to E is here, durably,
-  as that leader pushed it in T, it votes.
+  learners too, have answered since this start, with terms up to T. From then on this member accepts
+  and confirms the entries of that leader, and of no other. Once its disk has all entries up to E,
+  as that leader pushed them in T, it votes.
 
-Why the second is safe, given that no other voter's volume was lost:
+Why the second way is safe, if no other voter's volume was lost:
 
-- Votes: whoever got the earlier self's vote in a term had saved that term before it asked, and
-  whoever elected the earlier self before it answered; both have answered since, as shown below. So
-  these terms are at most T, and T + 1 is the first that this member can vote in.
-- Terms below T: the leader of T was elected without this member, or by the earlier self while it
-  still knew its promises. Either way it holds all that was committed before (quorum intersection).
-- Term T: what the earlier self confirmed to this leader lay at or below E when the leader said so.
-- Leaders above T had no vote of the earlier self, or somebody's term would have been above T.
-- Confirming is safe then: it says what is on this disk now. A commit that counts what only the lost
-  disk held is safe too, since whoever lacks the entry wins no election without this member.
+- Votes: a candidate that got a vote of this member's earlier incarnation in a term had saved that
+  term before it asked. A voter that elected the earlier incarnation had saved the term before it
+  answered. Both have answered since, as shown below. So these terms are at most T, and T + 1 is the
+  first term in which this member can vote.
+- Terms below T: the leader of T was elected without this member, or by its earlier incarnation
+  while it still knew its promises. Either way it has all entries that were committed before (quorum
+  intersection).
+- Term T: the entries that the earlier incarnation confirmed to this leader were at or below E when
+  the leader answered.
+- Leaders above T had no vote of the earlier incarnation, or some member's term would have been
+  above T.
+- Confirming is safe then: it states what is on this disk now. A commit that counts entries which
+  only the lost disk had is safe too, since a candidate that lacks such an entry wins no election
+  without this member.
 
-Why the leader's memberships name all who can have stood above T: let C be the last membership that
-is committed in terms up to T. The leader's log holds C; it is the current one, or the one before
-it, since nothing is changed while a change is not committed. A candidate above T holds C too, or it
-loses anyway, and at most one change more, by another leader. Voters of that change are members of
-C: nobody becomes a voter who was not a learner before. Its voters alone can be elected, and elect.
+Why the leader's memberships name every member that can have stood above T: let C be the last
+membership that is committed in terms up to T. The leader's log has C. It is the current membership
+or the one before, since no change begins while another is not committed. A candidate above T has C
+too, or it loses anyway, and at most one more change, by another leader. Voters of that change are
+members of C, because only a learner becomes a voter. Only its voters can be elected, and elect.
 
-A learner joins by the same rule, as it cannot know that it is none: its id may have voted before it
-was removed, or it may have been promoted by an entry that this leader lacks. Who was removed may
-lose its disk once that is committed: from then on every majority is one of others, who hold all
-that it ever confirmed, and if it is added again, it is another volume that was lost. Who kept its
-disk knows its promises and need not join.
+A learner joins by the same rule, because it cannot know that it is one: its id may have voted
+before it was removed, or it may have been promoted by an entry that this leader lacks. A removed
+member may lose its disk once its removal is committed: from then on every majority consists of
+others, which have all entries that it ever confirmed. If it is added again, it is as if another
+volume was lost. A member that kept its disk knows its promises and need not join.
 
-Every start draws a number of its own (`incarnation`), and only answers to it count: an older answer
-knows nothing of what this member promised in between.
+Every start draws a random number (`incarnation`), and only answers to this number count: an older
+answer does not cover what this member promised in between.
 
-More volumes may be lost at once. While those who still know their promises are in every majority of
-each of these memberships, the argument holds; with fewer, this member refuses. The exception is a
-group that grows from one member by its settings. That one knows that it was alone
-(`HardState.alone`) and that nobody else has led since, so it holds all that was ever acknowledged,
-and may have this member's vote above the highest term that was told before anybody can lead.
+Several volumes may be lost at once. While the members that still know their promises are in every
+majority of each of these memberships, the argument holds; with fewer, this member does not become a
+voter. The exception is a group that grows from one member by its settings. That member knows that
+it was alone (`HardState.alone`) and that no other member has led since. So it has every entry that
+was ever acknowledged, and may get this member's vote above the highest term in the answers, before
+any member can lead.
 """
 
 from collections.abc import Iterable
@@ -67,7 +74,7 @@ from dledger_node.raft.messages import (
 
 
 def tick(member: MemberState, joining: Joining) -> None:
-    """Ask, and ask again; where others would stand for election, only forget a silent leader."""
+    """Ask all others when it is time. At an election timeout, only forget the leader."""
     if member.now_ticks >= joining.ask_due:
         joining.ask_due = member.now_ticks + member.config.heartbeat_ticks
         for peer_id in member.config.peers:
@@ -77,7 +84,7 @@ def tick(member: MemberState, joining: Joining) -> None:
 
 
 def ask(member: MemberState, joining: Joining, peer_id: str) -> None:
-    """Ask one peer what must be known."""
+    """Ask one peer."""
     member.send(
         JoinRequest(
             sender=member.self_id,
@@ -89,7 +96,7 @@ def ask(member: MemberState, joining: Joining, peer_id: str) -> None:
 
 
 def answer(member: MemberState, request: JoinRequest) -> None:
-    """Say what this member knows; whatever the terms are, nothing changes here."""
+    """Answer a joining member in any term; nothing changes here."""
     note_asker(member, request.sender)
     member.send(
         JoinResponse(
@@ -119,20 +126,20 @@ def told_memberships(member: MemberState) -> tuple[Membership, ...]:
 
 
 def handle_response(member: MemberState, response: JoinResponse) -> None:
-    """Learn from an answer to this start's question; the term rises with it."""
+    """Learn from an answer to this incarnation; the term rises with it."""
     joining = member.joining
     if joining is None or response.incarnation != joining.incarnation:
         return
     if response.term > member.term:
         leader_elector.become_follower(member, response.term, None)
     known = joining.answers.get(response.sender)
-    # A leader's first answer that is of use stands: its log grows, and E need not run away.
+    # A leader's first usable answer is kept: its log grows, and E must not grow with it.
     if known is None or known.term != response.term or not _may_be_heeded(member, joining, known):
         joining.answers[response.sender] = response
 
 
 def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
-    """Tell whether this member must not heed a message yet."""
+    """Tell whether this member must ignore a message for now."""
     match message:
         case PreVoteRequest():
             return not _may_vote_for(member, joining, message.sender, message.term + 1)
@@ -149,14 +156,14 @@ def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
 
 
 def become_voter_if_safe(member: MemberState, joining: Joining) -> None:
-    """Become a voter as soon as that is safe; the shell saves it before anything depends on it."""
+    """Become a voter once that is safe. The shell saves this before anything depends on it."""
     if _is_new_group(member, joining) or _has_caught_up(member, joining):
         member.joining = None
         leader_elector.restart_election_timer(member)
 
 
 def awaited(member: MemberState, joining: Joining) -> str:
-    """Why this member joins, if that is known, and what it waits for; for people."""
+    """Return, for people, why this member joins, if that is known, and what it waits for."""
     waits = _awaited(member, joining)
     return f"{joining.reason}; {waits}" if joining.reason else waits
 
@@ -180,19 +187,19 @@ def _awaited(member: MemberState, joining: Joining) -> str:
 
 
 def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -> bool:
-    """Tell whether who answered leads, and all have answered who must by what it knows."""
+    """Tell whether the sender leads, and all members that it names have answered."""
     return known.leading and _are_covered(member, joining, _memberships_of(member, known))
 
 
 def _memberships_of(member: MemberState, known: JoinResponse | None) -> tuple[Membership, ...]:
-    """The memberships that may hold, as somebody told; those of the settings if nobody has."""
+    """Return the memberships of an answer, or that of the settings if it has none."""
     if known is not None and known.memberships:
         return known.memberships
     return (Membership(member.config.voters),)
 
 
 def _others(member: MemberState, memberships: Iterable[Membership]) -> list[str]:
-    """All who belong to one of some memberships, but for this member."""
+    """Return all members of these memberships except this one."""
     return sorted({one for membership in memberships for one in membership.members}
                   - {member.self_id})  # fmt: skip
 
@@ -200,7 +207,7 @@ def _others(member: MemberState, memberships: Iterable[Membership]) -> list[str]
 def _are_covered(
     member: MemberState, joining: Joining, memberships: tuple[Membership, ...]
 ) -> bool:
-    """Tell whether the answers cover all that the earlier self can have promised."""
+    """Tell whether the answers cover all promises of the earlier incarnation."""
     answers = joining.answers
     others = _others(member, memberships)
     if any(peer_id not in answers for peer_id in others):
@@ -216,10 +223,10 @@ def _are_covered(
 
 
 def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term: int) -> bool:
-    """Tell whether a candidate surely holds all that the earlier self confirmed.
+    """Tell whether a candidate certainly has all entries that the earlier incarnation confirmed.
 
-    It does if it was its group's only member and no majority was ever there without it: those who
-    are voters by now, and the earlier self, are too few.
+    It does if it was its group's only member, and there never was a majority without it: the
+    members that are voters by now, and the earlier incarnation, are too few.
     """
     memberships = _memberships_of(member, None)
     answers = joining.answers.values()
@@ -235,7 +242,7 @@ def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term
 
 
 def _is_new_group(member: MemberState, joining: Joining) -> bool:
-    """Tell whether nobody can have been promised anything: all are blank, this member too."""
+    """Tell whether no promise can exist: all members are blank, this one too."""
     first_voters = _memberships_of(member, None)
     awaited = _others(member, first_voters) if member.config.new_group else member.config.peers
     return (
@@ -248,7 +255,7 @@ def _is_new_group(member: MemberState, joining: Joining) -> bool:
 
 
 def _has_caught_up(member: MemberState, joining: Joining) -> bool:
-    """Tell whether all is here that this term's leader had when it answered."""
+    """Tell whether this disk has all entries that this term's leader had when it answered."""
     role_state = member.role_state
     if not isinstance(role_state, Follower) or role_state.leader_id is None:
         return False

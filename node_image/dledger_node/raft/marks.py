@@ -1,6 +1,6 @@
-"""What a member remembers of what others have promised to it, for those that may have forgotten.
+"""Marks: the last promise of each peer that this member knows, in case the peer loses it.
 
-It is kept in memory, in this life alone; who asks for it, and why, is in `recalling`.
+Marks are kept in memory only. `recalling` explains their use.
 """
 
 from dledger_node.raft import electorate
@@ -10,8 +10,8 @@ from dledger_node.raft.recall_messages import Mark
 
 
 def note(member: MemberState, peer_id: str, index: int) -> None:
-    """Remember that a peer has promised something in this term: that its disk holds the entries up
-    to `index`, as they are here, or -1 for none.
+    """Remember a peer's promise in this term: a vote, with an `index` of -1, or that its disk has
+    the entries up to `index`, equal to this member's.
     """
     if not electorate.belongs(member, peer_id):
         return
@@ -23,8 +23,8 @@ def note(member: MemberState, peer_id: str, index: int) -> None:
 
 
 def note_all(member: MemberState) -> None:
-    """Remember what peers have confirmed to this leader, or what this follower's leader, who counts
-    its own disk, has said to be committed.
+    """Remember the entries that peers have confirmed to this leader; on a follower, those that its
+    leader, which counts its own disk, has reported as committed.
     """
     match member.role_state:
         case Leader(progress=progress):
@@ -38,13 +38,13 @@ def note_all(member: MemberState) -> None:
 
 
 def remembered(member: MemberState, peer_id: str) -> Mark | None:
-    """What to tell a peer that asks."""
+    """Return the mark of a peer, or None."""
     note_all(member)
     return member.marks.get(peer_id)
 
 
 def replaced(member: MemberState, peer_id: str) -> None:
-    """Forget what a peer confirmed of a log that it is about to drop, by this leader's wish."""
+    """Forget the entries that a peer confirmed in a log which this leader makes it replace."""
     known = member.marks.get(peer_id)
     if known is not None and known.index < member.log.begin_index:
         member.marks[peer_id] = Mark(known.term, BEFORE_FIRST, BEFORE_FIRST)

@@ -1,7 +1,7 @@
-"""What members say to each other. Values only; how they travel is `remoting`'s business.
+"""The messages between members, as values; `remoting` encodes them.
 
-Every message names its sender, its receiver and the sender's term. Requests go from a candidate or
-a leader; answers go back. Names are DLedger's (`protocol/` there) where it has one.
+Every message names its sender, its receiver and the sender's term. Names are DLedger's (its
+`protocol/`) where it has the message.
 """
 
 import enum
@@ -14,7 +14,7 @@ from dledger_node.raft.recall_messages import RecallRequest, RecallResponse
 
 
 class VoteResult(enum.Enum):
-    """DLedger's `VoteResponse.RESULT`, as far as this core uses it."""
+    """The results of DLedger's `VoteResponse.RESULT` that this core uses."""
 
     ACCEPT = "ACCEPT"
     REJECT_EXPIRED_VOTE_TERM = "REJECT_EXPIRED_VOTE_TERM"
@@ -25,22 +25,22 @@ class VoteResult(enum.Enum):
 
 
 class PushResult(enum.Enum):
-    """What became of a push."""
+    """The result of a push."""
 
     SUCCESS = "SUCCESS"
     EXPIRED_TERM = "EXPIRED_TERM"
-    """The receiver's term, in the answer's `term`, is higher."""
+    """The receiver's term is higher; the response has it in `term`."""
     INCONSISTENT_STATE = "INCONSISTENT_STATE"
-    """The receiver has no entry, or another one, where the push begins; the hints say where to
-    go on.
+    """Where the push begins, the receiver has no entry or another one. The conflict fields say
+    where to continue.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreVoteRequest:
-    """Would the receiver vote for the sender in the term after `term`, which is the sender's own?
+    """Ask whether the receiver would vote for the sender in the term after `term`, the sender's.
 
-    Asking changes nobody's term and binds nobody (Raft dissertation, 9.6).
+    A pre-vote changes no term and is not a promise (Raft dissertation, 9.6).
     """
 
     sender: str
@@ -52,7 +52,7 @@ class PreVoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreVoteResponse:
-    """What the receiver would say. `term` is its own term, which may be any."""
+    """The answer to a pre-vote. `term` is the sender's own term and may be any."""
 
     sender: str
     receiver: str
@@ -72,26 +72,26 @@ class VoteRequest:
     ledger_end_index: int
     ledger_end_term: int
     take_leadership: bool = False
-    """The leader before asked it to stand: nobody shall keep to that leader."""
+    """The current leader asked the sender to stand, so a voter need not protect that leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
-    """Sent once the vote is durable. `term` is the voter's own term."""
+    """The answer to a vote request, sent once the vote is durable. `term` is the voter's own."""
 
     sender: str
     receiver: str
     term: int
     requested_term: int
-    """The term of the request, so that a late answer cannot count in another round."""
+    """The term of the request, so that a late answer does not count in a later election."""
     result: VoteResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A member without a memory asks what it must know before it may vote: see `joining`.
+    """A joining member asks for what it must know before it may vote (`joining`).
 
-    Asking changes nobody's term.
+    The request changes no term.
     """
 
     sender: str
@@ -103,77 +103,77 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResponse:
-    """What the sender knows. `term` is its own term, which may be any."""
+    """The answer to a joining member. `term` is the sender's own term and may be any."""
 
     sender: str
     receiver: str
     term: int
     incarnation: int
-    """Of the request."""
+    """The incarnation of the request."""
     ledger_end_index: int
     leading: bool
     """The sender leads `term`."""
     joining: bool
-    """The sender is no voter yet either."""
+    """The sender is joining too."""
     alone: bool
-    """The sender was its group's only member, and nobody else has led since."""
+    """The sender was its group's only member, and no other member has led since."""
     memberships: tuple[Membership, ...] = ()
-    """The current one as the sender knows it; before it the one that it replaces, while it is not
-    committed. Empty while the group has those voters with which it began.
+    """The current membership in the sender's log. While it is not committed, the one that it
+    replaces comes before it. Empty while the group has its first voters.
     """
 
     @property
     def blank(self) -> bool:
-        """The sender has never voted, and never held an entry."""
+        """Whether the sender has never voted and never had an entry."""
         return self.term == 0 and self.ledger_end_index < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatRequest:
-    """The leader of `term` lives, and has committed up to `committed_index`."""
+    """Heartbeat of the leader of `term`, which has committed up to `committed_index`."""
 
     sender: str
     receiver: str
     term: int
     committed_index: int
-    """At most what the leader knows the receiver to hold (Raft dissertation, 3.5 and 10.2.1)."""
+    """At most the match index of the receiver (Raft dissertation, 3.5 and 10.2.1)."""
     round: int
-    """Counts the leader's rounds; the answer returns it."""
+    """The number of the leader's heartbeat round; the answer returns it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatResponse:
-    """The receiver follows the leader of the request's term, or says which higher term it is in."""
+    """The sender follows the leader of the request's term, or has a higher term."""
 
     sender: str
     receiver: str
     term: int
     round: int
     joining: bool = False
-    """The sender has no memory yet of what it may have promised: see `joining`."""
+    """The sender is joining (`joining`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """DLedger's push of type COMPARE: does the receiver hold the entry (index, index_term)?"""
+    """DLedger's push of type COMPARE: ask whether the receiver has an entry (index, term)."""
 
     sender: str
     receiver: str
     term: int
     index: int
-    """-1 asks for the empty prefix, which every member holds."""
+    """-1 stands for the empty log, which every member has."""
     index_term: int
     committed_index: int
     probe: int
-    """Counts the probes sent to this peer in this term; the answer returns it."""
+    """The number of this probe of the peer in this term; the answer returns it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRequest:
     """DLedger's push of type APPEND: entries `first_index`..`last_index`, all of `entries_term`.
 
-    `entries` is the shell's handle on their bytes; the core passes it on and never looks inside. On
-    the leader it is None: the shell reads the range from its store when it sends.
+    `entries` is the shell's handle on their bytes, which the core only passes on. On the leader it
+    is None: the shell reads the range from its store when it sends.
     """
 
     sender: str
@@ -187,18 +187,18 @@ class AppendRequest:
     committed_index: int
     entries: object = None
     memberships: tuple[MembershipEntry, ...] = ()
-    """Those of the entries that change the membership; nearly always there is none."""
+    """The membership entries among them; there is rarely one."""
 
     def __post_init__(self) -> None:
         if not self.previous_index + 1 == self.first_index <= self.last_index:
-            raise ValueError(f"the range {self.first_index}..{self.last_index} cannot be")
+            raise ValueError(f"the range {self.first_index}..{self.last_index} is not valid")
         if self.entries_term < 0 or not self.previous_term <= self.entries_term <= self.term:
-            raise ValueError(f"the terms {self.previous_term}, {self.entries_term} cannot be")
+            raise ValueError(f"the terms {self.previous_term}, {self.entries_term} are not valid")
         if self.memberships:
             _check_within(self.memberships, self.first_index, self.last_index)
 
     def until(self, last_index: int) -> Self:
-        """The first part of this push, or all of it."""
+        """Return the part of this push up to `last_index`, or all of it."""
         if last_index == self.last_index:
             return self
         return replace(
@@ -206,7 +206,7 @@ class AppendRequest:
         )
 
     def after(self, index: int) -> Self:
-        """What `until` leaves of it."""
+        """Return the part of this push after `index`."""
         return replace(
             self,
             previous_index=index,
@@ -216,17 +216,17 @@ class AppendRequest:
         )
 
     def memberships_after(self, index: int) -> tuple[MembershipEntry, ...]:
-        """Those that lie behind an index."""
+        """Return the membership entries after an index."""
         return tuple(entry for entry in self.memberships if entry.index > index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallSnapshotRequest:
-    """The leader's first entries, for a receiver whose log cannot be led up to them any more: all
-    before `first_index` is committed and was removed.
+    """The leader's first entries, for a receiver that lacks entries which the leader has removed:
+    all entries before `first_index` are committed.
 
-    DLedger's push of type INSTALL_SNAPSHOT, without a state: the log is all there is. `entries` as
-    in AppendRequest.
+    DLedger's push of type INSTALL_SNAPSHOT, without a state; the shells exchange that before.
+    `entries` is as in AppendRequest.
     """
 
     sender: str
@@ -236,23 +236,23 @@ class InstallSnapshotRequest:
     last_index: int
     entries_term: int
     committed_index: int
-    """At least `first_index`, so that the receiver's new log begins for good."""
+    """At least `first_index`, so that the receiver's new log never goes back before it."""
     entries: object = None
     membership: Membership | None = None
-    """What holds before the first entry; None for the voters with which the group began."""
+    """The membership before the first entry; None for the group's first voters."""
     memberships: tuple[MembershipEntry, ...] = ()
-    """As in AppendRequest."""
+    """The membership entries among the entries."""
 
     def __post_init__(self) -> None:
         if not 0 < self.first_index <= min(self.last_index, self.committed_index):
             raise ValueError(f"a log cannot begin with {self.first_index}..{self.last_index}")
         if not 0 <= self.entries_term <= self.term:
-            raise ValueError(f"the term {self.entries_term} cannot be")
+            raise ValueError(f"the term {self.entries_term} is not valid")
         if self.memberships:
             _check_within(self.memberships, self.first_index, self.last_index)
 
     def until(self, last_index: int) -> Self:
-        """The first part of this push."""
+        """Return the part of this push up to `last_index`."""
         return replace(
             self, last_index=last_index, memberships=_until(self.memberships, last_index)
         )
@@ -272,7 +272,7 @@ class TakeLeadershipRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushResponse:
-    """Answer to COMPARE and APPEND; for an APPEND it is sent once the entries are durable."""
+    """The answer to COMPARE and APPEND; to an APPEND it is sent once the entries are durable."""
 
     sender: str
     receiver: str
@@ -281,21 +281,21 @@ class PushResponse:
     requested_term: int
     result: PushResult
     match_index: int
-    """On SUCCESS: the receiver holds, durably, the leader's entries up to here. Otherwise -1."""
+    """On SUCCESS: the receiver has the leader's entries up to here, durably. Otherwise -1."""
     ledger_end_index: int
     conflict_term: int = -1
     """On INCONSISTENT_STATE: the term of the receiver's entry there (DLedger's xTerm), or -1."""
     conflict_index: int = -1
-    """And its first index of that term at or before it (DLedger's xIndex)."""
+    """The receiver's first index of that term at or before that entry (DLedger's xIndex)."""
     probe: int | None = None
     """The COMPARE's number; None in the answer to an APPEND."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldByAllNotice:
-    """Every voter holds the sender's log up to `index`, durably; for the shell's retention alone.
+    """Every voter has the sender's log up to `index`, durably. Only the shell's retention uses it.
 
-    That stays true in every later term, so it is no matter whose notice comes late.
+    This stays true in every later term, so a late notice does no harm.
     """
 
     sender: str
@@ -307,10 +307,10 @@ class HeldByAllNotice:
 def _check_within(
     memberships: Sequence[MembershipEntry], first_index: int, last_index: int
 ) -> None:
-    """ValueError unless the entries lie in the range, one after another."""
+    """Raise ValueError unless the entries are in the range and in order."""
     indexes = [entry.index for entry in memberships]
     if indexes != sorted(set(indexes)) or indexes[0] < first_index or indexes[-1] > last_index:
-        raise ValueError(f"membership entries {indexes} are not of {first_index}..{last_index}")
+        raise ValueError(f"membership entries {indexes} are not in {first_index}..{last_index}")
 
 
 def _until(memberships: Sequence[MembershipEntry], last_index: int) -> tuple[MembershipEntry, ...]:
@@ -324,7 +324,7 @@ LeaderRequest: TypeAlias = (
     | InstallSnapshotRequest
     | TakeLeadershipRequest
 )
-"""What only the leader of a term may ask in it."""
+"""The requests that only the leader of a term may send."""
 Request: TypeAlias = PreVoteRequest | VoteRequest | JoinRequest | RecallRequest | LeaderRequest
 Response: TypeAlias = (
     PreVoteResponse

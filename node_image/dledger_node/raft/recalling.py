@@ -1,39 +1,41 @@
-"""A member that starts with a disk: whether that is the one on which it made its promises.
+"""Recalling: how a member that starts with a disk finds out whether the disk is out of date.
 
-A volume may come back as it was earlier: restored from a backup, rolled back, or with its log gone.
-Nothing on it tells, but the peers can: each keeps in memory the last that a member has promised to
-it (`marks`): a vote, or entries that it confirmed. So whoever starts asks all others, and promises
-nothing until all have answered, or recall_ticks have passed. A disk that lacks what a mark names is
-an older one; its member is then treated as if it had lost it (`joining`).
+A volume may come back in an earlier state: restored from a backup, rolled back, or without its log.
+Nothing on it shows that, but the peers can tell: each keeps in memory the last promise that it
+received from every other member (`marks`): a vote, or entries that the member confirmed. So a
+member asks all others at its start, and promises nothing until all have answered, or recall_ticks
+have passed. A disk that lacks what a mark names is older than the mark; its member is then treated
+as if it had lost the disk (`joining`).
 
-Why that is enough, when all others answered in time, none of them has started anew since the
-promise, and nothing that this member said before its start arrives after a peer's answer (which the
-shell sees to). Let the disk be in term D. What it lacks was promised in terms from D on:
+Why that is enough, if all others answered in time, none of them has restarted since the promise,
+and no message that this member sent before its start arrives after a peer's answer (the shell
+ensures that). Let the disk be in term D. The promises that it lacks were made in terms from D on:
 
-- Votes: whoever got one in a term had saved that term before it asked, and has answered since. This
-  member takes over the highest term that was told, and votes in later ones only. It does so last:
-  if it dies while it asks, its disk must be in term D still.
-- Confirmed entries: the leader of term T who counts them remembers them, or a later promise in a
-  term above T. If that term is above D, it was never on this disk. If it is D, the disk holds the
-  last entry that was confirmed, and with it all before, or it is older: within a term, no log loses
-  what its member has confirmed.
-- Leaders below a term that it knew: it takes over the term that was told before it heeds anybody.
-- A leader's own copy, which it counts and confirms to nobody: it calls committed only what its disk
-  holds durably, and its followers remember that. What it committed and has told none of them yet is
-  the one promise without a witness.
+- Votes: a candidate that got a vote in a term had saved that term before it asked, and has answered
+  since. This member takes over the highest term among the answers, and votes only in later ones. It
+  does so last: if it dies while it asks, its disk must still be in term D.
+- Confirmed entries: the leader of term T that counts them remembers them, or a later promise in a
+  term above T. If that term is above D, it was never on this disk. If it is D, either the disk has
+  the last entry that was confirmed, and with it all before, or it is older: within a term, no log
+  loses entries that its member has confirmed.
+- Leaders below a term that this member knew: it takes over the highest term among the answers
+  before it accepts messages.
+- A leader's own copy of an entry, which it counts and confirms to no one: it commits only what its
+  disk has durably, and its followers remember that. Entries that it committed without having told
+  any follower yet are the one promise without a witness.
 
-It never takes a sound disk for an older one. Term and vote are saved before they are told, entries
-are flushed before they are confirmed, and a crash takes neither. A log that begins behind the named
-entry held it: only committed ones are removed. A mark goes with who leaves the group, since that
-may come back with another disk, and with a log that its leader replaces. Under AsyncFlush a crash
-may take what was confirmed, by contract, so that terms alone are compared.
+A sound disk is never taken for an older one. Term and vote are saved before they are sent, entries
+are flushed before they are confirmed, and a crash loses neither. A log that begins after the entry
+of a mark had that entry, because only committed ones are removed. A mark is dropped when its member
+leaves the group, since it may come back with another disk, and when its leader replaces its log.
+Under AsyncFlush a crash may lose confirmed entries, by contract, so only terms are compared.
 
-What stays unseen: promises that nobody remembers, since whoever got them is silent or has started
-anew; and a log that comes back alone, under a term above the last in which its member confirmed
-anything, since a leader of that term may have shortened it. So a backup that is restored to one
-member of a running group is found out, and one that is restored while the whole group was stopped
-is not. Asking goes on after recall_ticks until all have answered, and a member that learns late
-that its disk is older joins then.
+Two cases stay undetected: promises that no member remembers, because those that received them are
+silent or have restarted; and a log that comes back alone, under a term above the last in which its
+member confirmed anything, since a leader of that term may have shortened it. So a backup restored
+to one member of a running group is detected, and one restored while the whole group was stopped is
+not. Asking continues after recall_ticks until all have answered, and a member that learns late that
+its disk is older joins then.
 """
 
 from typing import TypeAlias
@@ -45,11 +47,11 @@ from dledger_node.raft.messages import JoinRequest, JoinResponse, Message
 from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
 
 _NonBinding: TypeAlias = JoinRequest | JoinResponse | RecallRequest | RecallResponse
-"""Messages that promise nothing, so that a member may take them while it recalls."""
+"""Messages that are not promises, so that a member may handle them while it recalls."""
 
 
 def tick(member: MemberState, recalling: Recalling) -> None:
-    """Ask again who is silent; at last, promise without them."""
+    """Ask the silent peers again; after recall_ticks, go on without them."""
     if member.now_ticks >= recalling.ask_due:
         recalling.ask_due = member.now_ticks + member.config.heartbeat_ticks
         for peer_id in sorted(recalling.asked - recalling.answered):
@@ -86,7 +88,7 @@ def answer(member: MemberState, request: RecallRequest) -> None:
 
 
 def forbids(member: MemberState, message: Message) -> bool:
-    """Tell whether this member must not heed a message yet."""
+    """Tell whether this member must ignore a message for now."""
     return member.recalls and not isinstance(message, _NonBinding)
 
 
@@ -111,7 +113,7 @@ def handle_response(member: MemberState, response: RecallResponse) -> None:
 
 
 def _is_older(member: MemberState, mark: Mark) -> bool:
-    """Tell whether this disk lacks what a peer remembers."""
+    """Tell whether this disk lacks what a mark names."""
     if mark.term != member.term:
         return mark.term > member.term
     if not member.config.sync_flush or mark.index < member.log.begin_index:
@@ -122,7 +124,7 @@ def _is_older(member: MemberState, mark: Mark) -> bool:
 
 
 def _join(member: MemberState, recalling: Recalling, peer_id: str, mark: Mark) -> None:
-    """Believe this disk no more than an empty one."""
+    """Join, as with an empty disk."""
     reason = (
         f"the disk is older than what {peer_id} remembers: promises in term {mark.term}, and "
         f"entries up to {mark.index}; it ends at {member.log.end_index}"
@@ -134,7 +136,7 @@ def _join(member: MemberState, recalling: Recalling, peer_id: str, mark: Mark) -
 
 
 def _promise_again(member: MemberState, recalling: Recalling) -> None:
-    """Vote and follow from now on; in this term a vote may have been given and forgotten."""
+    """Vote and follow from now on, but give no new vote in this term: one may be forgotten."""
     if recalling.waits:
         recalling.waits = False
         if recalling.told_term > member.term:

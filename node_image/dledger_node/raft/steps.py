@@ -1,4 +1,4 @@
-"""What a message does to a member: its term first, then by the member's role."""
+"""Handling a message: its term first, then the member's role."""
 
 from typing import TypeAlias
 
@@ -44,18 +44,18 @@ from dledger_node.raft.refusals import RefusalCause
 _TermMessage: TypeAlias = (
     VoteRequest | VoteResponse | HeartBeatResponse | PushResponse | LeaderRequest
 )
-"""All but the questions that bind nobody, to which the terms' own rules apply."""
+"""All messages to which the rules on terms apply; the others are not promises."""
 _Answer: TypeAlias = VoteResponse | HeartBeatResponse | PushResponse
 
 
 def step(member: MemberState, message: Message) -> None:
-    """Take a message. One that is not for this member, or from a stranger, is ignored.
+    """Handle a message. A message for another member, or from a stranger, is ignored.
 
-    A request of who belongs to the group no more, as far as this member knows, is heard: its sender
-    may have been added since, and lead. An answer of such a one counts nowhere.
+    A request from a member that does not belong to the group, as far as this member knows, is
+    handled: the sender may have been added meanwhile, and lead. Its answers are ignored.
     """
     if isinstance(message, HeldByAllNotice):
-        return  # the shell's
+        return  # for the shell
     if message.receiver != member.self_id or _is_stranger(member, message.sender):
         member.refuse(RefusalCause.UNKNOWN_MEMBER)
         return
@@ -79,7 +79,7 @@ def step(member: MemberState, message: Message) -> None:
         case PreVoteResponse():
             leader_elector.handle_pre_vote_response(member, message)
         case VoteRequest() if _disturbs(member, message):
-            # No answer: the leader that this member hears will settle the terms.
+            # No answer: the terms are settled by the leader, whose heartbeats still arrive.
             member.refuse(RefusalCause.LEADER_LIVES)
         case _:
             _step_in_term(member, message)
@@ -92,9 +92,9 @@ def _is_stranger(member: MemberState, sender: str) -> bool:
 
 
 def _disturbs(member: MemberState, request: VoteRequest) -> bool:
-    """Tell whether a candidate would depose a leader that lives (Raft dissertation, 4.2.3).
+    """Tell whether a candidate would depose a live leader (Raft dissertation, 4.2.3).
 
-    Where leases are given, that may be one of an older term than this member has heard of.
+    With leases, that leader may be one of an older term than this member's.
     """
     return (
         (request.term > member.term or (member.config.lease_ticks > 0 and not member.leader_id))
@@ -104,7 +104,7 @@ def _disturbs(member: MemberState, request: VoteRequest) -> bool:
 
 
 def _step_in_term(member: MemberState, message: _TermMessage) -> None:
-    """Take a message that raises the receiver's term, or is refused for its own."""
+    """Handle a message that may raise this member's term, or is refused for its own term."""
     if message.term < member.term:
         _refuse_old_term(member, message)
         return
@@ -123,7 +123,7 @@ def _step_in_term(member: MemberState, message: _TermMessage) -> None:
 
 
 def _refuse_old_term(member: MemberState, message: _TermMessage) -> None:
-    """Tell a sender of an older term that there is a newer one; old answers mean nothing."""
+    """Tell the sender of an older term about the newer one; ignore old answers."""
     member.refuse(RefusalCause.EXPIRED_TERM)
     match message:
         case VoteRequest():

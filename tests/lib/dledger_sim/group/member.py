@@ -1,12 +1,12 @@
 """One member: a production core and loop, with a simulated disk, links and clients.
 
-Real members run the same loop, `dledger_node.shell.loop.CoreLoop`. This module serves the clients:
-it acknowledges an append only while the member still leads the term of the proposal.
+Real members run the same loop, `dledger_node.shell.loop.CoreLoop`, and their requests wait in the
+same `dledger_node.services.waiting.CommitWaiters`. This module stands in for the services around
+them.
 """
 
-from collections import deque
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.config import RaftConfig
@@ -15,6 +15,7 @@ from dledger_node.raft.member_state import Role
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.raft.ready import ReadState
+from dledger_node.services.waiting import CommitWaiters, Waiter
 from dledger_node.shell.loop import CoreLoop
 from dledger_sim.group.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions
 from dledger_sim.group.disk import SimDisk
@@ -24,19 +25,13 @@ from dledger_sim.group.store import SimStore
 from dledger_sim.group.world import World
 from dledger_sim.judges.history import Answer, Operation
 
-PROPOSALS_WAITING_MAX: Final = 50
-"""Limit of waiting appends; a real member refuses more appends too."""
+WAITING_ENTRIES_MAX: Final = 100
+"""Limit of entries that wait for a quorum; a real member refuses more appends too."""
+WAITING_READS_MAX: Final = 10_000
 
 
 class DiedError(Exception):
     """The member crashed in the middle of a turn."""
-
-
-class Waiting(NamedTuple):
-    """An append that waits for its quorum."""
-
-    proposal: Proposal
-    operation: Operation
 
 
 class SimMember:
@@ -59,13 +54,13 @@ class SimMember:
         self._world = world
         self._loop: CoreLoop | None = None
         self._store: SimStore | None = None
-        self._waiting: deque[Waiting] = deque()
+        self._appends = CommitWaiters[Operation](WAITING_ENTRIES_MAX)
         self._reads: dict[int, Operation] = {}
         """Unanswered linearizable reads by the handle that the core received."""
         self._read_count = 0
         self._released: list[ReadState] = []
         """Reads that the core has released in this turn."""
-        self._confirmed: list[tuple[int, Operation]] = []
+        self._confirmed = CommitWaiters[Operation](WAITING_READS_MAX)
         """Released reads that wait for the committed index."""
         drift = conditions.clock_drift
         drift = world.choices.number(f"drift {member_id}", -drift, drift, 0)
@@ -97,7 +92,7 @@ class SimMember:
     @property
     def owes_answers(self) -> bool:
         """Return whether a client waits for an answer of this member."""
-        return bool(self._waiting or self._reads or self._confirmed)
+        return bool(self._appends.count or self._reads or self._confirmed.count)
 
     def start(self) -> None:
         """Start the member from its disk."""
@@ -185,12 +180,14 @@ class SimMember:
         """Handle an append of a client."""
         assert self.raft is not None
         bodies = operation.bodies
-        if self.disk.full or len(self._waiting) >= PROPOSALS_WAITING_MAX:
+        if self.disk.full or self._appends.count + len(bodies) > WAITING_ENTRIES_MAX:
             operation.answer(Answer.REFUSED, self._world.now_us)
             return
         proposal = self.raft.propose(len(bodies), bodies)
         if isinstance(proposal, Proposal):
-            self._waiting.append(Waiting(proposal, operation))
+            self._appends.add(
+                Waiter([operation], proposal.last_index, proposal.term, entry_count=len(bodies))
+            )
         else:
             operation.answer(Answer.REFUSED, self._world.now_us)
 
@@ -224,13 +221,17 @@ class SimMember:
         raft = self.raft
         assert raft is not None
         leads = raft.role is Role.LEADER
-        if self._waiting and (not leads or self._waiting[0].proposal.term != raft.term):
-            # First, because the committed index may cover entries that replaced the waiting ones.
-            self.give_up()
+        leading_term = raft.term if leads else None
+        committed, unknown = self._appends.release(committed_index, leading_term)
+        self._answer(unknown, Answer.UNKNOWN)
         if committed_index != self.committed_index:
             self._commit(committed_index)
-        if self._released or self._confirmed:
-            self._answer_reads(leads=leads)
+        for waiter in committed:
+            (operation,) = waiter.replies
+            operation.index = waiter.first_index
+            operation.answer(Answer.DONE, self._world.now_us)
+            self._world.checker.acknowledged(waiter.first_index, operation.bodies)
+        self._answer_reads(committed_index, leading_term)
         if leads:
             self._world.checker.leads(self.member_id, raft.term)
 
@@ -267,42 +268,41 @@ class SimMember:
 
     def give_up(self) -> None:
         """Answer waiting appends as unknown: another leader may still store them."""
-        while self._waiting:
-            self._waiting.popleft().operation.answer(Answer.UNKNOWN, self._world.now_us)
+        self._answer(self._appends.take_all(), Answer.UNKNOWN)
 
     def hang_up(self) -> None:
         """Answer all requests as unknown: clients see a closed connection."""
         self.give_up()
-        waiting = [*self._reads.values(), *(operation for _, operation in self._confirmed)]
-        for operation in waiting:
+        for operation in self._reads.values():
             operation.answer(Answer.UNKNOWN, self._world.now_us)
+        self._answer(self._confirmed.take_all(), Answer.UNKNOWN)
         self._reads.clear()
         self._released.clear()
-        self._confirmed.clear()
 
-    def _answer_reads(self, *, leads: bool) -> None:
+    def _answer(self, waiters: Iterable[Waiter[Operation]], answer: Answer) -> None:
+        for waiter in waiters:
+            for operation in waiter.replies:
+                operation.answer(answer, self._world.now_us)
+
+    def _answer_reads(self, committed_index: int, leading_term: int | None) -> None:
         """Answer the released reads whose index is committed here.
 
         A member that no longer leads refuses them: their index may never be committed.
         """
-        released: Sequence[ReadState] = tuple(self._released)
-        self._released.clear()
-        for state in released:
+        assert self.raft is not None
+        for state in self._released:
             assert isinstance(state.handle, int)
             operation = self._reads.pop(state.handle)
             if state.index is None:
                 operation.answer(Answer.REFUSED, self._world.now_us)
             else:
-                self._confirmed.append((state.index, operation))
-        waiting, self._confirmed = self._confirmed, []
-        for index, operation in waiting:
-            if not leads:
-                operation.answer(Answer.REFUSED, self._world.now_us)
-            elif index <= self.committed_index:
-                operation.index = self.committed_index
-                operation.answer(Answer.DONE, self._world.now_us)
-            else:
-                self._confirmed.append((index, operation))
+                self._confirmed.add(Waiter([operation], state.index, self.raft.term))
+        self._released.clear()
+        committed, refused = self._confirmed.release(committed_index, leading_term)
+        self._answer(refused, Answer.REFUSED)
+        for waiter in committed:
+            waiter.replies[0].index = committed_index
+        self._answer(committed, Answer.DONE)
 
     def _commit(self, committed_index: int) -> None:
         world = self._world
@@ -310,11 +310,6 @@ class SimMember:
         self.committed_index = committed_index
         if self.keeper is not None:
             self.keeper.settle(committed_index)
-        while self._waiting and self._waiting[0].proposal.last_index <= committed_index:
-            proposal, operation = self._waiting.popleft()
-            operation.index = proposal.first_index
-            operation.answer(Answer.DONE, world.now_us)
-            world.checker.acknowledged(proposal.first_index, operation.bodies)
         if world.choices.chance(self._site_checkpoint, self.conditions.checkpoint):
             assert self.raft is not None
             self.disk.save_checkpoint(min(committed_index, self.raft.durable_index))

@@ -34,6 +34,7 @@ BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PACKAGE = "dledger_node"
 CORE = f"{PACKAGE}.raft"
 LOOP = f"{PACKAGE}.shell.loop"
+WAITING = f"{PACKAGE}.services.waiting"
 REMEDY = f"{PACKAGE}.healing.decision"
 """The decisions of a damaged member, which only seeds with rot reach."""
 SEED_COUNT = 2000
@@ -62,7 +63,7 @@ class Mutant:
     @property
     def shows_without_state(self) -> bool:
         """Return whether a seed without a state may find the bug."""
-        return self.module.startswith((CORE, LOOP))
+        return self.module.startswith((CORE, LOOP, WAITING))
 
     def applied(self, source: str) -> str:
         """Return the source with the bug; raises ValueError unless `old` occurs once."""
