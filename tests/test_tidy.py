@@ -18,10 +18,11 @@ PYTHON_FOLDERS = (*SOURCE_FOLDERS, "tools", "bench", "tests")
 # Folders whose prose is checked. Add a folder here once its prose is plain English.
 PLAIN_FOLDERS = (
     "audit/dledger_audit", "audit/pyspark_dledger", "tools", "bench", "formats",
-    "node_image/dledger_node/remoting",
+    "node_image/dledger_node/raft", "node_image/dledger_node/remoting",
     "node_image/dledger_node/services", "node_image/dledger_node/shell",
-    "node_image/dledger_node/state_machine", "tests/state_machine", "tests/lib/dledger_sim",
-    "tests/sim",
+    "node_image/dledger_node/state_machine", "tests/formats", "tests/fuzz", "tests/lib/dledger_fuzz",
+    "tests/lib/dledger_sim", "tests/lib/dledger_wire", "tests/remoting", "tests/sim",
+    "tests/state_machine",
 )  # fmt: skip
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 400

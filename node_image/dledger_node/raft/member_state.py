@@ -148,7 +148,7 @@ class Recalling:
     incarnation: int
     """This start's number, in every question."""
     asked: set[str]
-    """Who may remember something. Sorted before it is iterated over."""
+    """The peers that may have a mark of this member. Sorted before it is iterated over."""
     answered: set[str] = field(default_factory=set)
     waits: bool = True
     """Nothing was promised since this start, and nothing saved: the term is the disk's."""
