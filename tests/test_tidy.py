@@ -21,11 +21,13 @@ PLAIN_FOLDERS = (
     "node_image/dledger_node/raft", "node_image/dledger_node/remoting",
     "node_image/dledger_node/services", "node_image/dledger_node/shell",
     "node_image/dledger_node/state_machine", "tests/formats", "tests/fuzz",
-    "tests/lib/dledger_fuzz", "tests/lib/dledger_sim", "tests/lib/dledger_wire", "tests/remoting", "tests/sim",
+    "tests/lib/dledger_fuzz",
+    "tests/lib/dledger_sim", "tests/lib/dledger_wire", "tests/remoting", "tests/sim",
     "tests/state_machine",
 )  # fmt: skip
 FUNCTION_LINES_MAX = 70
-MODULE_LINES_MAX = 400
+MODULE_LINES_MAX = 350
+TEST_MODULE_LINES_MAX = 400
 RAFT_IMPORTS = {
     "bisect", "collections", "collections.abc", "dataclasses", "enum", "functools", "itertools",
     "typing",
@@ -135,7 +137,10 @@ def test_no_module_is_too_long() -> None:
         name_of(path): len(path.read_text().splitlines()) for path in python_files(*PYTHON_FOLDERS)
     }
 
-    assert not {name: length for name, length in lengths.items() if length > MODULE_LINES_MAX}
+    def lines_max(name: str) -> int:
+        return TEST_MODULE_LINES_MAX if "/test_" in name else MODULE_LINES_MAX
+
+    assert not {name: length for name, length in lengths.items() if length > lines_max(name)}
 
 
 def test_every_init_file_of_a_package_holds_only_a_docstring() -> None:
