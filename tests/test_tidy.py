@@ -17,10 +17,9 @@ SOURCE_FOLDERS = ("formats", "node_image", "client", "operator", "audit")
 PYTHON_FOLDERS = (*SOURCE_FOLDERS, "tools", "bench", "tests")
 # Folders whose prose is checked. Add a folder here once its prose is plain English.
 PLAIN_FOLDERS = (
-    "audit/dledger_audit", "audit/pyspark_dledger", "tools", "bench", "formats",
-    "node_image/dledger_node/remoting",
-    "node_image/dledger_node/services", "node_image/dledger_node/shell",
-    "node_image/dledger_node/state_machine", "tests/state_machine", "tests/lib/dledger_sim",
+    "audit", "tools", "bench", "formats",
+    "node_image",
+    "client", "operator", "tests/state_machine", "tests/lib/dledger_sim",
     "tests/sim",
 )  # fmt: skip
 FUNCTION_LINES_MAX = 70

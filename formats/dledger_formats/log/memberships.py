@@ -57,7 +57,7 @@ def decode(body: disk.Buffer) -> MembershipBody:
     if len(said.voters) + len(said.learners) > MEMBERS_MAX:
         raise FormatError(f"a membership has more than {MEMBERS_MAX} members")
     if encode(*said) != raw:
-        raise FormatError("a membership is not written in its only form")
+        raise FormatError("the membership is not in canonical form")
     return said
 
 

@@ -1,8 +1,9 @@
-"""Readers for the bodies of APPEND requests, of which ten thousand may arrive in a second.
+"""Readers for the bodies of APPEND requests, which may arrive at ten thousand per second.
 
 A client writes the same JSON around each of its bodies. A reader decodes that envelope strictly the
-first time, and compares bytes from then on, so that only the base64 is left to decode. For
-APPEND_IDEMPOTENT it also reads the last two numbers each time. APPEND_BATCH has its envelope apart.
+first time, and compares bytes from then on, so that it only has to decode the base64. For
+APPEND_IDEMPOTENT it also reads the last two numbers each time. APPEND_BATCH has its envelope
+separate from the bodies.
 """
 
 import re
@@ -130,7 +131,7 @@ class AppendBatchReader:
 
 
 def _decides_the_body(before: bytes, after: bytes, body: bytes) -> bool:
-    """Tell whether the bytes between are the request's body, and not that of an inner object."""
+    """Tell whether the bytes in between are the request's body, not that of a nested object."""
     try:
         sample = AppendEntryRequest.from_json(before + _SAMPLE + after)
     except FormatError:

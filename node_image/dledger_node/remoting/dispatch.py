@@ -67,10 +67,10 @@ class Line(Caller, Protocol):
     peer_id: str | None
     """The member that the connection's HELLO named; None for a client."""
     unread_since_s: float | None
-    """Since when the other side has not read its answers; None while it does."""
+    """The time since which the other side has not read its answers; None while it reads them."""
 
     def put_off(self, commands: Sequence[RemotingCommand]) -> None:
-        """Keep commands until the answers so far are being read."""
+        """Keep commands until the other side reads its answers again."""
 
     def become_link(self, hello: native.Hello) -> None:
         """Note that the sender of this HELLO was accepted."""

@@ -124,7 +124,7 @@ class Producers:
         return channel_of(self._by_identity[identity].number, sequence)
 
     def next_number(self) -> int:
-        """Return the number for a new producer: a free one, or that of the longest idle one."""
+        """Return the number for a new producer: a free one, or that of the longest-idle producer."""
         if len(self._by_number) < self._producers_max:
             return next(n for n in range(1, self._producers_max + 1) if n not in self._by_number)
         return min(self, key=lambda producer: producer.last_index).number
@@ -149,7 +149,7 @@ class Producers:
     def undo_from(self, first_index: int) -> bool:
         """Undo entry `first_index` and all later ones.
 
-        Returns False, and changes nothing, if that is more than can be undone.
+        Returns False, and changes nothing, if the table cannot undo that many.
         """
         if first_index <= max(self._fixed_index, self.stable_index):
             return False

@@ -182,7 +182,7 @@ class SegmentList:
             file.forget_cache(max(0, pos - file.start))
 
     def close(self) -> None:
-        """Release all segments and remove the spare ones; `load` removes those that stay."""
+        """Release all segments and remove the spare ones; `load` removes any that remain."""
         for file in (*self.files, *self._spares):
             file.close()
         with contextlib.suppress(OSError):
