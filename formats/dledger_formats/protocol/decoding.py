@@ -1,6 +1,6 @@
 """JSON bodies as bytes: strict decoding, and the two forms in which `byte[]` is written.
 
-A member decodes the requests of strangers, so ambiguous JSON is refused there: two readers of one
+A member decodes requests from untrusted senders, so it refuses ambiguous JSON: two readers of one
 request must not understand it differently. `strictly` is the only place that does so.
 
 Java DLedger 0.4.3 writes and reads `byte[]` only as an array of signed numbers; every other version
@@ -79,8 +79,8 @@ def with_numbers(value: Any) -> Any:
 
 
 def reads_numbers(append: bytes) -> bool | None:
-    """Tell whether the sender of this APPEND reads bytes only as numbers; None if its body is empty
-    and so shows no form.
+    """Tell whether the sender of this APPEND reads bytes only as numbers; None if the body is empty
+    and so does not show the form.
     """
     # A quote within a JSON string is escaped, so this can only be a key and the begin of its value.
     begin = _BODY_BEGIN.search(append)

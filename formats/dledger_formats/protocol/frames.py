@@ -11,8 +11,8 @@ We write JSON headers, as every DLedger does by default, and read both: a Java p
 to the binary form still accepts JSON. The binary header has 16 bits for the code. Java reads them
 as signed, which breaks DLedger's codes above 32767; we read them as unsigned.
 
-A length is checked before its bytes are kept. Bytes that cannot be a frame raise FrameError. The
-stream has no next frame then, and its connection must be closed, as in Java.
+A length is checked before its bytes are buffered. Bytes that cannot be a frame raise FrameError;
+the start of the next frame is then unknown, so the connection must be closed, as in Java.
 """
 
 import struct
@@ -84,7 +84,9 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False, renam
     """The text of a system error."""
     ext_fields: dict[str, str] | None = None
     body: bytes = msgspec.field(default=b"", name="")
-    """Not part of the header. Its key there is empty, and a value of that key is overwritten."""
+    """The body, which is not part of the header. Its header key here is empty, and a value that a
+    header has under that key is overwritten.
+    """
     language: str = LANGUAGE
     version: Int32 = 0
 

@@ -132,7 +132,7 @@ class CoreView:
 
     @property
     def fit_peer_ids(self) -> tuple[str, ...]:
-        """The peers fit to take the leadership, fittest first; empty if this member does not lead."""
+        """The peers fit to lead, fittest first; empty if this member does not lead."""
         role_state = self._member.role_state
         return (
             transfer.fit_peers(self._member, role_state) if isinstance(role_state, Leader) else ()

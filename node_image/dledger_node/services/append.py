@@ -145,7 +145,7 @@ class Appends:
     # -- proposing -------------------------------------------------------------------------------
 
     def _take(self, bodies: Sequence[bytes]) -> None:
-        """Count bodies of the next proposal, and schedule it for the end of this turn of the loop."""
+        """Count bodies of the next proposal, and schedule it for the end of this loop turn."""
         upcoming = self._next
         if not upcoming.entry_count:
             self._loop.call_soon(self._propose)

@@ -124,7 +124,7 @@ class Producers:
         return channel_of(self._by_identity[identity].number, sequence)
 
     def next_number(self) -> int:
-        """Return the number for a new producer: a free one, or that of the longest-idle producer."""
+        """Return the number for a new producer: a free one, or the longest-idle producer's."""
         if len(self._by_number) < self._producers_max:
             return next(n for n in range(1, self._producers_max + 1) if n not in self._by_number)
         return min(self, key=lambda producer: producer.last_index).number

@@ -64,8 +64,8 @@ async def reconcile(
 ) -> ReconcileResult:
     """Apply every child. An invalid spec or an unknown founding changes nothing.
 
-    `led` says whether the group ever had a leader. The replicas of an existing StatefulSet stay as
-    they are; scaling changes them.
+    `led` says whether the group ever had a leader. The replicas of an existing StatefulSet do not
+    change here; scaling changes them.
     """
     generation = body["metadata"].get("generation", 1)
     try:
