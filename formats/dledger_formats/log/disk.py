@@ -145,9 +145,9 @@ def pack_entries(
     """Encode one or more consecutive entries, the first at `pos`, a position in the data files.
     `channels` has one channel for each body; None means 0 for all.
 
-    This function limits a node's rate of appends: the loop computes only values that depend on the
-    entry before, and calls only C functions. Everything else is computed by columns, with one call
-    for all entries.
+    This function limits a node's append rate. So the loop computes only values that depend on the
+    previous entry, and calls only C functions. Everything else is computed by columns, with one
+    call for all entries.
     """
     pack_header = _HEADER_BEFORE_CHAIN.pack
     chain_crc, index = previous_chain_crc, first_index

@@ -46,8 +46,8 @@ def scan_entries(
     The first entry must have this index and this position in the data files; `chain_crc` is that of
     the previous entry, or None if it is not known. No byte from `limit` on is read.
 
-    This function limits a follower's rate and the speed of a recovery: the loop only detects
-    damage, and `_damage_of` then finds the reason.
+    This function limits a follower's append rate and the speed of a recovery. So the loop only
+    detects damage, and `_damage_of` then finds the reason.
     """
     unpack, pack_header, pack_unit = ENTRY_HEADER.unpack_from, ENTRY_HEADER.pack, INDEX_UNIT.pack
     units: list[bytes] = []

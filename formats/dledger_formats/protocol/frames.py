@@ -25,7 +25,7 @@ from dledger_formats.protocol.decoding import Int32
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # com.rocketmq.remoting.frameMaxLength, length word too
+FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # Java's frameMaxLength; includes the length word
 HEADER_BYTES_MAX: Final = 64 * 1024
 LENGTH_WORD_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
@@ -203,7 +203,7 @@ class FrameDecoder:
             part = memoryview(data)[at : at + self._needed_bytes - len(self._pending)]
             self._pending += part
             at += len(part)
-            # This is a whole frame, or only its length, which tells how much is missing.
+            # This is a whole frame, or only its length, which shows how much is missing.
             if len(self._pending) >= self._needed_bytes and self._decode_all(
                 bytes(self._pending), 0, commands
             ):

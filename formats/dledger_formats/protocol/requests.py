@@ -43,7 +43,7 @@ class RequestCode(enum.IntEnum):
 
 
 class SystemCode(enum.IntEnum):
-    """The code in a response's frame (`RemotingSysResponseCode`); DLedger's own is in the body.
+    """The code in a response's frame (`RemotingSysResponseCode`); DLedger's code is in the body.
 
     Every code except SUCCESS comes with an empty body and a remark with the reason.
     """
@@ -97,13 +97,13 @@ class DLedgerResponseCode(enum.IntEnum):
     LOAD_SNAPSHOT_ERROR = 507
     INSTALL_SNAPSHOT_ERROR = 508
     UNKNOWN_PRODUCER = 601
-    """From here on, codes of this project. `producers`: the group does not know this producer."""
+    """The group does not know this producer (`producers`). This project's codes begin here."""
     SEQUENCE_TOO_OLD = 602
     """The sequence is below the remembered sequences of its producer."""
     SEQUENCE_TOO_NEW = 603
     """The sequence is too far above the producer's highest in the answering member's log."""
     MEMBERSHIP_CHANGING = 611
-    """From here on, codes of `membership_change`: an earlier change is not committed yet."""
+    """An earlier change is not committed yet (`membership_change`, as the codes that follow)."""
     NO_SUCH_MEMBER = 612
     """The member does not belong to the group, or is not among those that may be added."""
     LAST_VOTER = 613

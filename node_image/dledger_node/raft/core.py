@@ -89,7 +89,7 @@ class Raft(CoreView):
                 leader_elector.forget_leader(member)
 
     def step(self, message: Message) -> None:
-        """Handle a peer's message; ignore one for another member, or from outside the group."""
+        """Handle a peer's message; refuse one for another member, or from outside the group."""
         steps.step(self._member, message)
 
     def propose(self, count: int, entries: object) -> Proposal | Refusal:

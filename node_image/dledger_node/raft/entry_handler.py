@@ -49,7 +49,7 @@ def handle_compare(member: MemberState, follower: Follower, request: CompareRequ
 def handle_append(member: MemberState, follower: Follower, request: AppendRequest) -> None:
     """Append the pushed entries that are missing here, and truncate conflicting ones.
 
-    Entries after the pushed range stay: the push may simply be older than one already taken.
+    Entries after the pushed range stay: the push may be older than one that was already handled.
     """
     if not member.log.holds(request.previous_index, request.previous_term):
         reject(member, request, request.previous_index)

@@ -183,7 +183,7 @@ def _awaited(member: MemberState, joining: Joining) -> str:
         return "waits for a leader"
     if known.sender == member.leader_id and known.term == member.term:
         return f"waits for the entries of {known.sender} up to {known.ledger_end_index}"
-    return f"waits for {member.leader_id} to say where its log ends"
+    return f"waits for {member.leader_id} to report the end of its log"
 
 
 def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -> bool:

@@ -66,7 +66,7 @@ class PreCandidate:
     """The state of a member that asks for pre-votes."""
 
     votes: set[str]
-    """Members that granted a pre-vote, this one included. Only counted, never iterated over."""
+    """Members that granted a pre-vote, including this one. Only counted, never iterated over."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Candidate:
     """The state of a member that stands for election."""
 
     votes: set[str]
-    """Members that voted for this one, itself included. Only counted, never iterated over."""
+    """Members that voted for this one, including itself. Only counted, never iterated over."""
     take_leadership: bool
     """The leader asked this member to stand."""
 

@@ -35,12 +35,12 @@ class Connection(asyncio.Protocol):
         self._dispatcher = Dispatcher(service)
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
-        # Whole frames that wait until the answers so far are being read.
+        # Whole frames that wait until the other side reads its answers again.
         self._backlog: Sequence[RemotingCommand] = ()
         self._held_bytes = self._unsent_bytes = 0
         self._waits_for_room = False
         self._active_at_s = 0.0
-        # When the wait for the first frame, and for the rest of a frame, began; None for no wait.
+        # When the wait for the first frame, or for the rest of a frame, began; None without a wait.
         self._first_frame_since_s: float | None = None
         self._frame_since_s: float | None = None
 

@@ -58,7 +58,7 @@ class Gate:
         self.received_bytes = 0
         """Bytes of unfinished frames that all connections hold."""
         self.unsent_bytes = 0
-        """Bytes of answers, of all connections, that the kernel has not taken."""
+        """Bytes of all connections' answers that the kernel has not accepted yet."""
         self._closed = False
         self._guests: dict[Guest, None] = {}
         self._by_address: Counter[str] = Counter()

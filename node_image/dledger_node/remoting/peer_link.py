@@ -80,7 +80,7 @@ class PeerLink:
         self._connection: _Connection | None = None
         self._told = ""
         self._needed = True
-        # Set when there is a message to send, or when the link is to be kept up.
+        # Set when there is a message to send, or when the link must be kept up.
         self._wanted = asyncio.Event()
 
     def need(self, needed: bool) -> None:
@@ -210,7 +210,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        # uvloop's transports are no subclasses, but have all of its methods.
+        # uvloop's transports are not subclasses, but have all of its methods.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
 

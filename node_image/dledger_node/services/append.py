@@ -192,7 +192,7 @@ class Appends:
     def _without_duplicates(self, calls: list[IdempotentCall]) -> list[IdempotentCall]:
         """Return the appends that the log lacks; the others are answered."""
         new, repeated = self._idempotent.deduplicate(calls)
-        if repeated:  # duplicates of the new ones: compared with the log once it has those
+        if repeated:  # duplicates of the new ones, to be compared with the log once it has those
             self._take([call.body for call in repeated])
             self._next.idempotent += repeated
         return new

@@ -100,8 +100,8 @@ class MembershipChanges:
             committed, unknown = self._waiters.release(committed_index, leading_term)
             self._answer(committed, DLedgerResponseCode.SUCCESS)
             for waiter in unknown:
-                # A leader that has removed itself does not lead once that is committed. Its log
-                # still tells whose entry is there.
+                # A leader that has removed itself steps down once that is committed. Its log still
+                # shows whether the entry at the index is its own.
                 kept = (
                     waiter.last_index <= committed_index
                     and self._term_at(waiter.last_index) == waiter.term
@@ -119,7 +119,7 @@ class MembershipChanges:
     def _begin(self, change: Change, reply: Reply) -> Proposal | Refusal:
         begun = self._core.change_membership(change)
         if isinstance(begun, Proposal):
-            self.give_up()  # of an earlier term
+            self.give_up()  # the pending change is of an earlier term
             deadline_s = self._loop.time() + ANSWER_WAIT_S
             self._waiters.add(Waiter([reply], begun.last_index, begun.term, deadline_s))
         return begun

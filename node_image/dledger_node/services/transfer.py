@@ -127,7 +127,7 @@ class LeadershipTransfers:
         return outcome[0] if outcome else _STOPPING
 
     def _refuse(self, request: LeadershipTransferRequest) -> DLedgerResponseCode | None:
-        """Check the fields that the core does not check, in Java's order."""
+        """Return the code of a refusal by the fields that the core does not check, or None."""
         if request.transfer_id != self._core.config.self_id:
             return DLedgerResponseCode.UNEXPECTED_ARGUMENT
         if request.transferee_id not in self._core.config.peers:

@@ -123,7 +123,7 @@ class CommitWaiters(Generic[ReplyT]):
             number = heappop(heap)[1]
             waiter = self._waiting.get(number)
             if waiter is None:
-                continue  # it was released otherwise
+                continue  # it was already released in another way
             if waiter.last_index > committed_index:
                 waiter, rest = _split(waiter, committed_index)
                 self._waiting[number] = rest

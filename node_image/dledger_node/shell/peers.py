@@ -126,7 +126,7 @@ class PeerMessages:
         The core gets a push only after its bytes are checked and have room on the disk.
         """
         if self._health.stalled or self._fatal.done():
-            return  # its work would wait for the disk, or contradict it
+            return  # the resulting work would wait for the disk, or contradict it
         match message:
             case HeldByAllNotice():
                 self._upkeep.receive(message)

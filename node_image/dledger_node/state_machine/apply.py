@@ -52,7 +52,7 @@ class Applying:
         self._listeners: list[Callable[[int], None]] = []
         self._committed_index = -1
         self._tried_index = -1
-        """Committed index of the last batch that was begun."""
+        """The committed index when the last batch began."""
         self._closed = False
 
     @property

@@ -34,7 +34,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A chunk to be written now at `offset`. The first one of a snapshot replaces older data."""
+    """A chunk to write now at `offset`. The first chunk of a snapshot replaces older data."""
 
     fetch: Fetch
     meta: SnapshotMeta
@@ -70,7 +70,7 @@ class Fetching:
         """The fetch that this member needs before it can continue; None if there is none."""
         fetch = self._fetch
         if fetch is None or self._log.end_index > fetch.least_index:
-            return None  # or the log got those entries from another leader
+            return None  # the log has received those entries from another leader
         return fetch
 
     def lacks(self, push: InstallSnapshotRequest) -> bool:

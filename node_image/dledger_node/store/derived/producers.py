@@ -192,7 +192,7 @@ class Producers:
         window = self._window
         place = sequence % window
         if sequence < 1 or above <= -window or (above <= 0 and indexes[place] != NOT_NOTED):
-            return  # no leader appends such an entry; the first of two counts
+            return  # no leader appends such an entry; the first of the two counts
         before, last_index = None, producer.last_index
         if above > 1 or not indexes:
             before = indexes[:]
