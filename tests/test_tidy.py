@@ -17,13 +17,13 @@ SOURCE_FOLDERS = ("formats", "node_image", "client", "operator", "audit")
 PYTHON_FOLDERS = (*SOURCE_FOLDERS, "tools", "bench", "tests")
 # Folders whose prose is checked. Add a folder here once its prose is plain English.
 PLAIN_FOLDERS = (
-    "audit", "tools", "bench", "formats",
-    "node_image",
-    "client", "operator", "tests/state_machine", "tests/lib/dledger_sim",
-    "tests/sim",
+    "audit", "bench", "client", "formats", "node_image", "operator", "tools", "tests/formats",
+    "tests/fuzz", "tests/lib/dledger_fuzz", "tests/lib/dledger_sim", "tests/lib/dledger_wire",
+    "tests/remoting", "tests/sim", "tests/state_machine",
 )  # fmt: skip
 FUNCTION_LINES_MAX = 70
-MODULE_LINES_MAX = 400
+MODULE_LINES_MAX = 350
+TEST_MODULE_LINES_MAX = 400
 RAFT_IMPORTS = {
     "bisect", "collections", "collections.abc", "dataclasses", "enum", "functools", "itertools",
     "typing",
@@ -133,7 +133,10 @@ def test_no_module_is_too_long() -> None:
         name_of(path): len(path.read_text().splitlines()) for path in python_files(*PYTHON_FOLDERS)
     }
 
-    assert not {name: length for name, length in lengths.items() if length > MODULE_LINES_MAX}
+    def lines_max(name: str) -> int:
+        return TEST_MODULE_LINES_MAX if "/test_" in name else MODULE_LINES_MAX
+
+    assert not {name: length for name, length in lengths.items() if length > lines_max(name)}
 
 
 def test_every_init_file_of_a_package_holds_only_a_docstring() -> None:

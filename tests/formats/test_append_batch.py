@@ -1,4 +1,4 @@
-"""The form of APPEND_BATCH: what is written is read alike, and nothing else is."""
+"""The form of APPEND_BATCH: an encoded batch is decoded unchanged, and other bytes are refused."""
 
 import struct
 
@@ -24,7 +24,7 @@ def test_bodies_are_read_as_they_were_written(bodies: list[bytes]) -> None:
     assert Request.from_json(envelope) == Request(group="g", remote_id="n0")
 
 
-def test_the_numbers_stand_where_the_page_says() -> None:
+def test_a_batch_has_its_numbers_where_the_docstring_says() -> None:
     envelope = Request(group="g", remote_id="n0").to_json()
     lengths = struct.pack(">IIII", 3, 3, 0, 5)
 
@@ -32,18 +32,18 @@ def test_the_numbers_stand_where_the_page_says() -> None:
 
 
 @pytest.mark.parametrize("length", range(len(SOUND)))
-def test_no_part_of_a_request_is_one(length: int) -> None:
+def test_a_truncated_batch_is_refused(length: int) -> None:
     with pytest.raises(FormatError):
         split(SOUND[:length])
 
 
-def test_nothing_may_follow_the_bodies() -> None:
+def test_bytes_after_the_bodies_are_refused() -> None:
     with pytest.raises(FormatError, match="would end at"):
         split(SOUND + b"x")
 
 
 @pytest.mark.parametrize("count", [0, BODIES_MAX + 1, (1 << 32) - 1])
-def test_there_is_one_body_at_least_and_not_too_many(count: int) -> None:
+def test_a_batch_with_no_body_or_too_many_is_refused(count: int) -> None:
     raw = SOUND[:COUNT_AT] + count.to_bytes(4, "big") + bytes(4 * min(count, BODIES_MAX + 1))
 
     with pytest.raises(FormatError, match=f"a batch of {count} bodies"):

@@ -16,7 +16,7 @@ NUMBERS = st.integers(1, PRODUCERS_MAX)
 
 
 @given(NUMBERS, st.integers(1, SEQUENCE_MAX), st.integers(-WINDOW, WINDOW))
-def test_a_sequence_is_told_from_its_low_bits_by_one_that_is_near(
+def test_a_sequence_is_restored_from_its_low_bits_and_a_near_sequence(
     number: int, sequence: int, distance: int
 ) -> None:
     channel = channel_of(number, sequence)
@@ -26,7 +26,7 @@ def test_a_sequence_is_told_from_its_low_bits_by_one_that_is_near(
     assert sequence_near(channel, sequence + distance) == sequence
 
 
-def test_the_farthest_that_can_be_told_are_half_of_the_low_bits_away() -> None:
+def test_a_sequence_is_restored_up_to_half_the_low_bits_away() -> None:
     channel = channel_of(7, 100_000)
 
     assert sequence_near(channel, 100_000 - 32_767) == 100_000

@@ -22,7 +22,7 @@ BODIES = [b"", b"a", b"body-1", bytes(range(256)), b"\xff" * 700]
 
 
 def member_files(archive: dict[str, Any], member: str, folder: str) -> bytes:
-    """All segments of one kind, one after the other."""
+    """Return all segments of one kind, concatenated."""
     part = f"/dledger-{member}/{folder}/"
     with tarfile.open(GOLDEN / archive["archive"]) as tar:
         names = sorted(item.name for item in tar if part in item.name and item.isfile())
@@ -44,7 +44,7 @@ def packed(bodies: list[bytes], *, term: int = 3, first_index: int = 0) -> disk.
     )
 
 
-def test_the_bytes_of_an_entry_are_those_that_java_writes() -> None:
+def test_an_entry_has_the_bytes_that_java_writes() -> None:
     java = bytes.fromhex(
         "00000001 00000036 0000000000000000 0000000000000001 0000000000000000"
         "00000000 00000000 00000000 00000006 626f64792d30"
@@ -56,7 +56,7 @@ def test_the_bytes_of_an_entry_are_those_that_java_writes() -> None:
     assert disk.ENTRY_HEADER.pack(*header) + b"body-0" == java
 
 
-def test_the_bytes_of_an_index_unit_are_those_that_java_writes() -> None:
+def test_an_index_unit_has_the_bytes_that_java_writes() -> None:
     java = bytes.fromhex("00000001 0000000000000036 00000036 0000000000000001 0000000000000001")
 
     assert disk.unpack_index_unit(java, 0) == (disk.NORMAL, 54, 54, 1, 1)
@@ -103,7 +103,7 @@ def test_segments_roll_where_java_rolls(archive: dict[str, Any]) -> None:
 def encoded(
     magic: int, index: int, term: int, pos: int, channel: int, chain_crc: int, body: bytes
 ) -> tuple[bytes, bytes, int]:
-    """An entry, its index unit and its chain CRC, field by field as docs/disk-format.md says."""
+    """Encode an entry, its index unit and its chain CRC as docs/disk-format.md describes."""
 
     def number(value: int, size: int) -> bytes:
         return value.to_bytes(size, "big")
@@ -128,7 +128,7 @@ def encoded(
     st.integers(0, 2**32 - 1),
     st.sampled_from([bytes, bytearray, memoryview]),
 )
-def test_entries_packed_together_are_those_encoded_one_by_one(
+def test_entries_packed_together_equal_entries_encoded_one_by_one(
     entries: list[tuple[bytes, int]],
     magic: int,
     first_index: int,
@@ -156,7 +156,7 @@ def test_entries_packed_together_are_those_encoded_one_by_one(
     assert made == (data, units, chain_crc)
 
 
-def test_what_is_packed_without_channels_has_channel_zero() -> None:
+def test_entries_packed_without_channels_have_channel_zero() -> None:
     assert packed(BODIES) == disk.pack_entries(
         BODIES,
         magic=disk.NORMAL,
@@ -185,7 +185,9 @@ def test_the_chain_of_a_header_can_be_computed_from_the_header_alone() -> None:
         ("bad_chain_crc", 36, b"\0\0\0\x01"),
     ],
 )
-def test_the_reason_names_the_field_that_is_wrong(reason: str, offset: int, value: bytes) -> None:
+def test_a_damaged_record_error_names_the_wrong_field(
+    reason: str, offset: int, value: bytes
+) -> None:
     data = bytearray(packed([b"some body"]).data)
     data[offset : offset + len(value)] = value
 
@@ -206,7 +208,7 @@ def test_the_reason_names_the_field_that_is_wrong(reason: str, offset: int, valu
         (48, 200, 200),
     ],
 )
-def test_an_entry_leaves_room_for_a_blank_behind_it(size: int, pos: int, place: int | None) -> None:
+def test_an_entry_leaves_room_for_a_blank_after_it(size: int, pos: int, place: int | None) -> None:
     if place is None:
         with pytest.raises(ValueError, match="does not fit a segment of 100"):
             disk.place_entry(size, pos, 100)
@@ -223,6 +225,6 @@ def test_a_file_name_is_the_offset_in_twenty_digits(offset: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "0", "lost+found", "0" * 21, "-" + "0" * 19, "\u0660" * 20])
-def test_other_names_are_no_segments(name: str) -> None:
+def test_other_file_names_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not a segment's name"):
         disk.start_offset(name)

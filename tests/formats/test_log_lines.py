@@ -7,7 +7,7 @@ import sys
 from dledger_formats.log_lines import JsonFormatter
 
 
-def test_a_line_of_json_says_when_how_bad_where_and_what() -> None:
+def test_a_line_of_json_has_time_level_logger_and_message() -> None:
     record = logging.LogRecord("a.b", logging.WARNING, __file__, 1, "%s leads", ("n1",), None)
 
     line = json.loads(JsonFormatter().format(record))
@@ -16,7 +16,7 @@ def test_a_line_of_json_says_when_how_bad_where_and_what() -> None:
     assert line["time"].endswith("+00:00")
 
 
-def test_a_mistake_keeps_its_trace_on_one_line() -> None:
+def test_an_exception_keeps_its_traceback_on_one_line() -> None:
     try:
         raise ValueError("oops")
     except ValueError:

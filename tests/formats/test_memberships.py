@@ -1,4 +1,4 @@
-"""What a membership entry says: one form, and everything else is refused."""
+"""The body of a membership entry has one form; other bytes are refused."""
 
 import pytest
 
@@ -16,7 +16,9 @@ from dledger_formats.log.memberships import MEMBERSHIP_CHANNEL, MembershipBody
         (tuple(sorted(f"{number:032d}" for number in range(63))), ("n0",)),
     ],
 )
-def test_what_is_written_is_read(voters: tuple[str, ...], learners: tuple[str, ...]) -> None:
+def test_an_encoded_membership_is_decoded_unchanged(
+    voters: tuple[str, ...], learners: tuple[str, ...]
+) -> None:
     body = memberships.encode(voters, learners)
 
     assert memberships.decode(body) == MembershipBody(voters, learners)

@@ -1,4 +1,4 @@
-"""The register's bodies and requests: DLedger's bytes, and our own request."""
+"""The register: DLedger's bodies, and the request of this project."""
 
 import pytest
 
@@ -12,12 +12,12 @@ from dledger_formats.protocol.register import (
 )
 
 
-def test_an_entry_that_sets_a_register_is_that_of_dledger_s_example() -> None:
+def test_an_entry_that_sets_a_register_has_the_bytes_of_dledger_s_example() -> None:
     assert SET.pack(13, 31) == b"\x0d\0\0\0\x1f\0\0\0"
     assert SET.unpack(SET.pack(NUMBER_MIN, NUMBER_MAX)) == (NUMBER_MIN, NUMBER_MAX)
 
 
-def test_a_request_names_its_key() -> None:
+def test_a_request_carries_its_key() -> None:
     raw = ReadRegisterRequest(group="g", remote_id="n0", key=-7).to_json()
 
     assert raw == b'{"code":200,"group":"g","remoteId":"n0","term":-1,"key":-7}'
@@ -25,7 +25,7 @@ def test_a_request_names_its_key() -> None:
 
 
 @pytest.mark.parametrize("key", [NUMBER_MIN - 1, NUMBER_MAX + 1])
-def test_a_key_has_32_bits(key: int) -> None:
+def test_a_key_of_more_than_32_bits_is_refused(key: int) -> None:
     with pytest.raises(FormatError):
         ReadRegisterRequest.from_json(b'{"key":%d}' % key)
 

@@ -1,4 +1,4 @@
-"""Bodies of the client protocol: Java's bytes, both ways to write `byte[]`, and hostile ones."""
+"""Bodies of the client protocol: Java's bytes, both forms of `byte[]`, and hostile bodies."""
 
 import base64
 import contextlib
@@ -55,7 +55,7 @@ ENTRIES = st.builds(
 
 
 def java_bodies() -> list[Any]:
-    """Bodies of METADATA, APPEND and GET as Java's nodes and clients wrote them."""
+    """Return bodies of METADATA, APPEND and GET as Java's nodes and clients wrote them."""
     cases = []
     for line in (Path(__file__).parent / "golden" / "frames.jsonl").read_text().splitlines():
         frame = json.loads(line)
@@ -69,7 +69,7 @@ def java_bodies() -> list[Any]:
 
 
 @pytest.mark.parametrize(("kind", "raw", "as_numbers"), java_bodies())
-def test_a_body_of_java_is_read_and_written_again_alike(
+def test_a_body_of_java_is_read_and_written_back_unchanged(
     kind: type[Request | Response], raw: bytes, as_numbers: bool
 ) -> None:
     message = kind.from_json(raw)
@@ -81,16 +81,14 @@ def test_a_body_of_java_is_read_and_written_again_alike(
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_the_body_of_an_append_survives_both_ways_to_write_it(
-    body: bytes, as_numbers: bool
-) -> None:
+def test_the_body_of_an_append_is_read_back_from_both_forms(body: bytes, as_numbers: bool) -> None:
     request = AppendEntryRequest(group="g0", remote_id="n0", body=body)
 
     assert AppendEntryRequest.from_json(request.to_json(bytes_as_numbers=as_numbers)) == request
 
 
 @given(st.lists(ENTRIES, max_size=4), st.booleans())
-def test_entries_survive_both_ways_to_write_their_bodies(
+def test_entries_are_read_back_from_both_forms_of_their_bodies(
     entries: list[DLedgerEntry], as_numbers: bool
 ) -> None:
     response = GetEntriesResponse(group="g0", entries=entries)
@@ -118,7 +116,7 @@ def test_numbers_are_written_signed_because_every_java_reads_those() -> None:
 
 
 @pytest.mark.parametrize("as_numbers", [False, True])
-def test_no_bytes_are_written_as_no_numbers_because_every_java_reads_those(
+def test_an_empty_body_is_written_as_an_empty_list_because_every_java_reads_that(
     as_numbers: bool,
 ) -> None:
     request = AppendEntryRequest(body=b"")
@@ -131,7 +129,7 @@ def test_no_bytes_are_written_as_no_numbers_because_every_java_reads_those(
     [(b"[1]", True), (b'"eA=="', False), (b'"eA"', False), (b"[]", None), (b'""', None)],
 )
 @pytest.mark.parametrize("colon", [b":", b" : "])
-def test_a_body_tells_in_which_form_its_sender_reads_unless_it_is_empty(
+def test_a_body_tells_which_form_its_sender_reads_unless_it_is_empty(
     body: bytes, numbers: bool | None, colon: bytes
 ) -> None:
     append = b'{"group":"\\"body\\":[1]","body"%s%s}' % (colon, body)
@@ -140,16 +138,16 @@ def test_a_body_tells_in_which_form_its_sender_reads_unless_it_is_empty(
     assert reads_numbers(append) is numbers
 
 
-# What is written, and what is assumed.
+# Keys and defaults.
 
 
-def test_code_and_term_are_always_written_and_what_is_unknown_is_not() -> None:
+def test_code_and_term_are_always_written_and_missing_values_are_not() -> None:
     assert json.loads(AppendEntryResponse().to_json()) == {
         "code": 200, "term": -1, "index": -1, "pos": -1,
     }  # fmt: skip
 
 
-def test_a_request_needs_no_more_than_what_java_needs() -> None:
+def test_a_request_needs_only_the_keys_that_java_needs() -> None:
     request = GetEntriesRequest.from_json(b'{"group":"g0","remoteId":"n0","beginIndex":7}')
 
     assert request == GetEntriesRequest(group="g0", remote_id="n0", begin_index=7, max_size=0)
@@ -161,7 +159,7 @@ def test_a_code_that_is_not_listed_reads_as_unknown() -> None:
     assert response.code is DLedgerResponseCode.UNKNOWN
 
 
-def test_keys_that_are_not_known_are_ignored() -> None:
+def test_unknown_keys_are_ignored() -> None:
     assert MetadataRequest.from_json(b'{"group":"g0","later":{"x":[1]}}').group == "g0"
 
 
@@ -175,7 +173,7 @@ def entry_from_disk(body: bytes, body_crc: int) -> DLedgerEntry:
     return DLedgerEntry.from_disk(header, body)
 
 
-def test_checksums_of_the_store_become_signed_as_java_reads_them() -> None:
+def test_checksums_become_signed_numbers_as_java_reads_them() -> None:
     entry = entry_from_disk(b"x", 0x8000_0001)
 
     assert (entry.body_crc, entry.chain_crc) == (-0x7FFF_FFFF, -2)
@@ -190,7 +188,7 @@ def test_a_body_with_another_checksum_is_not_intact() -> None:
     assert not entry_from_disk(b"x", disk.body_crc(b"y")).is_intact
 
 
-def test_a_body_that_java_left_without_checksum_passes_as_intact() -> None:
+def test_a_body_without_checksum_counts_as_intact() -> None:
     assert entry_from_disk(b"x", 0).is_intact
 
 
@@ -216,7 +214,7 @@ NO_APPENDS = {
 
 
 @pytest.mark.parametrize("raw", NO_APPENDS.values(), ids=NO_APPENDS.keys())
-def test_what_is_no_append_is_refused(raw: bytes) -> None:
+def test_an_invalid_append_is_refused(raw: bytes) -> None:
     with pytest.raises(FormatError):
         AppendEntryRequest.from_json(raw)
 
@@ -234,7 +232,7 @@ def test_any_bytes_are_either_read_or_refused(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("group", ["g", "100%d", 'quo"te\\', "Gruppe ä"])
-def test_many_successes_are_written_as_one_by_one(group: str) -> None:
+def test_many_successes_are_encoded_as_if_one_by_one(group: str) -> None:
     written = append_successes(group, "n0", 3, 41, [0, 1072, 1 << 40])
 
     assert written == [

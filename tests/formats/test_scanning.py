@@ -1,4 +1,4 @@
-"""Scanning entries: what is packed is scanned back, and nothing that is damaged is taken."""
+"""Scanning entries: packed entries are scanned back, and damaged ones are not taken."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def scan(data: bytes, *, at: int = 0, limit: int | None = None, **changed: Any) 
     st.integers(0, 2**32 - 1),
     st.lists(st.integers(0, 2**31 - 1) | st.just(0), min_size=8, max_size=8) | st.none(),
 )
-def test_what_is_packed_is_scanned_back(
+def test_packed_entries_are_scanned_back(
     bodies: list[bytes],
     first_index: int,
     term: int,
@@ -88,7 +88,7 @@ def test_every_flipped_bit_is_found_at_the_entry_that_holds_it(bit: int) -> None
         ("bad_chain_crc", {"chain_crc": 5}),
     ],
 )
-def test_a_sound_entry_that_belongs_elsewhere_is_not_taken(
+def test_a_sound_entry_in_the_wrong_place_is_not_taken(
     reason: str, changed: dict[str, int]
 ) -> None:
     found = scan(packed(BODIES).data, **changed)
@@ -99,7 +99,7 @@ def test_a_sound_entry_that_belongs_elsewhere_is_not_taken(
 
 
 @pytest.mark.parametrize(("left", "reason"), [(47, "short_header"), (48, "short_body")])
-def test_an_entry_that_does_not_end_within_the_bytes_is_short(left: int, reason: str) -> None:
+def test_an_entry_that_ends_beyond_the_bytes_is_reported_as_short(left: int, reason: str) -> None:
     data = packed([b"some body"]).data
 
     found = scan(data, limit=left)
@@ -109,7 +109,7 @@ def test_an_entry_that_does_not_end_within_the_bytes_is_short(left: int, reason:
     assert found.damage.reason == reason
 
 
-def test_a_scan_stops_at_its_limit_and_at_its_count_without_complaint() -> None:
+def test_a_scan_stops_at_its_limit_or_count_without_an_error() -> None:
     made = packed(BODIES)
     second = disk.unpack_index_unit(made.units, 2 * 32).pos
 
@@ -121,7 +121,7 @@ def test_a_scan_stops_at_its_limit_and_at_its_count_without_complaint() -> None:
     assert by_limit.next_index == 2
 
 
-def test_entries_without_checksums_are_taken_as_java_wrote_them() -> None:
+def test_entries_of_java_without_checksums_are_taken() -> None:
     data = bytearray(packed([b"one", b"two"]).data)
     for at in (0, 51):
         data[at + 36 : at + 44] = bytes(8)
@@ -133,7 +133,7 @@ def test_entries_without_checksums_are_taken_as_java_wrote_them() -> None:
 
 
 @given(st.binary(max_size=400), st.integers(0, 50))
-def test_no_bytes_make_a_scan_fail_or_leave_its_limit(data: bytes, at: int) -> None:
+def test_a_scan_of_any_bytes_neither_fails_nor_exceeds_its_limit(data: bytes, at: int) -> None:
     found = scan(data, at=min(at, len(data)))
 
     assert at >= len(data) or found.end <= len(data)

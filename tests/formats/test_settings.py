@@ -1,4 +1,4 @@
-"""The node's settings: what is read from the environment, and what is refused."""
+"""The node's settings: reading them from the environment, and refusing invalid ones."""
 
 import dataclasses
 from typing import Any
@@ -37,7 +37,7 @@ GROUPS = st.dictionaries(st.from_regex(r"[A-Za-z0-9_]{1,32}", fullmatch=True), A
     pending_requests_max=st.integers(1, 1_000_000),
     log_format=st.sampled_from(["text", "json"]),
 )
-def test_settings_survive_the_environment(peers: dict[str, str], **values: Any) -> None:
+def test_settings_are_read_back_from_the_environment(peers: dict[str, str], **values: Any) -> None:
     values["election_timeout_ms"] = max(50, 2 * values["heartbeat_interval_ms"])
     given_settings = dataclasses.replace(SETTINGS, peers=peers, self_id=min(peers), **values)
 
@@ -52,7 +52,7 @@ def test_only_four_settings_have_no_default() -> None:
 
 
 @pytest.mark.parametrize("name", ["group", "self_id", "peers", "store_base_dir"])
-def test_a_setting_that_is_needed_is_named_when_it_is_missing(name: str) -> None:
+def test_a_missing_setting_without_a_default_is_named(name: str) -> None:
     environment = {key: text for key, text in ENVIRONMENT.items() if key != variable_name(name)}
 
     with pytest.raises(SettingsError, match=f"{variable_name(name)} is not set"):
@@ -66,12 +66,12 @@ def test_a_misspelt_setting_is_refused_with_the_nearest_name() -> None:
         NodeSettings.from_environment(environment)
 
 
-def test_an_unknown_setting_is_refused_with_those_that_are_known() -> None:
+def test_an_unknown_setting_is_refused_with_a_list_of_all_settings() -> None:
     with pytest.raises(SettingsError, match="the settings are DLEDGER_GROUP"):
         NodeSettings.from_environment(ENVIRONMENT | {"DLEDGER_ZZZZZZZZZZ": "1"})
 
 
-def test_variables_of_others_are_left_alone() -> None:
+def test_variables_without_the_prefix_are_ignored() -> None:
     environment = ENVIRONMENT | {"PATH": "/bin", "dledger_group": "x", "XDLEDGER_GROUP": "x"}
 
     assert NodeSettings.from_environment(environment) == SETTINGS
@@ -107,12 +107,12 @@ def test_variables_of_others_are_left_alone() -> None:
         ("initial_group_state", "old"),
     ],
 )
-def test_a_value_that_cannot_work_is_refused_by_the_variable_s_name(name: str, text: str) -> None:
+def test_an_invalid_value_is_refused_with_the_name_of_the_variable(name: str, text: str) -> None:
     with pytest.raises(SettingsError, match=variable_name(name)):
         NodeSettings.from_environment(ENVIRONMENT | {variable_name(name): text})
 
 
-def test_who_may_be_added_is_given_in_the_same_form() -> None:
+def test_addable_peers_have_the_same_form_as_peers() -> None:
     variables = {
         "DLEDGER_ADDABLE_PEERS": "n3-orders-3.orders-nodes:40911",
         "DLEDGER_SELF_ID": "n3",
@@ -126,7 +126,7 @@ def test_who_may_be_added_is_given_in_the_same_form() -> None:
     assert NodeSettings.from_environment(found.to_environment()) == found
 
 
-def test_a_group_has_as_many_members_as_a_membership_can_name() -> None:
+def test_a_group_has_at_most_as_many_members_as_a_membership_can_hold() -> None:
     addable = {f"m{number}": "h:1" for number in range(62)}
     with pytest.raises(SettingsError, match="too many members; 64"):
         dataclasses.replace(SETTINGS, addable_peers=addable)
@@ -145,7 +145,7 @@ def test_a_member_knows_its_own_address() -> None:
 
 
 @given(GROUPS)
-def test_peers_survive_dledger_s_form(peers: dict[str, str]) -> None:
+def test_peers_are_read_back_from_dledger_s_form(peers: dict[str, str]) -> None:
     assert parse_peers(format_peers(peers)) == peers
 
 
@@ -171,6 +171,6 @@ def test_dashes_in_a_host_name_belong_to_the_host() -> None:
         "n0-host:40911;n0-host:40912",
     ],
 )
-def test_a_member_list_that_cannot_be_read_is_refused(text: str) -> None:
+def test_an_invalid_list_of_members_is_refused(text: str) -> None:
     with pytest.raises(SettingsError):
         parse_peers(text)

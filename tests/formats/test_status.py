@@ -1,4 +1,4 @@
-"""What nodes and audits say of themselves in JSON, and the codec below it."""
+"""The JSON of nodes and audits, and its encoder and decoder."""
 
 import dataclasses
 import json
@@ -75,11 +75,13 @@ def replacing(key: str, value: Any) -> bytes:
 
 @repeatable
 @given(st.one_of(st.builds(NodeStatus), st.builds(LeaderView), st.builds(Manifest)))
-def test_what_a_node_says_survives_the_wire(said: NodeStatus | LeaderView | Manifest) -> None:
+def test_the_pages_of_a_node_are_decoded_unchanged(
+    said: NodeStatus | LeaderView | Manifest,
+) -> None:
     assert type(said).from_json(said.to_json()) == said
 
 
-def test_the_keys_of_a_status_are_those_that_users_know() -> None:
+def test_the_keys_of_a_status_stay_the_same() -> None:
     assert json.loads(STATUS.to_json()) == {
         "group": "orders",
         "selfId": "n0",
@@ -109,11 +111,11 @@ def test_the_keys_of_a_status_are_those_that_users_know() -> None:
     }
 
 
-def test_a_key_of_a_younger_program_is_ignored() -> None:
+def test_an_unknown_key_of_a_newer_program_is_ignored() -> None:
     assert NodeStatus.from_json(replacing("later", [1, {"x": None}])) == STATUS
 
 
-def test_what_an_older_program_does_not_tell_has_its_default() -> None:
+def test_a_key_that_an_older_program_lacks_gets_its_default() -> None:
     assert NodeStatus.from_json(without("voters")) == dataclasses.replace(STATUS, voters=[])
     assert NodeStatus.from_json(without("joining")) == dataclasses.replace(STATUS, joining=False)
 
@@ -121,7 +123,7 @@ def test_what_an_older_program_does_not_tell_has_its_default() -> None:
 @pytest.mark.parametrize(
     "key", ["group", "selfId", "term", "leaderId", "master", "committedIndex", "peers", "version"]
 )
-def test_a_missing_key_is_refused_by_its_name(key: str) -> None:
+def test_a_missing_key_is_named_in_the_error(key: str) -> None:
     with pytest.raises(FormatError, match=f"the key {key} is missing"):
         NodeStatus.from_json(without(key))
 
@@ -144,18 +146,18 @@ def test_a_missing_key_is_refused_by_its_name(key: str) -> None:
         ("followers", [None]),
     ],
 )
-def test_a_value_of_another_type_is_refused_by_its_place(key: str, value: Any) -> None:
+def test_a_value_of_another_type_is_named_by_its_path_in_the_error(key: str, value: Any) -> None:
     with pytest.raises(FormatError, match=rf"\.{key}"):
         NodeStatus.from_json(replacing(key, value))
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"null", b"[]", b"1", b'"x"', b"\xff"])
-def test_what_is_no_object_is_refused(raw: bytes) -> None:
+def test_json_that_is_not_an_object_is_refused(raw: bytes) -> None:
     with pytest.raises(FormatError):
         NodeStatus.from_json(raw)
 
 
-def test_a_group_without_a_leader_says_null() -> None:
+def test_a_status_without_a_leader_has_null_as_leader() -> None:
     status = dataclasses.replace(STATUS, leader_id=None)
 
     assert NodeStatus.from_json(status.to_json()).leader_id is None
@@ -196,7 +198,7 @@ def summary_with(findings: list[Finding]) -> AuditSummary:
     )
 
 
-def test_a_summary_survives_the_pod_s_status() -> None:
+def test_a_summary_is_decoded_unchanged() -> None:
     summary = summary_with([FINDING])
 
     assert AuditSummary.from_json(summary.to_json()) == summary
@@ -210,7 +212,9 @@ def test_a_summary_keeps_its_first_findings_and_counts_all() -> None:
 
 @repeatable
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=12))
-def test_a_summary_leaves_out_findings_rather_than_be_cut_by_kubernetes(lengths: list[int]) -> None:
+def test_a_summary_leaves_out_findings_to_stay_below_the_limit_of_kubernetes(
+    lengths: list[int],
+) -> None:
     findings = [dataclasses.replace(FINDING, detail="x" * length) for length in lengths]
 
     raw = summary_with(findings).to_json()

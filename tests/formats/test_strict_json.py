@@ -37,7 +37,7 @@ TRAPS = {
 
 
 @pytest.mark.parametrize(("raw", "word"), TRAPS.values(), ids=TRAPS.keys())
-def test_a_trap_is_refused_with_its_reason(raw: bytes, word: str) -> None:
+def test_ambiguous_json_is_refused_with_a_reason(raw: bytes, word: str) -> None:
     with pytest.raises(FormatError, match=word):
         parse(raw)
 
@@ -54,7 +54,7 @@ def test_a_trap_is_refused_with_its_reason(raw: bytes, word: str) -> None:
     ],
     ids=["deep enough", "wide", "brackets in text", "escapes in text", "pair", "raw pair"],
 )
-def test_what_only_looks_like_a_trap_is_read(raw: bytes) -> None:
+def test_json_that_only_looks_ambiguous_is_read(raw: bytes) -> None:
     assert parse(raw)
 
 
@@ -62,7 +62,7 @@ def test_what_only_looks_like_a_trap_is_read(raw: bytes) -> None:
 
 
 def kinds_of_requests() -> list[type[Request]]:
-    """Every class of request in the package, those of later modules included."""
+    """Return every class of request in the package, also those of modules added later."""
     for module in pkgutil.iter_modules(dledger_formats.protocol.__path__):
         importlib.import_module(f"dledger_formats.protocol.{module.name}")
     found, classes = [Request], [Request]
@@ -80,7 +80,7 @@ KEYS = (
 """Every key that a request may need."""
 
 
-def test_there_are_as_many_kinds_of_requests_as_the_protocol_has() -> None:
+def test_every_request_of_the_protocol_is_tested_here() -> None:
     assert {kind.__name__ for kind in REQUESTS} == {
         "Request", "MetadataRequest", "AppendEntryRequest", "GetEntriesRequest", "FollowRequest",
         "AppendBatchRequest", "RegisterProducerRequest", "IdempotentAppendRequest",
@@ -97,20 +97,20 @@ def test_a_sound_request_is_read_and_its_unknown_keys_are_ignored(kind: type[Req
 
 @pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("trap", [raw for raw, _ in TRAPS.values()], ids=TRAPS.keys())
-def test_a_trap_within_a_request_is_refused(kind: type[Request], trap: bytes) -> None:
+def test_a_request_with_ambiguous_json_is_refused(kind: type[Request], trap: bytes) -> None:
     with pytest.raises(FormatError):
         kind.from_json(b'{%s,"x":%s}' % (KEYS, trap))
 
 
 @pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("key", KEYS.split(b","))
-def test_a_request_with_a_key_twice_is_refused(kind: type[Request], key: bytes) -> None:
+def test_a_request_with_a_duplicate_key_is_refused(kind: type[Request], key: bytes) -> None:
     with pytest.raises(FormatError, match="occurs twice"):
         kind.from_json(b"{%s,%s}" % (KEYS, key))
 
 
 @pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
-def test_no_kind_of_request_decodes_in_a_way_of_its_own(kind: type[Request]) -> None:
+def test_every_request_uses_the_one_strict_decoder(kind: type[Request]) -> None:
     assert kind.from_json.__func__ is Request.from_json.__func__  # type: ignore[attr-defined]
 
 

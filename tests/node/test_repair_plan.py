@@ -54,15 +54,15 @@ def test_a_member_with_a_sound_log_needs_no_peers() -> None:
 
 def test_learners_do_not_count_towards_the_majority() -> None:
     voters = ("n1", "n2", "n3")
-    words = {each: replace(LED["n1"], voters=voters) for each in ("n1", "n4", "n5")}
+    reports = {each: replace(LED["n1"], voters=voters) for each in ("n1", "n4", "n5")}
     learner = replace(DAMAGED, peer_ids=("n1", "n2", "n3", "n4", "n5"))
 
-    assert plan_repair(learner, words).action is RepairAction.STAY_OUT
-    assert plan_repair(learner, words | {"n3": words["n1"]}).action is RepairAction.JOIN
+    assert plan_repair(learner, reports).action is RepairAction.STAY_OUT
+    assert plan_repair(learner, reports | {"n3": reports["n1"]}).action is RepairAction.JOIN
 
 
 @pytest.mark.parametrize(
-    ("case", "words", "reason"),
+    ("member", "reports", "reason"),
     [
         (replace(DAMAGED, hard_state=None), LED, "its log and its term are both damaged"),
         (replace(DAMAGED, peer_ids=()), {}, "only member"),
@@ -97,12 +97,12 @@ def test_learners_do_not_count_towards_the_majority() -> None:
     ],
 )
 def test_a_member_that_cannot_be_repaired_stays_out_with_a_reason(
-    case: DamagedMember, words: dict[str, PeerReport], reason: str
+    member: DamagedMember, reports: dict[str, PeerReport], reason: str
 ) -> None:
-    decided = plan_repair(case, words)
+    plan = plan_repair(member, reports)
 
-    assert decided.action is RepairAction.STAY_OUT
-    assert reason in decided.reason
+    assert plan.action is RepairAction.STAY_OUT
+    assert reason in plan.reason
 
 
 def test_a_former_only_member_joins_a_later_leader() -> None:
@@ -112,7 +112,7 @@ def test_a_former_only_member_joins_a_later_leader() -> None:
 
 
 MEMBERS = tuple(f"n{number}" for number in range(5))
-WORDS = st.builds(
+REPORTS = st.builds(
     PeerReport,
     leader_id=st.sampled_from((*MEMBERS, None)),
     term=st.integers(1, 2),
@@ -123,7 +123,7 @@ WORDS = st.builds(
 
 @given(
     count=st.integers(1, 5),
-    case=st.builds(
+    member=st.builds(
         DamagedMember,
         self_id=st.just("n0"),
         peer_ids=st.just(()),
@@ -140,34 +140,34 @@ WORDS = st.builds(
         ),
         set_aside_count=st.integers(0, SET_ASIDE_MAX + 1),
     ),
-    words=st.dictionaries(st.sampled_from(MEMBERS[1:]), WORDS),
+    reports=st.dictionaries(st.sampled_from(MEMBERS[1:]), REPORTS),
 )
 def test_a_member_joins_only_if_a_majority_of_voters_follows_a_leader(
-    count: int, case: DamagedMember, words: dict[str, PeerReport]
+    count: int, member: DamagedMember, reports: dict[str, PeerReport]
 ) -> None:
-    case = replace(case, peer_ids=MEMBERS[1:count])
+    member = replace(member, peer_ids=MEMBERS[1:count])
 
-    decided = plan_repair(case, words)
+    plan = plan_repair(member, reports)
 
-    assert bool(decided.reason) == (decided.action is RepairAction.STAY_OUT)
-    if decided.action is not RepairAction.JOIN:
+    assert bool(plan.reason) == (plan.action is RepairAction.STAY_OUT)
+    if plan.action is not RepairAction.JOIN:
         return
     leaders = [
-        word
-        for each, word in words.items()
-        if word.leader_id == each in case.peer_ids and not word.joining
+        report
+        for each, report in reports.items()
+        if report.leader_id == each in member.peer_ids and not report.joining
     ]
     assert any(
         quorum.is_majority(
             sum(
-                (words[each].leader_id, words[each].term) == (leader.leader_id, leader.term)
-                and not words[each].joining
+                (reports[each].leader_id, reports[each].term) == (leader.leader_id, leader.term)
+                and not reports[each].joining
                 for each in leader.voters
-                if each in words
+                if each in reports
             ),
             len(leader.voters),
         )
         for leader in leaders
     )
-    assert case.hard_state is not None or (case.log_is_sound and not case.log_is_empty)
-    assert case.set_aside_count < SET_ASIDE_MAX
+    assert member.hard_state is not None or (member.log_is_sound and not member.log_is_empty)
+    assert member.set_aside_count < SET_ASIDE_MAX

@@ -1,4 +1,4 @@
-"""What is judged once is not judged again; and nothing else slips through on the strength of it."""
+"""The readers of appends remember an envelope, and still refuse every invalid request."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ from dledger_node.remoting.append_reader import (
 
 
 class CountingJudge:
-    """Refuses another group than g, and counts how often it is asked."""
+    """Refuses every group except g, and counts its calls."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -40,7 +40,7 @@ def compact(body: bytes, group: str = "g") -> bytes:
     return AppendEntryRequest(group=group, remote_id="n0", body=body).to_json()
 
 
-def test_requests_that_differ_in_their_body_alone_are_judged_once() -> None:
+def test_appends_that_differ_only_in_their_body_are_judged_once() -> None:
     judge = CountingJudge()
     reader = AppendReader(judge)
     bodies = [bytes([number]) * number for number in range(1, 100)]
@@ -58,7 +58,7 @@ def test_a_refusal_is_remembered_too() -> None:
     assert answers == [None, refusal, refusal, None, None]
 
 
-def test_the_body_of_an_inner_object_is_not_the_request_s() -> None:
+def test_the_body_of_an_inner_object_is_not_taken_for_the_request_s() -> None:
     reader = AppendReader(CountingJudge())
     forms = [
         b'{"x":{"body":"%s"},"body":"%s","group":"g"}' % (inner, outer)
@@ -89,7 +89,7 @@ def test_the_body_of_an_inner_object_is_not_the_request_s() -> None:
         b"",
     ],
 )
-def test_a_trap_is_refused_however_often_it_comes(trap: bytes) -> None:
+def test_an_invalid_append_is_refused_every_time(trap: bytes) -> None:
     reader = AppendReader(CountingJudge())
     reader.read(b'{"body":"QUJD","group":"g"}')
     for _ in range(3):
@@ -106,7 +106,9 @@ def test_a_trap_is_refused_however_often_it_comes(trap: bytes) -> None:
         max_size=8,
     )
 )
-def test_it_reads_what_the_format_reads(requests: list[tuple[bytes, dict[str, str]]]) -> None:
+def test_the_reader_reads_what_the_format_reads(
+    requests: list[tuple[bytes, dict[str, str]]],
+) -> None:
     reader = AppendReader(CountingJudge())
     for body, fields in requests:
         form = raw(body, **{f"x{key}": value for key, value in fields.items()})
@@ -123,7 +125,7 @@ def once(body: bytes, producer: int, sequence: int, group: str = "g") -> bytes:
     ).to_json()
 
 
-def test_requests_that_differ_in_body_and_numbers_are_judged_once() -> None:
+def test_idempotent_appends_that_differ_in_body_and_numbers_are_judged_once() -> None:
     judge = CountingJudge()
     reader = IdempotentAppendReader(judge)
     numbers = [(10**k, 10 ** (17 - k)) for k in range(18)]
@@ -134,7 +136,7 @@ def test_requests_that_differ_in_body_and_numbers_are_judged_once() -> None:
     assert judge.asked == 1
 
 
-def test_a_refusal_of_an_append_once_is_remembered_too() -> None:
+def test_a_refusal_of_an_idempotent_append_is_remembered_too() -> None:
     reader = IdempotentAppendReader(CountingJudge())
 
     answers = [reader.read(once(b"body", 1, 2, group))[0] for group in ("h", "h", "g", "h")]
@@ -166,7 +168,7 @@ def test_a_refusal_of_an_append_once_is_remembered_too() -> None:
         b'{"group":"g","body":"AAAA","producer":1}',
     ],
 )
-def test_a_trap_once_is_refused_however_often_it_comes(trap: bytes) -> None:
+def test_an_invalid_idempotent_append_is_refused_every_time(trap: bytes) -> None:
     reader = IdempotentAppendReader(CountingJudge())
     reader.read(b'{"group":"g","body":"QUJD","producer":1,"sequence":1}')
     for _ in range(3):
@@ -174,7 +176,7 @@ def test_a_trap_once_is_refused_however_often_it_comes(trap: bytes) -> None:
             reader.read(trap)
 
 
-def test_a_body_within_another_is_not_the_append_s() -> None:
+def test_the_body_of_an_inner_object_is_not_taken_for_the_idempotent_append_s() -> None:
     reader = IdempotentAppendReader(CountingJudge())
     forms = [
         b'{"x":{"body":"%s","producer":7,"sequence":7},"group":"g","body":"%s","producer":1,'
@@ -194,7 +196,7 @@ def batch(bodies: list[bytes], group: str = "g") -> bytes:
     return AppendBatchRequest(group=group, remote_id="n0", bodies=bodies).to_bytes()
 
 
-def test_an_envelope_is_judged_when_it_differs_from_the_last() -> None:
+def test_an_envelope_is_judged_only_if_it_differs_from_the_last() -> None:
     judge = CountingJudge()
     reader = AppendBatchReader(judge)
     batches = [[bytes(number)] * (number % 7 + 1) for number in range(50)]
@@ -219,7 +221,7 @@ def test_a_long_envelope_is_not_remembered() -> None:
 @pytest.mark.parametrize(
     "envelope", [b"", b"[]", b"null", b'{"group":1}', b'{"group":"g","group":"g"}', b"{" * 999]
 )
-def test_an_envelope_that_is_no_request_is_refused_again_and_again(envelope: bytes) -> None:
+def test_an_invalid_envelope_is_refused_every_time(envelope: bytes) -> None:
     reader = AppendBatchReader(CountingJudge())
     raw = len(envelope).to_bytes(4, "big") + envelope + bytes([0, 0, 0, 1, 0, 0, 0, 1]) + b"x"
 

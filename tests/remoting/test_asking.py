@@ -1,4 +1,4 @@
-"""Members are asked who leads by one that has no links to them."""
+"""METADATA requests to members without a link."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +18,7 @@ TIMEOUT_S = 20.0
 
 @asynccontextmanager
 async def listening(answer: bytes, asked: list[MetadataRequest]) -> AsyncIterator[tuple[str, int]]:
-    """A member that answers whatever it is asked with these bytes, and then hangs up."""
+    """A member that answers every request with these bytes, and then closes the connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         decoder = frames.FrameDecoder()
@@ -59,14 +59,14 @@ async def test_an_answer_says_who_leads_and_whether_its_sender_joins() -> None:
     ],
     ids=["nothing", "no frame", "no JSON", "a system error", "too much", "a refusal"],
 )
-async def test_who_answers_nothing_of_use_is_left_out(answer: bytes) -> None:
+async def test_a_member_with_a_useless_answer_is_left_out(answer: bytes) -> None:
     async with listening(answer, []) as bad, listening(framed(ANSWER), []) as good:
         answers = await ask_all({"n1": bad, "n2": good}, "g", TIMEOUT_S)
 
     assert answers == {"n2": ANSWER}
 
 
-async def test_who_does_not_listen_or_is_silent_is_left_out_in_time() -> None:
+async def test_a_member_that_is_down_or_silent_is_left_out_after_the_timeout() -> None:
     async with listening(b"", []) as gone:
         pass
 
@@ -79,7 +79,7 @@ async def test_who_does_not_listen_or_is_silent_is_left_out_in_time() -> None:
         assert await ask_all({"n1": gone, "n2": address}, "g", 0.05) == {}
 
 
-def test_a_voter_s_answer_is_as_it_was() -> None:
+def test_the_answer_of_a_voter_has_no_key_joining() -> None:
     voter = MetadataResponse(group="g", local_id="n1", leader_id="n2", term=7)
 
     assert b"joining" not in voter.to_json()

@@ -1,4 +1,4 @@
-"""Which links a member keeps up: to those who belong to its group, and to nobody else."""
+"""A member keeps up only the links to members of its group."""
 
 import asyncio
 import contextlib
@@ -29,20 +29,20 @@ class Owner:
         self.lost: list[str] = []
 
     def hello(self, peer_id: str) -> native.Hello:
-        """Who calls."""
+        """Return the greeting of n1."""
         return hello_to(peer_id)
 
     def read_entries(
         self, push: AppendRequest, bytes_max: int
     ) -> tuple[Sequence[bytes | memoryview], int] | None:
-        """None that could be pushed."""
+        """Return None: there is no entry to push."""
         return None
 
     def link_restored(self, peer_id: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def link_lost(self, peer_id: str) -> None:
-        """Remember."""
+        """Remember the peer."""
         self.lost.append(peer_id)
 
 
@@ -63,7 +63,7 @@ def core_of(*entries: MembershipEntry, committed_index: int = 9) -> Raft:
 
 @contextlib.asynccontextmanager
 async def linked(core: Raft, n2: Listener) -> AsyncIterator[tuple[Links, Owner]]:
-    """n0 and n3 do not answer."""
+    """Run the links of n1; n0 and n3 do not answer."""
     owner = Owner()
     settings = NodeSettings(
         group="g", self_id="n1", peers={"n0": "127.0.0.1:1", "n1": "127.0.0.1:1"},
@@ -86,7 +86,7 @@ def enter(core: Raft, index: int, membership: Membership) -> None:
     core.memberships.append(MembershipEntry(index, membership))
 
 
-async def test_only_members_are_called() -> None:
+async def test_only_links_to_members_are_kept_up() -> None:
     async with listening() as n2, linked(core_of(), n2) as (links, owner):
         await until(lambda: owner.lost.count("n0") > 3)
 
@@ -94,7 +94,7 @@ async def test_only_members_are_called() -> None:
         assert links.up() == {"n0": False, "n2": False, "n3": False}
 
 
-async def test_who_is_added_is_called_at_once() -> None:
+async def test_the_link_to_an_added_member_opens_at_once() -> None:
     core = core_of()
     async with listening() as n2, linked(core, n2) as (links, _):
         await asyncio.sleep(0)
@@ -105,7 +105,7 @@ async def test_who_is_added_is_called_at_once() -> None:
 
 
 @pytest.mark.parametrize(("committed_index", "is_called"), [(5, True), (9, False)])
-async def test_who_is_being_removed_is_called_until_that_is_committed(
+async def test_the_link_to_a_removed_member_stays_until_the_removal_is_committed(
     committed_index: int, is_called: bool
 ) -> None:
     core = core_of(
@@ -117,16 +117,16 @@ async def test_who_is_being_removed_is_called_until_that_is_committed(
         assert links.up()["n2"] is is_called
 
 
-async def test_who_belongs_to_the_group_no_more_calls_nobody() -> None:
+async def test_a_removed_member_opens_links_only_to_answer() -> None:
     core = core_of(MembershipEntry(2, Membership(("n0", "n2"))))
     async with listening() as n2, linked(core, n2) as (links, owner):
         links.send([heartbeat("n2")])
         await until(lambda: links.up()["n2"])
 
-        assert owner.lost == [], "but for what it is asked"
+        assert owner.lost == [], "no link except the one for the message"
 
 
-async def test_what_is_to_be_said_to_others_opens_their_link() -> None:
+async def test_a_message_to_a_non_member_opens_its_link_once() -> None:
     async with listening() as n2, linked(core_of(), n2) as (links, owner):
         links.send([heartbeat("n2")])
         await until(lambda: links.up()["n2"])
@@ -137,10 +137,10 @@ async def test_what_is_to_be_said_to_others_opens_their_link() -> None:
         lost_count = len(owner.lost)
         await until(lambda: len(owner.lost) > lost_count + 3)
 
-        assert owner.lost.count("n3") == 3, "one call for each message, and none without"
+        assert owner.lost.count("n3") == 3, "one attempt for each message, and no other"
 
 
-async def test_a_member_without_an_address_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_member_without_an_address_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async with listening() as n2, linked(core_of(), n2) as (links, _):
         for _ in range(3):
             links.send([heartbeat("n9")])

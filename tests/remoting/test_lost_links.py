@@ -1,6 +1,6 @@
-"""A link whose peer is gone, at any moment, drops what it is given and ends nobody.
+"""A link whose peer has gone, at any moment, drops its messages and raises nothing.
 
-Run with uvloop, as members are: its transports raise when they are written to after their end.
+These tests run on uvloop, as members do: its transports raise if they are written to when closed.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ TIMEOUT_S = 60.0
 
 
 class Owner:
-    """A member n1 that counts, and sends a heartbeat over whatever link it is told of."""
+    """A member n1 that counts lost links, and sends a heartbeat over each."""
 
     def __init__(self) -> None:
         self.link: PeerLink | None = None
@@ -32,17 +32,17 @@ class Owner:
         self.enough = asyncio.Event()
 
     def hello(self, peer_id: str) -> native.Hello:
-        """Who calls."""
+        """Return the greeting of n1."""
         return hello_to(peer_id)
 
     def read_entries(self, *_: object) -> None:
-        """No push is sent here."""
+        """Return None: there is no push."""
 
     def link_restored(self, _: str) -> None:
-        """The peer never gets so far."""
+        """Do nothing: the peer never accepts a HELLO."""
 
     def link_lost(self, _: str) -> None:
-        """Count, and send as the core does when it hears of it."""
+        """Count, and send a heartbeat, as the core does."""
         self.lost += 1
         if self.lost == ATTEMPTS:
             self.enough.set()
@@ -54,7 +54,7 @@ class Owner:
 
 @pytest.fixture
 def resetting_port() -> Iterator[int]:
-    """A port behind which every connection is taken, and reset at once."""
+    """A port that accepts every connection and resets it at once."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def reset_all() -> None:
@@ -74,7 +74,7 @@ def resetting_port() -> Iterator[int]:
         thread.join()
 
 
-def test_a_peer_that_dies_while_it_is_greeted_is_tried_again(resetting_port: int) -> None:
+def test_a_link_retries_a_peer_that_dies_during_hello(resetting_port: int) -> None:
     async def greet() -> int:
         owner = Owner()
         address = f"127.0.0.1:{resetting_port}"
@@ -94,8 +94,8 @@ def test_a_peer_that_dies_while_it_is_greeted_is_tried_again(resetting_port: int
     assert uvloop.run(greet()) >= ATTEMPTS
 
 
-def test_a_peer_that_hangs_up_on_every_link_is_not_called_without_a_pause() -> None:
-    """It refuses what it is pushed, and will again."""
+def test_a_link_backs_off_from_a_peer_that_closes_every_connection() -> None:
+    """Such a peer refuses a push, and will refuse it again."""
     delays_s: list[float] = []
 
     def uniform(_low: float, high: float) -> float:

@@ -1,4 +1,4 @@
-"""A link to a peer: found again where it goes, told when it is lost, bounded when it is slow."""
+"""A link to a peer: it reconnects, reports its loss, and takes bounded memory."""
 
 import asyncio
 import contextlib
@@ -33,23 +33,23 @@ class Owner:
     read_bytes: int = 0
 
     def hello(self, peer_id: str) -> native.Hello:
-        """Who calls."""
+        """Return the greeting of n1."""
         return hello_to(peer_id)
 
     def read_entries(
         self, push: AppendRequest, bytes_max: int
     ) -> tuple[Sequence[bytes | memoryview], int]:
-        """Entries of the log."""
+        """Return entries of the log."""
         count = min(bytes_max // len(ENTRY), push.last_index - push.first_index + 1)
         self.read_bytes += count * len(ENTRY)
         return [ENTRY] * count, push.first_index + count - 1
 
     def link_restored(self, _: str) -> None:
-        """Count."""
+        """Count the call."""
         self.restored += 1
 
     def link_lost(self, _: str) -> None:
-        """Count."""
+        """Count the call."""
         self.lost += 1
 
 
@@ -92,7 +92,7 @@ async def test_messages_arrive_in_order_from_the_member_that_said_hello() -> Non
         assert listener.messages == [heartbeat(number) for number in range(100)]
 
 
-async def test_a_refused_connection_is_told_as_a_loss_each_time() -> None:
+async def test_every_refused_connection_is_reported_as_a_loss() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         owner = Owner()
@@ -103,7 +103,7 @@ async def test_a_refused_connection_is_told_as_a_loss_each_time() -> None:
             assert owner.restored == 0
 
 
-async def test_a_reset_connection_is_told_as_a_loss_and_made_again() -> None:
+async def test_a_reset_connection_is_reported_as_a_loss_and_made_again() -> None:
     owner = Owner()
     async with listening() as listener, linked(owner, address_of(listener)) as link:
         await until(lambda: link.up)
@@ -115,7 +115,7 @@ async def test_a_reset_connection_is_told_as_a_loss_and_made_again() -> None:
         assert owner.lost == 1
 
 
-async def test_a_peer_that_refuses_the_hello_is_no_link() -> None:
+async def test_a_link_is_not_up_if_the_peer_refuses_the_hello() -> None:
     owner = Owner()
     async with listening() as listener:
         listener.group = "another"
@@ -154,7 +154,7 @@ async def test_a_name_is_looked_up_for_every_connection(monkeypatch: pytest.Monk
 
 
 class Deaf(asyncio.Protocol):
-    """A peer that answers the HELLO and reads nothing more until it is told to."""
+    """A peer that answers the HELLO and then stops reading."""
 
     def __init__(self) -> None:
         self.received_bytes = 0
@@ -166,7 +166,7 @@ class Deaf(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Accept the HELLO; later only count."""
+        """Accept the HELLO; afterwards only count the bytes."""
         assert self.transport is not None
         if not self.received_bytes:
             response = requests.Response(group="g", local_id="n0").to_json()
@@ -175,7 +175,7 @@ class Deaf(asyncio.Protocol):
         self.received_bytes += len(data)
 
 
-async def test_a_peer_that_does_not_read_holds_a_bounded_number_of_bytes() -> None:
+async def test_a_peer_that_does_not_read_takes_bounded_memory() -> None:
     owner, deaf = Owner(), Deaf()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: deaf, "127.0.0.1", 0)
@@ -203,10 +203,8 @@ async def test_a_peer_that_does_not_read_holds_a_bounded_number_of_bytes() -> No
     await server.wait_closed()
 
 
-async def test_a_connection_that_is_lost_before_anybody_waits_for_it_leaves_no_error_behind() -> (
-    None
-):
-    """Its link may have been cancelled just when it was made."""
+async def test_a_connection_lost_before_hello_is_awaited_leaves_no_unhandled_error() -> None:
+    """The link may be cancelled just when its connection is made."""
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     connection = peer_link._Connection(Owner(), "n0")

@@ -1,7 +1,8 @@
-"""JSON bodies as bytes: strict decoding, and the two forms in which `byte[]` is written.
+"""JSON bodies as bytes: strict and lenient decoding, and the two forms of `byte[]`.
 
-A member decodes requests from untrusted senders, so it refuses ambiguous JSON: two readers of one
-request must not understand it differently. `strictly` is the only place that does so.
+A member decodes requests that anyone may have sent. Ambiguous JSON is refused there
+(`decode_strictly`), so that no two readers understand one request differently. A client decodes the
+responses of the server that it asked, once and leniently.
 
 Java DLedger 0.4.3 writes and reads `byte[]` only as an array of signed numbers; every other version
 reads that and base64. A reader here takes both, and base64 without its padding.
@@ -31,8 +32,8 @@ LooseBytes: TypeAlias = str | list[Annotated[int, msgspec.Meta(ge=-128, le=255)]
 _BODY_BEGIN: Final = re.compile(rb'"body"\s*:\s*(["[])[^]"]')
 
 
-def strictly(decode: Callable[[bytes], T], raw: bytes) -> T:
-    """Decode JSON with `decode`, but refuse everything that `json_objects.parse` refuses.
+def decode_strictly(decode: Callable[[bytes], T], raw: bytes) -> T:
+    """Decode JSON with `decode`; first refuse everything that `json_objects.parse` refuses.
 
     Raises FormatError.
     """
@@ -40,7 +41,7 @@ def strictly(decode: Callable[[bytes], T], raw: bytes) -> T:
     return decode(raw)
 
 
-def decode(cls: type[StructT], raw: bytes) -> StructT:
+def decode_leniently(cls: type[StructT], raw: bytes) -> StructT:
     """Decode a JSON object; keys that `cls` does not have are ignored.
 
     Raises FormatError, which names the class, if a key is missing or has another type.

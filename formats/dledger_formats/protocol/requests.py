@@ -19,8 +19,8 @@ from dledger_formats.protocol.decoding import (
     Int32,
     Int64,
     LooseBytes,
-    decode,
-    strictly,
+    decode_leniently,
+    decode_strictly,
     to_bytes,
     with_numbers,
 )
@@ -189,7 +189,7 @@ class Message(
 
     @classmethod
     def _decode(cls, raw: bytes) -> Self:
-        return decode(cls, raw)
+        return decode_leniently(cls, raw)
 
 
 class Request(Message, kw_only=True, frozen=True):
@@ -202,7 +202,7 @@ class Request(Message, kw_only=True, frozen=True):
         another type, and for everything that `json_objects.parse` refuses, such as a duplicate
         key.
         """
-        return strictly(cls._decode, raw)
+        return decode_strictly(cls._decode, raw)
 
 
 class Response(Message, kw_only=True, frozen=True):
@@ -260,9 +260,9 @@ class AppendEntryRequest(Request, kw_only=True, frozen=True):
     @classmethod
     def _decode(cls, raw: bytes) -> Self:
         try:
-            return decode(cls, raw)
+            return decode_leniently(cls, raw)
         except FormatError:
-            loose = decode(_LooseAppendEntryRequest, raw)
+            loose = decode_leniently(_LooseAppendEntryRequest, raw)
             return cls(**_fields(loose) | {"body": to_bytes(loose.body)})
 
 
@@ -307,9 +307,9 @@ class GetEntriesResponse(Response, kw_only=True, frozen=True):
     @classmethod
     def _decode(cls, raw: bytes) -> Self:
         try:
-            return decode(cls, raw)
+            return decode_leniently(cls, raw)
         except FormatError:
-            loose = decode(_LooseGetEntriesResponse, raw)
+            loose = decode_leniently(_LooseGetEntriesResponse, raw)
             entries = [entry.strict() for entry in loose.entries]
             return cls(**_fields(loose) | {"entries": entries})
 

@@ -148,7 +148,7 @@ class Recalling:
     incarnation: int
     """The number drawn at this start, sent in every RecallRequest."""
     asked: set[str]
-    """The peers that may hold a mark of this member. Sorted before it is iterated over."""
+    """The peers that may have a mark of this member. Sorted before it is iterated over."""
     answered: set[str] = field(default_factory=set)
     waits: bool = True
     """This member has promised and saved nothing since its start, so its term is the disk's."""

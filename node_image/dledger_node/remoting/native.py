@@ -20,8 +20,7 @@ import msgspec
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import frames
-from dledger_formats.protocol.decoding import decode as decode_json
-from dledger_formats.protocol.decoding import strictly
+from dledger_formats.protocol.decoding import decode_leniently, decode_strictly
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.recall_messages import Mark
@@ -140,7 +139,7 @@ def encode_hello(hello: Hello, opaque: int) -> bytes:
 def decode_hello(body: bytes | memoryview) -> Hello:
     """Read the body of a HELLO. Raises RemoteProtocolError."""
     try:
-        return strictly(partial(decode_json, Hello), bytes(body))
+        return decode_strictly(partial(decode_leniently, Hello), bytes(body))
     except FormatError as error:
         raise RemoteProtocolError(f"the HELLO of a link cannot be read: {error}") from error
 

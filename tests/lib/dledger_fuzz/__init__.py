@@ -1,4 +1,4 @@
-"""Hostile inputs: sound bytes of every format, changed by hand-picked kinds of damage.
+"""Hostile inputs: sound bytes of every format, damaged in several ways.
 
-What belongs here: how inputs are made, from a seed. What must be true of them is the tests' matter.
+`mutate` makes the inputs from a seed; the decoders are in the other modules.
 """

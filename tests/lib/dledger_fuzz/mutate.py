@@ -1,4 +1,4 @@
-"""Changes to sound inputs: blind ones to bytes, and such as know frames and JSON."""
+"""Changes to sound inputs: random ones to bytes, and ones that know frames and JSON."""
 
 import random
 import re
@@ -31,7 +31,7 @@ class Mutator:
         self.random = random.Random(seed)
 
     def inputs(self, count: int) -> Iterator[bytes]:
-        """So many inputs; one in sixteen is sound, so that the sound way is walked too."""
+        """Yield `count` inputs; one in sixteen is sound, so that the sound path runs too."""
         chance = self.random.random
         for _ in range(count):
             number = int(chance() * len(self._corpus))

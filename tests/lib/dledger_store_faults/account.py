@@ -24,7 +24,7 @@ from dledger_node.store.small_files.hard_state import load_hard_state
 from dledger_store_faults.contents import body_of, membership_at
 from dledger_store_faults.tally import Tally
 
-NOBODY = "-"
+NO_CANDIDATE = "-"
 _NO_VOTE = HardState(term=0, vote_for=None)
 
 
@@ -48,7 +48,7 @@ class Account:
         """Return a copy of the account."""
         return dataclasses.replace(self, terms=list(self.terms), changes=set(self.changes))
 
-    def hear(self, line: str) -> None:
+    def process(self, line: str) -> None:
         """Process one line of a story."""
         verb, *words = line.split()
         match verb:
@@ -76,10 +76,10 @@ class Account:
             case _:
                 raise ValueError(line)
 
-    def hear_all(self, lines: Iterable[str]) -> None:
+    def process_all(self, lines: Iterable[str]) -> None:
         """Process many lines."""
         for line in lines:
-            self.hear(line)
+            self.process(line)
 
     def found(self, end_index: int, committed_index: int) -> None:
         """Continue with the content of an opened store, which is promised as a whole."""
@@ -163,4 +163,4 @@ class Account:
 
 def _hard_state(words: list[str]) -> HardState:
     term, vote_for = words
-    return HardState(term=int(term), vote_for=None if vote_for == NOBODY else vote_for)
+    return HardState(term=int(term), vote_for=None if vote_for == NO_CANDIDATE else vote_for)

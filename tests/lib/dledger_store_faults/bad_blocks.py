@@ -91,7 +91,7 @@ class FaultyDisk:
             assert str(folder) not in self._bad
             self._bad[str(folder)] = bad
 
-    def mend(self, folder: Path) -> int:
+    def repair(self, folder: Path) -> int:
         """Make the block good again; return how often a caller received the error."""
         with self._lock:
             bad = self._bad.pop(str(folder), None)

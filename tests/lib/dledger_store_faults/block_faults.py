@@ -82,7 +82,7 @@ async def _run(
                 logger.exception("%s", cell)
                 tally.blame([f"{cell}: {error!r}"])
             finally:
-                faulty_disk.mend(folder / f"dledger-{STRUCK}")
+                faulty_disk.repair(folder / f"dledger-{STRUCK}")
                 shutil.rmtree(folder, ignore_errors=True)
 
     await asyncio.gather(*(one_after_another() for _ in range(AT_ONCE)))
@@ -109,7 +109,7 @@ class _Case:
             await self._meet(group)
             await self._read_all(group)
             if self._cell.fault is not Fault.READ:
-                self._mend()
+                self._repair_block()
             await group.wait_until_healed(*group.members)
             if self._cell.moment is Moment.SERVING:
                 await group.members[STRUCK].stop()
@@ -123,7 +123,7 @@ class _Case:
             ends = [member.ended_by for member in group.members.values()]
             assert not any(ends), f"a process ended: {ends}"
         if self._cell.fault is Fault.READ:
-            self._mend()
+            self._repair_block()
         self._look_at_files()
 
     async def _begin(self, group: LocalMembers) -> None:
@@ -164,9 +164,9 @@ class _Case:
     def _strike(self) -> None:
         self._disk.strike(self._folder / f"dledger-{STRUCK}", self._cell.block, self._cell.fault)
 
-    def _mend(self) -> None:
+    def _repair_block(self) -> None:
         """Make the block writable again; changed bytes stay changed."""
-        met = self._disk.mend(self._folder / f"dledger-{STRUCK}")
+        met = self._disk.repair(self._folder / f"dledger-{STRUCK}")
         if self._cell.fault not in BYTES_CHANGE:
             self._tally.count(f"{self._cell.fault}: {'met' if met else 'not met'}")
             if not met:

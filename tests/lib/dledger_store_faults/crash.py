@@ -74,14 +74,16 @@ def record(
     """
     shutil.rmtree(folder, ignore_errors=True)
     account = Account(sizes)
-    Story(folder, sizes, choices, account.hear, lazy=True).live(choices.randrange(FIRST_STEPS_MAX))
+    Story(folder, sizes, choices, account.process, lazy=True).live(
+        choices.randrange(FIRST_STEPS_MAX)
+    )
     account.durable_index = len(account.terms) - 1  # the store was closed
     moments: list[Moment] = []
     recorder = Recorder(folder, lambda disk: moments.append(Moment(disk, account.copy())), deaf_to)
     with recorder.recording():
         for killed in (True, False):
             story = Story(
-                folder, sizes, choices, account.hear, lazy=True, between_steps=recorder.observe
+                folder, sizes, choices, account.process, lazy=True, between_steps=recorder.observe
             )
             # Entries that an open store serves must survive the next crash.
             account.found(story.end_index, story.committed_index)

@@ -63,9 +63,9 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> Tally:
             shutil.rmtree(folder, ignore_errors=True)
             account = Account(choices.choice([SMALL_SEGMENTS, LARGER_SEGMENTS]))
         child = storyteller(folder, account.sizes, choices.randrange(1 << 30))
-        account.hear_all(child.lines(choices.randrange(1, 120)))
+        account.process_all(child.lines(choices.randrange(1, 120)))
         time.sleep(choices.random() * 0.002)  # kill at a random moment
-        account.hear_all(child.kill())
+        account.process_all(child.kill())
         account.judge(folder, tally)
     tally.seconds = time.monotonic() - began
     return tally
@@ -92,7 +92,7 @@ def kill_at_boundaries(folder: Path, kills_max: int, seed: int) -> Tally:
             )  # fmt: skip
             code, lines = child.wait()
             tally.count("not reached", code != -signal.SIGKILL)
-            account.hear_all(lines)
+            account.process_all(lines)
             account.judge(folder, tally)
         life += 1
     tally.count("lives", life)
@@ -105,8 +105,8 @@ def _first_life(folder: Path, choices: random.Random) -> tuple[Path, Account]:
     shutil.rmtree(folder, ignore_errors=True)
     account = Account(SMALL_SEGMENTS)
     child = storyteller(folder, account.sizes, choices.randrange(1 << 30))
-    account.hear_all(child.lines(choices.randrange(20, 60)))
-    account.hear_all(child.kill())
+    account.process_all(child.lines(choices.randrange(20, 60)))
+    account.process_all(child.kill())
     return folder, account
 
 

@@ -90,11 +90,11 @@ def _write_until_the_power_fails(
         prepare=_do_nothing if synced else sync_nothing,
     )
     try:
-        account.hear_all(child.lines(choices.randrange(2, 80)))
+        account.process_all(child.lines(choices.randrange(2, 80)))
         time.sleep(choices.random() * 0.002)  # the power fails at a random moment
         shut_down(at, flag)
     finally:
-        account.hear_all(child.kill())
+        account.process_all(child.kill())
 
 
 def shut_down(at: Path, flag: int) -> None:

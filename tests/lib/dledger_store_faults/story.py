@@ -20,7 +20,7 @@ from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_node.volume.group_commit import GroupCommit
-from dledger_store_faults.account import NOBODY
+from dledger_store_faults.account import NO_CANDIDATE
 from dledger_store_faults.contents import body_of, membership_at
 
 Tell = Callable[[str], None]
@@ -144,9 +144,9 @@ class Story:
         """Save a new term and vote, before anything is written in that term."""
         self._term += 1
         vote_for = self._choices.choice([None, "n0", "n1", "n2"])
-        self._tell(f"vote? {self._term} {vote_for or NOBODY}")
+        self._tell(f"vote? {self._term} {vote_for or NO_CANDIDATE}")
         save_hard_state(self._folder, HardState(term=self._term, vote_for=vote_for))
-        self._tell(f"vote {self._term} {vote_for or NOBODY}")
+        self._tell(f"vote {self._term} {vote_for or NO_CANDIDATE}")
 
     def _save_checkpoint(self) -> None:
         committed = self._store.durable_index - self._choices.randrange(12)

@@ -1,4 +1,4 @@
-"""Hand-made ends of remoting connections, for tests: a listener with limits, and raw callers.
+"""Ends of remoting connections for tests: a listener with limits, and raw callers.
 
-What belongs here: what tests of the wire share. It decides nothing.
+The tests decide what is right; this package only sends and receives.
 """

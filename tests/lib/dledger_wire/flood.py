@@ -1,7 +1,7 @@
-"""A hostile crowd: `python -m dledger_wire.flood HOST PORT SECONDS`; prints what it managed.
+"""A flood of hostile clients: `python -m dledger_wire.flood HOST PORT SECONDS` prints its totals.
 
-Slow ones begin a frame and send a byte of it now and then. Greedy ones send as much as they can of
-frames that they never end. Liars announce frames that nobody may send, come again, and so on.
+Slow clients begin a frame and send a byte of it now and then. Greedy clients send as much as they
+can of frames that they never end. Liars announce frames that are not allowed, and reconnect.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ LIES = (
 
 
 class Crowd:
-    """Counts what it did."""
+    """Counts its connections and bytes."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
         self.opened = self.bytes = 0
 
     async def connect(self) -> asyncio.StreamWriter:
-        """One more connection."""
+        """Open one more connection."""
         _, writer = await asyncio.open_connection(self.host, self.port)
         self.opened += 1
         return writer
@@ -46,7 +46,7 @@ class Crowd:
             await writer.drain()
 
     async def greedy(self) -> None:
-        """Send all of a large frame but its end."""
+        """Send a large frame without its end."""
         writer = await self.connect()
         writer.write((GREEDY_FRAME_BYTES).to_bytes(4, "big") + (100).to_bytes(4, "big"))
         for _ in range(GREEDY_FRAME_BYTES // len(CHUNK) - 1):
@@ -57,7 +57,7 @@ class Crowd:
         await asyncio.Event().wait()
 
     async def lie(self) -> None:
-        """Announce what is not allowed, or noise."""
+        """Announce a frame that is not allowed, or send noise."""
         for lie in LIES:
             writer = await self.connect()
             writer.write(lie + os.urandom(1000))
@@ -67,7 +67,7 @@ class Crowd:
             await asyncio.sleep(0.005)
 
     async def for_ever(self, kind: str) -> None:
-        """One of the crowd, again whenever it is cut off."""
+        """Run one client, again whenever it is cut."""
         while True:
             with contextlib.suppress(OSError):
                 await getattr(self, kind)()

@@ -20,7 +20,7 @@ PEERS = ("n1", "n2")
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -31,7 +31,7 @@ class Clock:
 
 @dataclass
 class Listener:
-    """What connections ask of a node, answered at once; member n0 of the group g."""
+    """The service of member n0 of the group g, which answers at once."""
 
     gate: Gate
     clock: Clock
@@ -46,27 +46,27 @@ class Listener:
 
     @property
     def appends(self) -> "Listener":
-        """Takes appends too."""
+        """The listener itself."""
         return self
 
     @property
     def peers(self) -> "Listener":
-        """Receives from peers too."""
+        """The listener itself."""
         return self
 
     def append(self, calls: list[AppendCall]) -> None:
-        """Keep them, and answer with success."""
+        """Keep the appends, and answer with success."""
         self.appended += calls
         response = requests.AppendEntryResponse(group=self.group, index=0, pos=0).to_json()
         for call in calls:
             call.connection.send(frames.encode_responses([(call.opaque, response)]))
 
     def metadata(self) -> requests.MetadataResponse:
-        """A group of strangers."""
+        """Return a group without members."""
         return requests.MetadataResponse(group=self.group, local_id=self.self_id, peers={})
 
     def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
-        """An entry of `entry_bytes`."""
+        """Answer with an entry of `entry_bytes`."""
         self.gets += 1
         entry = DLedgerEntry(
             body=bytes(self.entry_bytes), body_crc=0, chain_crc=0, channel=0,
@@ -75,26 +75,26 @@ class Listener:
         reply(requests.GetEntriesResponse(group=self.group, entries=[entry]))
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
-        """Accept the other members of the group."""
+        """Accept only the other members of the group."""
         return None if hello.group == self.group and hello.sender_id in PEERS else "a stranger"
 
     def receive(self, message: Message) -> None:
-        """Keep it."""
+        """Keep the message."""
         self.messages.append(message)
 
     @property
     def closed(self) -> dict[str, int]:
-        """How many connections were closed, by reason."""
+        """The number of connections that were closed, by reason."""
         return {reason: count for reason, count in self.gate.closed_by_reason.items() if count}
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass, and the gate look at it, as it does once a second."""
+        """Advance the clock, and let the gate sweep, as it does once a second."""
         self.clock.now_s += seconds
         self.gate.sweep()
         self.gate.sweep()
 
     async def connect(self, **options: object) -> "Caller":
-        """A new caller, known to the gate."""
+        """Open a connection and wait until the gate has it."""
         connections = self.gate.entered
         reader, writer = await asyncio.open_connection(HOST, self.port, **options)  # type: ignore[arg-type]
         await until(lambda: self.gate.entered > connections)
@@ -104,7 +104,7 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def listening(**limits: object) -> AsyncIterator[Listener]:
-    """Listen with such limits while the block runs."""
+    """Listen with these limits while the block runs."""
     clock = Clock()
     listener = Listener(Gate(Limits(**limits), clock), clock)  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ async def listening(**limits: object) -> AsyncIterator[Listener]:
 
 @dataclass
 class Caller:
-    """The far end of a connection."""
+    """The other end of a connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -139,7 +139,7 @@ class Caller:
         await self.writer.drain()
 
     async def answer(self) -> frames.RemotingCommand:
-        """The next answer; ConnectionResetError when there is none."""
+        """Return the next answer. Raises ConnectionResetError if the connection ends before."""
         while not self.answers:
             data = await asyncio.wait_for(self.reader.read(1 << 16), 20)
             if not data:
@@ -148,13 +148,13 @@ class Caller:
         return self.answers.pop(0)
 
     async def is_cut(self) -> bool:
-        """Wait for the other side to end this connection; False when it talks instead."""
+        """Wait until the other side ends the connection; False if it sends something instead."""
         with contextlib.suppress(ConnectionError):
             return not await asyncio.wait_for(self.reader.read(1), 20)
         return True
 
     async def is_served(self) -> bool:
-        """Whether a request is answered."""
+        """Tell whether a request is answered."""
         with contextlib.suppress(ConnectionError):
             await self.say(metadata_request())
             return (await self.answer()).is_response
@@ -162,19 +162,19 @@ class Caller:
 
 
 def metadata_request(opaque: int = 1) -> bytes:
-    """A small request."""
+    """Return the frame of a small request."""
     body = requests.MetadataRequest(group="g", remote_id="n0").to_json()
     return frames.encode_requests(RequestCode.METADATA, [(opaque, body)])
 
 
 def get_request(opaque: int) -> bytes:
-    """A request whose answer is as large as the listener says."""
+    """Return the frame of a request whose answer has an entry of `entry_bytes`."""
     body = requests.GetEntriesRequest(group="g", remote_id="n0", begin_index=0).to_json()
     return frames.encode_requests(RequestCode.GET, [(opaque, body)])
 
 
 def append_request(opaque: int, body: bytes) -> bytes:
-    """An append."""
+    """Return the frame of an append."""
     raw = requests.AppendEntryRequest(group="g", remote_id="n0", body=body).to_json()
     return frames.encode_requests(RequestCode.APPEND, [(opaque, raw)])
 
@@ -182,7 +182,7 @@ def append_request(opaque: int, body: bytes) -> bytes:
 def hello_to(
     receiver_id: str, *, sender_id: str = "n1", group: str = "g", incarnation: int = 1
 ) -> native.Hello:
-    """A member's greeting."""
+    """Return a member's HELLO."""
     return native.Hello(
         group=group, sender_id=sender_id, receiver_id=receiver_id, segment_size_bytes=1 << 20,
         incarnation=incarnation, protocol=native.PROTOCOL,
@@ -190,7 +190,7 @@ def hello_to(
 
 
 def hello(sender_id: str = "n1", group: str = "g", incarnation: int = 1) -> bytes:
-    """The first frame of a member's link."""
+    """Return the first frame of a member's link to n0."""
     greeting = hello_to("n0", sender_id=sender_id, group=group, incarnation=incarnation)
     return native.encode_hello(greeting, opaque=1)
 

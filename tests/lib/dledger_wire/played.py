@@ -97,7 +97,7 @@ def elect(server: DLedgerServer, core: Raft) -> None:
 
 
 def push_of_another_leader(folder: Path, bodies: Sequence[bytes]) -> AppendRequest:
-    """What n1, the leader of term 2, pushes: other entries at the same indexes, all committed."""
+    """Return a push of n1, the leader of term 2, with other entries, all committed."""
     other = open_store(folder / "n1")
     other.append_noop(2)
     _, last_index = other.append_bodies(bodies, 2)

@@ -117,7 +117,7 @@ class Rotting:
             disk.damaged = max(disk.rotten) >= disk.verified_from
             self._checker.rot.counts["found_by_start"] += disk.damaged
             return not disk.damaged
-        case = DamagedMember(
+        member = DamagedMember(
             self_id=member_id,
             peer_ids=tuple(one for one in self._members if one != member_id),
             log_is_sound=not disk.rotten,
@@ -126,7 +126,7 @@ class Rotting:
             hard_state=disk.hard_state,
             set_aside_count=disk.set_aside_count,
         )
-        match plan_repair(case, self._words(member_id)).action:
+        match plan_repair(member, self._reports(member_id)).action:
             case RepairAction.JOIN:
                 disk.set_aside()
                 self._note(member_id, f"sets aside all entries after {len(disk.durable) - 1}")
@@ -140,19 +140,19 @@ class Rotting:
                 self._checker.rot.counts["stayed_out"] += 1
                 return False
 
-    def _words(self, member_id: str) -> dict[str, PeerReport]:
+    def _reports(self, member_id: str) -> dict[str, PeerReport]:
         """Return the answers of the reachable peers to a member that stays out."""
-        links, words = self._network.links, {}
+        links, reports = self._network.links, {}
         for peer_id, peer in self._members.items():
             if peer_id == member_id or peer.raft is None:
                 continue
             cut = links[member_id][peer_id].cut or links[peer_id][member_id].cut
             if not cut and self._events.now_us >= peer.paused_until_us:
                 raft = peer.raft
-                words[peer_id] = PeerReport(
+                reports[peer_id] = PeerReport(
                     leader_id=raft.leader_id,
                     term=raft.term,
                     joining=bool(raft.joining),
                     voters=raft.membership.voters,
                 )
-        return words
+        return reports

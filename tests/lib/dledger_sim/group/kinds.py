@@ -1,7 +1,6 @@
-"""What the simulator knows of each kind of message: the only place that lists them.
+"""The kinds of messages for which the simulator has a text of their own, or a place in the log.
 
-A kind that is not here travels, is judged for its term, and is told field by field; it belongs here
-once there is more to say.
+Messages of any other kind are sent and checked as well, and printed field by field.
 """
 
 import dataclasses
@@ -25,7 +24,7 @@ from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunk
 
 
 class Place(NamedTuple):
-    """An entry of a log that a message speaks of; -1 and -1 before the first."""
+    """An entry of a log that a message names; -1 and -1 before the first."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     term: int
@@ -35,9 +34,9 @@ class Kind(NamedTuple):
     """One kind of message."""
 
     told: Callable[[Any], str]
-    """What a transcript says of it behind its names and its term."""
+    """The text of a message in a transcript, after its names and its term."""
     place: Callable[[Any], Place] | None = None
-    """Where the receiver's log is asked about; None when it is not."""
+    """The place in the receiver's log that a message asks about; None if it does not."""
 
 
 def _told_candidate(message: PreVoteRequest | VoteRequest) -> str:
@@ -108,12 +107,12 @@ OTHER_KIND = Kind(_told_fields)
 
 
 def kind_of(message: PeerMessage) -> Kind:
-    """What is known of a message's kind."""
+    """Return the kind of a message."""
     return KINDS.get(type(message), OTHER_KIND)
 
 
 def described(message: PeerMessage) -> str:
-    """A message in a few words."""
+    """Describe a message in a few words."""
     names = f"{type(message).__name__} {message.sender}>{message.receiver}"
     if not isinstance(message, SnapshotChunkRequest | SnapshotChunk):
         names += f" t{message.term}"

@@ -1,8 +1,8 @@
 """Messages as the bytes that real members exchange.
 
 A message becomes a frame of the native dialect, goes through the frame decoder in two slices, and
-is read again; the entries of a push are packed as a store would hold them, and judged as a real
-follower judges them before its core hears of them.
+is decoded again. The entries of a push are packed as in a store, and checked as a real follower
+checks them before they reach its core.
 """
 
 import dataclasses
@@ -24,14 +24,14 @@ SEGMENT_BYTES = 1 << 40
 
 
 class Wire:
-    """Encodes what members send, and decodes it at the other end."""
+    """Encodes the messages of members, and decodes them at the other end."""
 
     def __init__(self) -> None:
         self._chain_crcs = {0: 0}
-        """The chain checksum that a store has where a simulated log has this digest."""
+        """The chain checksum of a store for each digest of a simulated log."""
 
     def encode(self, message: PeerMessage, sender: SimDisk) -> bytes:
-        """One frame, with the entries of a push as its sender's store would hold them."""
+        """Return one frame, with the entries of a push as its sender's store would have them."""
         entries = []
         if isinstance(message, AppendRequest | InstallSnapshotRequest):
             log = sender.cached[: message.last_index + 1]
@@ -40,7 +40,7 @@ class Wire:
         return b"".join(native.encode(message, entries))
 
     def decode(self, frame: bytes, sender: str, receiver: str, disk: SimDisk) -> PeerMessage:
-        """The message, its entries judged against the receiver's log."""
+        """Return the message, its entries checked against the receiver's log."""
         decoder = FrameDecoder()
         middle = len(frame) // 2
         commands = decoder.feed(frame[:middle]) + decoder.feed(frame[middle:])
@@ -64,7 +64,7 @@ class Wire:
         return dataclasses.replace(message, entries=PushedEntries(message.first_index, entries))
 
     def _extend_chain(self, log: list[Entry]) -> None:
-        """Make sure that the checksums of all of this log are known."""
+        """Compute the checksums of this log that are not known yet."""
         known = len(log)
         while known and log[known - 1].chain not in self._chain_crcs:
             known -= 1
@@ -86,7 +86,7 @@ class Wire:
         return bytes(packed.data)
 
     def _link(self, disk: SimDisk, push: AppendRequest | InstallSnapshotRequest) -> Link | None:
-        """The end of the receiver's log before the push, if it is the leader's."""
+        """Return the end of the receiver's log before the push, if it equals the leader's."""
         if isinstance(push, InstallSnapshotRequest):
             return None
         log, previous_index = disk.cached, push.previous_index
@@ -99,7 +99,7 @@ class Wire:
 
 
 def _unpacked(data: memoryview, at: int) -> tuple[int, int]:
-    """Term and body of the entry at this byte."""
+    """Return term and body of the entry at this byte."""
     header = formats.unpack_header(data, at)
     start = at + formats.ENTRY_HEADER_SIZE
     return header.term, int.from_bytes(data[start : start + BODY_BYTES], "big", signed=True)

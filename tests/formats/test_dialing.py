@@ -1,4 +1,4 @@
-"""Connections to names: every address is tried, and whoever gives up leaves nothing behind."""
+"""Connections to names: every address is tried, and a cancelled caller leaves no error behind."""
 
 import asyncio
 import gc
@@ -18,7 +18,9 @@ async def listening() -> tuple[asyncio.Server, int]:
     return server, server.sockets[0].getsockname()[1]
 
 
-async def test_an_address_that_refuses_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dial_tries_the_next_address_after_one_that_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server, port = await listening()
     loop = asyncio.get_running_loop()
     # Nobody listens at the first; it is loopback, as the second is.
@@ -36,7 +38,7 @@ async def test_an_address_that_refuses_is_passed_over(monkeypatch: pytest.Monkey
     await server.wait_closed()
 
 
-async def test_a_port_where_nobody_listens_is_an_error() -> None:
+async def test_dial_raises_an_error_for_a_port_without_a_listener() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
 
@@ -44,7 +46,7 @@ async def test_a_port_where_nobody_listens_is_an_error() -> None:
             await dial(asyncio.Protocol, "127.0.0.1", taken.getsockname()[1])
 
 
-def test_who_gives_up_a_lookup_leaves_no_error_to_nobody() -> None:
+def test_a_cancelled_lookup_leaves_no_unhandled_error() -> None:
     complaints: list[dict[str, Any]] = []
 
     async def give_up() -> None:
