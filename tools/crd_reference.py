@@ -77,7 +77,7 @@ def _kind(crd: Schema) -> Iterator[str]:
 
 
 def fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
-    """Yield every field below a schema, depth first: its path, its schema, and if required."""
+    """Yield path, schema and whether it is required for every field of a schema, depth first."""
     required = schema.get("required", [])
     for name, child in schema.get("properties", {}).items():
         inner = child.get("items", child)

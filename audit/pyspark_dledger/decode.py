@@ -17,7 +17,7 @@ from pyspark_dledger.locate import Located, headers_at, is_plausible
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousEntry:
-    """What is known of the entry before the first one to check; None for unknown fields."""
+    """The known fields of the entry before the first one to check; None for unknown fields."""
 
     chain_crc: int | None = None
     """None also if it is 0: the entry may have no checksum, or the field may have been zeroed."""
@@ -95,7 +95,7 @@ def _body_crcs(view: Bytes, bodies: Located) -> Longs:
 
 
 def _flags_by_itself(headers: Records, located: Located, indexes: Longs, crc: Longs) -> Longs:
-    """Check each entry without its neighbors, and its body only if the sizes are consistent."""
+    """Check each entry without its neighbors; check its body only if the sizes are consistent."""
     magic_is_bad = ~np.isin(headers["magic"], disk.ENTRY_MAGICS)
     size_is_bad = ~magic_is_bad & ~(is_plausible(headers) & (headers["size"] == located.sizes))
     layout_is_good = ~(magic_is_bad | size_is_bad)

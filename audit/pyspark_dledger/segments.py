@@ -157,7 +157,7 @@ class _Scanner:
     def _skip_damage(self) -> Absent:
         """Continue at the next entry whose header matches its own place, if there is one.
 
-        Its index must also be a later one. The scan counts on from that index.
+        Its index must also be later than the current one. The scan continues counting there.
         """
         lost_index, shift = self._index, self._previous_entry.shift or 0
         later = range(lost_index + 1, self._last_index_possible() + 1)

@@ -1,4 +1,4 @@
-"""The formats that two or more programs share: bytes or JSON in, values out.
+"""The formats that two or more programs share, and their conversion to and from values.
 
 This package holds layouts, names, encoders, decoders and checks. It has no clock and does not know
 which program is running. Only `net` does IO.
@@ -6,7 +6,7 @@ which program is running. Only `net` does IO.
     log           entries, index units and memberships in DLedger's files
     protocol      remoting frames, and the requests of DLedger's client protocol
     http          the status pages of a member
-    net           sending a request to a member: the only IO
+    net           sends a request to a member: the only IO
     settings      the environment variables of a member
     audit         the summary of an audit, which the operator reads
     json_objects  strict JSON, to and from dataclasses

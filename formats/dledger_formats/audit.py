@@ -25,7 +25,7 @@ class Verdict(enum.StrEnum):
     INCOMPLETE = "Incomplete"
     """Some data could not be read; the data that was read is sound."""
     DAMAGED = "Damaged"
-    """A member has bytes that it cannot have written; a majority has good ones."""
+    """A member has bytes that it cannot have written; a majority has the correct ones."""
     DIVERGED = "Diverged"
     """Members hold different entries at or below the lowest committed index."""
 
@@ -66,9 +66,9 @@ class AuditSummary:
     message: str
     members: list[str]
     entries: int
-    """Entries read from the member that has the most."""
+    """Number of entries read from the member with the most entries."""
     record_bytes: int
-    """Bytes of records read, over all members."""
+    """Total bytes of records read from all members."""
     agreed_index: int
     """The lowest committed index of the members, up to which they were compared; -1 for none."""
     findings: int

@@ -4,7 +4,7 @@ Keys are camelCase in JSON and snake_case here. Programs may have different vers
 ignores unknown keys, and uses a field's default if the key is missing. An object that lacks a key
 without a default is refused.
 
-Ambiguous JSON is refused, although Python's own reader takes most of it: duplicate keys, NaN and
+Ambiguous JSON is refused, although Python's own reader accepts most of it: duplicate keys, NaN and
 Infinity, numbers beyond a double's range, text that UTF-8 cannot encode, and more than DEPTH_MAX
 nested brackets.
 """

@@ -29,7 +29,7 @@ MEMBERS_MAX: Final = 64
 
 
 class GroupState(enum.StrEnum):
-    """Whether this may be a group's first start (etcd's `initial-cluster-state`)."""
+    """Whether this may be the first start of a group (like etcd's `initial-cluster-state`)."""
 
     NEW = "new"
     """The group starts once all of `peers` answer and have empty disks, whatever the addable
@@ -42,7 +42,7 @@ class GroupState(enum.StrEnum):
 
 
 class OnDamage(enum.StrEnum):
-    """What a member does about a damaged log, or a damaged term and vote."""
+    """How a member reacts to a damaged log, or a damaged term and vote."""
 
     HEAL = "heal"
     """It sets the damaged files aside and fetches them again from its leader."""
@@ -60,7 +60,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """One member's settings, checked."""
+    """The validated settings of one member."""
 
     group: str
     self_id: str
@@ -73,16 +73,19 @@ class NodeSettings:
     addable_peers: dict[str, str] = dataclasses.field(default_factory=dict)
     """The members that may be added to the group, in the same form. They need not exist yet."""
     initial_group_state: GroupState = GroupState.EXISTING
-    """Matters only with `addable_peers`, and only until the group has started."""
+    """Whether the group may be new. Matters only with `addable_peers`, until the group has started.
+    """
     listen_host: str = "0.0.0.0"  # noqa: S104 - in a pod, every address is the pod's own
     http_port: int = HTTP_PORT
     heartbeat_interval_ms: int = 250
     """heartBeatTimeIntervalMs"""
     election_timeout_ms: int = 1000
-    """A follower's timeout is random between this and twice this."""
+    """Election timeout: a follower's is random between this and twice this."""
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
     flush_stall_ms: int = 5000
-    """During a longer flush, a leader hands over, and every member waits for its disk."""
+    """Duration of a flush after which the disk counts as stalled: a leader hands over, and the
+    member waits for its disk.
+    """
     on_damage: OnDamage = OnDamage.HEAL
     """heal, or stay-out if damaged files must be left untouched."""
     segment_size_bytes: int = 1 << 30
@@ -96,7 +99,7 @@ class NodeSettings:
     delete_when: str = "04"
     """deleteWhen: the hours of the local day in which segments are removed, for example 04;16"""
     retention_bytes: int = 0
-    """The most bytes of entries that are kept; 0 for no limit."""
+    """Maximum number of bytes of entries to keep; 0 for no limit."""
     disk_check_expired_percent: int = 70
     """diskSpaceRatioToCheckExpired: on a fuller volume, old segments are removed at any hour."""
     disk_force_clean_percent: int = 100
@@ -118,9 +121,11 @@ class NodeSettings:
     client_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
     """The largest frame of a client; a larger one closes its connection. Java's limit is 16 MiB."""
     connections_max: int = CONNECTIONS_MAX
-    """The most connections of clients. Connections of members are not counted."""
+    """Maximum number of clients' connections. Connections of members do not count."""
     connections_per_address_max: int = CONNECTIONS_PER_ADDRESS_MAX
-    """The most connections of one host. Raise it if clients share an address behind a gateway."""
+    """Maximum number of connections of one host. Raise it if clients share an address behind a
+    gateway.
+    """
     log_format: str = "text"
     """text for a terminal, json for log collectors"""
 

@@ -125,7 +125,7 @@ async def serve_member(
 
 
 async def _close(server: DLedgerServer) -> None:
-    """Close the server; an error of closing must not hide the error that stopped the member."""
+    """Close the server; an error in closing must not hide the error that stopped the member."""
     try:
         await server.close()
     except (StoreError, OSError) as error:

@@ -17,7 +17,7 @@ Manifest: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why an object is not as it should be, as the reason and message of a condition."""
+    """A problem with an object, as the reason and message of a condition."""
 
     reason: str
     """CamelCase."""
@@ -43,7 +43,7 @@ class PodView:
     ready: bool
     """The kubelet's readiness probe succeeds."""
     problem: Problem | None
-    """Why the pod does not start, in the kubelet's or the scheduler's words."""
+    """Why the pod does not start, as reported by the kubelet or the scheduler."""
 
     def role(self, roles: Roles) -> str:
         """Return the value of the role label; empty if the pod has no such label."""

@@ -101,7 +101,7 @@ class ObservedMember:
     role: str
     """master, slave or none, whatever label values the group's spec.roles chooses."""
     membership: MembershipRole
-    """As last reported by the leader, not by the member itself."""
+    """The membership that the leader, not the member itself, last reported."""
     exists: bool
     """The member has a pod."""
     ready: bool

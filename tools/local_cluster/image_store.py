@@ -2,8 +2,8 @@
 
 Importing an image writes each of its bytes twice, which with three nodes amounts to gigabytes.
 Therefore a runtime without containers imports the images once, and its storage is kept in the
-cache. A new node gets hard links to the files, which no runtime ever changes, and copies of the
-databases, which runtimes do change.
+cache. A new node gets hard links to the files, which runtimes never change, and copies of the
+databases, which they do change.
 
 Every build changes only the last layer of each image, which is small. The storage is keyed by the
 other layers; a node imports the layers that it lacks as usual.

@@ -56,7 +56,7 @@ def layout_folder() -> Path:
 
 
 def layout_lock(*, shared: bool = False) -> AbstractContextManager[None]:
-    """Hold this, shared, while reading the layout: builds remove replaced images."""
+    """Lock the layout; take the lock shared to read, because builds remove replaced images."""
     return cache.lock(cache_folder() / "images" / ".lock", "images", shared=shared)
 
 

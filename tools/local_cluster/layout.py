@@ -51,7 +51,7 @@ def clusters_folder() -> Path:
 
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"cluster name {name!r}: want a-z, 0-9 and '-', at most 20")
+        raise ValueError(f"cluster name {name!r}: must be at most 20 of a-z, 0-9 and '-'")
 
 
 def bridge_name(slot: int) -> str:
@@ -105,9 +105,9 @@ class Layout:
     def __post_init__(self) -> None:
         check_name(self.name)
         if not 0 <= self.slot < SLOTS:
-            raise ValueError(f"slot {self.slot}: want 0 to {SLOTS - 1}")
+            raise ValueError(f"slot {self.slot}: must be 0 to {SLOTS - 1}")
         if not 1 <= self.node_count <= NODES_MAX:
-            raise ValueError(f"{self.node_count} nodes: want 1 to {NODES_MAX}")
+            raise ValueError(f"{self.node_count} nodes: must be 1 to {NODES_MAX}")
         if len(os.fsencode(self.folder / _DEEPEST_SOCKET)) > SOCKET_PATH_MAX:
             raise ValueError(
                 f"{self.folder} is too long: the paths of sockets below it would exceed the limit"
@@ -120,7 +120,7 @@ class Layout:
     def node(self, number: int) -> NodeLayout:
         """Return a node; its number may exceed node_count, since all nodes have routes."""
         if not 1 <= number <= NODES_MAX:
-            raise ValueError(f"node {number}: want 1 to {NODES_MAX}")
+            raise ValueError(f"node {number}: must be 1 to {NODES_MAX}")
         return NodeLayout(
             number=number,
             slot=self.slot,

@@ -109,7 +109,7 @@ def set_node_link(node: NodeLayout, *, up: bool) -> None:
 
 
 def disconnect_node(node: NodeLayout) -> None:
-    """Remove a node's link now; the kernel would do so some time after its last process."""
+    """Remove a node's link now; the kernel removes it some time after the last process ends."""
     if not _link_exists(node.link) or succeeds("ip", "link", "delete", node.link):
         return
     # The kernel may have removed it in the meantime.

@@ -39,7 +39,7 @@ class Supplies:
 
 
 def mounts(layout: Layout, node: NodeLayout) -> list[tuple[Path, Path]]:
-    """Return pairs of a node's folder and the path of the machine over which it is mounted.
+    """Return each of a node's folders with the machine's path that it is mounted over.
 
     The daemons' sources fix most of these paths; without the mounts, nodes would share them.
     """

@@ -1,4 +1,4 @@
-"""Which clusters exist on this machine, and which slot of the addresses each of them has."""
+"""The clusters that exist on this machine, and the slot of the address plan that each one has."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def find_orphan(name: str) -> Layout | None:
 
 
 def choose_slot(wanted: int | None, taken: Iterable[int]) -> int:
-    """Return the wanted slot if it is free, or the lowest free slot if none is wanted."""
+    """Return the requested slot if it is free, or the lowest free slot if none is requested."""
     taken = set(taken)
     if wanted is not None:
         if wanted in taken:
@@ -50,5 +50,5 @@ def choose_slot(wanted: int | None, taken: Iterable[int]) -> int:
 
 
 def lock() -> AbstractContextManager[None]:
-    """Hold this while reading and changing the set of clusters."""
+    """Lock the set of clusters, to read and change it."""
     return cache.lock(clusters_folder() / ".lock", "the list of clusters")

@@ -10,8 +10,8 @@ from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerRespon
 
 BODIES_MAX: Final = 128
 BODY_BYTES_MAX: Final = 128 * 1024
-"""A batch of this size takes no further body. A leader proposes as much at once, so larger batches
-would gain nothing.
+"""A batch of this size takes no further body. A leader proposes this much at once, so larger
+batches would gain nothing.
 """
 
 

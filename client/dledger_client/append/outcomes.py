@@ -30,7 +30,7 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The entry may be in the log, or get there later, or never."""
+    """The entry may be in the log, may be appended later, or may never be."""
 
     number: int
     reason: str

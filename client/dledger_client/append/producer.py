@@ -1,4 +1,4 @@
-"""Idempotent appends: the producer assigns sequences, by which the group recognizes copies.
+"""Idempotent appends: the producer assigns sequences, by which the group recognizes duplicates.
 
 A producer registers before its first append. It registers again if the group has forgotten it, or
 if the sequences of a whole window had no effect, so that the next one would be too new for the

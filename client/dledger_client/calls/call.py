@@ -170,7 +170,7 @@ class CallHandler(Protocol):
         """Process a member's response."""
 
     def lost(self, call: "Call", error: ConnectionLostError) -> None:
-        """Process the failure of an attempt that gets no response."""
+        """Process the failure of an attempt that received no response."""
 
     def cancelled(self, call: "Call") -> None:
         """Process the cancellation of a call by its caller."""

@@ -25,9 +25,9 @@ class Timing:
     """Timeouts of the client, in seconds."""
 
     deadline_s: float = 30.0
-    """For one operation, including all its attempts."""
+    """Timeout of one operation, including all its attempts."""
     request_timeout_s: float = 5.0
-    """For one response. A Java leader takes up to 3 s to report that no quorum answered."""
+    """Timeout of one response. A Java leader takes up to 3 s to report that no quorum answered."""
     connect_timeout_s: float = 1.0
     stall_s: float = 0.5
     """If the leader sends nothing for this long while responses are due, the client asks the other

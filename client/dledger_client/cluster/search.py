@@ -17,8 +17,8 @@ POLLS_MAX: Final = 2 * SERVERS_MAX
 class LeaderSearch:
     """Polls all members until one reports that it is the leader itself.
 
-    Members are polled concurrently, so that one that does not respond delays no other. A member's
-    report about another member is only a hint whom to ask.
+    Members are polled concurrently, so that a member that does not respond does not delay the
+    others. A member's report about another member is only a hint which one to ask.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class LeaderSearch:
     async def run(self) -> Connection | ClientError:
         """Return the leader's connection, or a RefusedError that makes polling pointless.
 
-        Runs until then or until it is cancelled, and skips the member `excluded_id`. If the client
+        Polls until then or until cancelled, and skips the member `excluded_id`. If the client
         does not follow the leader, returns the connection of the first member that answers.
         """
         async with self._tasks:

@@ -16,7 +16,7 @@ STANDARD_INPUT: Final = "-"
 
 
 class InputError(Exception):
-    """The input cannot be read to its end; the message says where.
+    """The input could not be read to its end; the message says where reading failed.
 
     The bodies before the error have been appended.
     """

@@ -33,7 +33,7 @@ INDEX_SEGMENT_SIZE_BYTES: Final = 5 << 20
 class GroupShape:
     """The properties of a group that are fixed while the folder contains its log.
 
-    With fewer members than before, the group could elect one that lacks acknowledged entries.
+    With fewer members than before, the group could elect a leader that lacks acknowledged entries.
     """
 
     group: str

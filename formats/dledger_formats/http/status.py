@@ -21,13 +21,13 @@ class Role(enum.StrEnum):
 
 
 class MembershipRole(enum.StrEnum):
-    """A member's part in its group, by its own log."""
+    """A member's membership in its group, according to its own log."""
 
     VOTER = "Voter"
     LEARNER = "Learner"
-    """It receives entries, and does not count in a quorum."""
+    """It receives entries but does not count in quorums."""
     NONE = "None"
-    """It was removed, or not added yet, or its log does not have the change yet."""
+    """It was removed or has not been added yet, or its log does not contain the change yet."""
 
 
 class FlushDiskType(enum.StrEnum):
@@ -48,9 +48,9 @@ class StorageState(enum.StrEnum):
     FAILED = "Failed"
     """The disk refuses to read or write: an IO error, or a read-only file system."""
     DAMAGED = "Damaged"
-    """The disk does not have the bytes that were written."""
+    """The disk does not hold the bytes that were written."""
     HEALING = "Healing"
-    """It was damaged, and the member fetches the damaged entries again from its leader."""
+    """It was damaged, and the member is re-fetching the damaged entries from its leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,9 @@ class PeerStatus:
 
     peer_id: str
     match_index: int
-    """The highest index known to be on that member's disk, as on the leader's; -1 if unknown."""
+    """The highest index up to which that member's disk is known to match the leader's log; -1 if
+    unknown.
+    """
     reachable: bool
 
 
@@ -72,9 +74,9 @@ class NodeStatus:
     role: Role
     term: int
     leader_id: str | None
-    """The leader of `term` that this member follows, or itself; None without a leader."""
+    """The leader of `term`: the one that this member follows, or itself; None without a leader."""
     master: bool
-    """True on a leader whose first entry of the term is committed."""
+    """Whether this member is a leader whose first entry of the term is committed."""
     ready: bool
     """This member took part in a heartbeat or a commit recently and serves its role."""
     reason: str
@@ -89,7 +91,7 @@ class NodeStatus:
     """The last index that this member has flushed to disk."""
     flush_disk_type: FlushDiskType
     peers: dict[str, str]
-    """The id and host:port of every member of the group, by this member's log."""
+    """The id and host:port of every member of the group, according to this member's log."""
     followers: list[PeerStatus] = field(default_factory=list)
     """All other members; empty except on the leader."""
     storage: StorageState = StorageState.SOUND
@@ -101,10 +103,11 @@ class NodeStatus:
     voters: list[str] = field(default_factory=list)
     learners: list[str] = field(default_factory=list)
     addable: list[str] = field(default_factory=list)
-    """The ids that do not belong to the group, but may be added, by this member's settings."""
+    """The ids that are not members but may be added, according to this member's settings."""
     membership_index: int = -1
-    """The entry with the current membership; -1 while that of the settings holds, or if the entry
-    was removed. A change is in progress while it is above `committed_index`.
+    """Index of the entry with the current membership; -1 while the membership of the settings is in
+    effect, or if the entry was removed. While it is above `committed_index`, a change is in
+    progress.
     """
     version: str
 
@@ -147,14 +150,14 @@ class LeaderView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFile:
-    """One data or index file, as far as it may be read."""
+    """The readable part of one data or index file."""
 
     name: str
     size_bytes: int
     readable_bytes: int
     """Bytes from the file's start that hold whole records, sealed or committed."""
     first_index: int
-    """The index of the file's first entry, or first unit in an index file; -1 for none."""
+    """Index of the file's first entry, or of the first unit in an index file; -1 for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 PRODUCERS_MAX: Final = 1024
 WINDOW: Final = 1024
-"""How many sequences of a producer are remembered, the highest and those below it. The next
-sequence must not exceed the highest by more.
+"""How many of a producer's sequences are remembered: the highest and those just below it. The next
+sequence must not exceed the highest by more than this.
 """
 SEQUENCE_MAX: Final = (1 << 63) - 1
 _LOW_BITS: Final = 16

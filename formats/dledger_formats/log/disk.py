@@ -19,7 +19,7 @@ record never crosses a segment: a record that does not fit, with 8 bytes to spar
 to the next.
 
 The layout is Java DLedger's (`DLedgerEntryCoder`, `DLedgerIndexEntry`, `SegmentList`). Java leaves
-both checksums 0 and never reads them; 0 therefore means "not covered". Ours are:
+both checksums 0 and never reads them; 0 therefore means "not covered". This project writes:
 
     body_crc    CRC-32 of the body
     chain_crc   CRC-32 of the 48 header bytes with chain_crc taken as 0, continued from the
@@ -68,7 +68,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class DamagedRecordError(Exception):
-    """Bytes where a record should be are not one.
+    """The bytes at the place of a record are not a sound record.
 
     `reason` is one word for machines: short_header, short_body, bad_magic, bad_size, bad_body_crc,
     bad_chain_crc; or bad_index, bad_term, bad_pos for a sound entry in the wrong place.
@@ -104,13 +104,13 @@ class IndexUnit(NamedTuple):
 
 
 class PackedEntries(NamedTuple):
-    """Consecutive entries of one segment, ready to be copied there."""
+    """Consecutive encoded entries of one segment, ready to be copied into it."""
 
     data: bytearray
     units: bytearray
     """The index units of the entries."""
     chain_crc: int
-    """The chain_crc of the last entry: the seed of the next."""
+    """The chain_crc of the last entry, from which the next entry's is computed."""
 
 
 def file_name(start_offset: int) -> str:
@@ -128,7 +128,7 @@ def start_offset(name: str) -> int:
 
 
 def body_crc(body: Buffer) -> int:
-    """Return the checksum of a body. A checksum that is 0 by chance reads as "not covered"."""
+    """Return the checksum of a body. One that happens to be 0 is read as "not covered"."""
     return crc32(body)
 
 
@@ -145,9 +145,9 @@ def pack_entries(
     """Encode one or more consecutive entries, the first at `pos`, a position in the data files.
     `channels` has one channel for each body; None means 0 for all.
 
-    This function limits a node's rate of appends: the loop computes only values that depend on the
-    entry before, and calls only C functions. Everything else is computed by columns, with one call
-    for all entries.
+    This function limits a node's append rate. So the loop computes only values that depend on the
+    previous entry, and calls only C functions. Everything else is computed by columns, with one
+    call for all entries.
     """
     pack_header = _HEADER_BEFORE_CHAIN.pack
     chain_crc, index = previous_chain_crc, first_index
@@ -182,7 +182,7 @@ def _units_of(header_words: memoryview, count: int) -> bytearray:
 
 
 def chain_crc_of(header: EntryHeader, previous_chain_crc: int) -> int:
-    """Return the chain_crc that this header should have after an entry with the given one."""
+    """Return the chain_crc that this header should have after an entry with the given chain_crc."""
     return crc32(ENTRY_HEADER.pack(*header._replace(chain_crc=0)), previous_chain_crc)
 
 

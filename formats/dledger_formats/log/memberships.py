@@ -2,9 +2,9 @@
 
     magic NOOP, channel MEMBERSHIP_CHANNEL, body {"voters":["n0","n1","n2"],"learners":["n3"]}
 
-Java takes it for the empty entry of a new leader. No client's append is a NOOP, so none is mistaken
-for it. The body has one form: both keys, ids sorted and distinct, no white space. An unknown key is
-refused, because a member that skipped it could miss a rule of a later version.
+Java treats it as the empty entry of a new leader. No client's append is a NOOP, so none is mistaken
+for it. The body has one canonical form: both keys, ids sorted and distinct, no white space. An
+unknown key is refused, because a member that skipped it could miss a rule of a later version.
 """
 
 import json
@@ -17,14 +17,14 @@ from dledger_formats.log.channels import PRODUCERS_MAX, channel_of
 from dledger_formats.settings import MEMBER_ID_PATTERN, MEMBERS_MAX
 
 BODY_BYTES_MAX: Final = 2560
-"""More than MEMBERS_MAX ids need. It fits the smallest segment."""
+"""Enough for MEMBERS_MAX ids, and small enough for the smallest segment."""
 MEMBERSHIP_CHANNEL: Final = channel_of(0x7FFF, 0)
 
 assert PRODUCERS_MAX < 0x7FFF, "no registration of a producer has this channel"
 
 
 class MembershipBody(NamedTuple):
-    """The ids of the voters, and of the learners; each sorted."""
+    """The ids of the voters and of the learners, each sorted."""
 
     voters: tuple[str, ...]
     learners: tuple[str, ...]
@@ -42,7 +42,7 @@ def encode(voters: tuple[str, ...], learners: tuple[str, ...]) -> bytes:
 
 
 def decode(body: disk.Buffer) -> MembershipBody:
-    """Decode the body of an entry. Raises FormatError if it is not as `encode` writes it."""
+    """Decode the body of an entry. Raises FormatError unless it is what `encode` would write."""
     if len(body) > BODY_BYTES_MAX:
         raise FormatError(
             f"a membership of {len(body)} bytes; at most {BODY_BYTES_MAX} are allowed"
@@ -57,7 +57,7 @@ def decode(body: disk.Buffer) -> MembershipBody:
     if len(said.voters) + len(said.learners) > MEMBERS_MAX:
         raise FormatError(f"a membership has more than {MEMBERS_MAX} members")
     if encode(*said) != raw:
-        raise FormatError("a membership is not written in its only form")
+        raise FormatError("the membership is not in canonical form")
     return said
 
 

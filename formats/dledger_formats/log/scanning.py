@@ -1,4 +1,4 @@
-"""Reading many entries at once: where the sound entries end, and what is wrong with the next."""
+"""Read many entries at once: find the end of the sound entries, and the damage after it."""
 
 from typing import NamedTuple
 
@@ -15,19 +15,19 @@ from dledger_formats.log.disk import (
 
 
 class EntryScan(NamedTuple):
-    """The entries that `scan_entries` took, and why it stopped."""
+    """The entries that `scan_entries` accepted, and why it stopped."""
 
     end: int
-    """The byte after the last entry taken."""
+    """The byte after the last accepted entry."""
     next_index: int
     chain_crc: int | None
-    """The chain_crc of the last entry taken."""
+    """The chain_crc of the last accepted entry."""
     units: bytes
-    """The index units of the entries taken."""
+    """The index units of the accepted entries."""
     channels: list[ChannelEntry]
-    """The entries taken that have a channel."""
+    """The accepted entries that have a channel."""
     damage: DamagedRecordError | None
-    """Why the record at `end` was not taken; None if the limit or the count was reached."""
+    """Why the record at `end` was rejected; None if the limit or the count was reached."""
 
 
 def scan_entries(
@@ -41,13 +41,13 @@ def scan_entries(
     chain_crc: int | None,
     count_max: int,
 ) -> EntryScan:
-    """Take consecutive sound entries of one term from byte `at`, at most `count_max`.
+    """Read consecutive sound entries of one term from byte `at`, at most `count_max`.
 
     The first entry must have this index and this position in the data files; `chain_crc` is that of
-    the entry before, or None if it is not known. No byte from `limit` on is read.
+    the previous entry, or None if it is not known. No byte from `limit` on is read.
 
-    This function limits a follower's rate and the speed of a recovery: the loop only detects
-    damage, and `_damage_of` then finds the reason.
+    This function limits a follower's append rate and the speed of a recovery. So the loop only
+    detects damage, and `_damage_of` then finds the reason.
     """
     unpack, pack_header, pack_unit = ENTRY_HEADER.unpack_from, ENTRY_HEADER.pack, INDEX_UNIT.pack
     units: list[bytes] = []
@@ -96,7 +96,7 @@ def _damage_of(
     pos: int,
     chain_crc: int | None,
 ) -> DamagedRecordError:
-    """Return what is wrong with the record at byte `at`, which `scan_entries` did not take."""
+    """Return what is wrong with the record at byte `at`, which `scan_entries` rejected."""
     try:
         header = check_entry(source, at, limit, chain_crc)
     except DamagedRecordError as error:
@@ -108,4 +108,4 @@ def _damage_of(
     ):
         if found != expected:
             return DamagedRecordError(reason, f"{found} at byte {at}, where {expected} belongs")
-    raise AssertionError(f"the entry at byte {at} is sound, but was not taken")
+    raise AssertionError(f"the entry at byte {at} is sound, but was rejected")

@@ -1,7 +1,7 @@
 """Opening a connection to a name, for clients and members.
 
-The event loop's own `create_connection` looks names up as well. But if its caller is cancelled
-meanwhile, uvloop never retrieves the lookup's error and logs it as unhandled.
+The event loop's own `create_connection` also looks names up. But if its caller is cancelled during
+the lookup, uvloop never retrieves the lookup's error and logs it as unhandled.
 """
 
 import asyncio

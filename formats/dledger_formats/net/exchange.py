@@ -1,4 +1,4 @@
-"""One request to a member and its answer, on a connection of their own."""
+"""Sends one request to a member on a new connection, and returns the answer."""
 
 import asyncio
 import contextlib

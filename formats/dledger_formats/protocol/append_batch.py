@@ -7,8 +7,8 @@
     response   as to APPEND; index and pos are those of the first entry
 
 Numbers are big-endian. The entries are consecutive in the log. A server refuses all of them or
-none; SUCCESS means that a quorum holds all. If the answer leaves the outcome open, it does so for
-each entry: the first ones may be in the log without the others.
+none; SUCCESS means that a quorum holds all. If the outcome is unknown, it is unknown for each
+entry: the first ones may be in the log without the others.
 
 A server without this request, such as Java's, answers REQUEST_CODE_NOT_SUPPORTED and appends
 nothing. The batch append of Java's own classes never worked on the wire.

@@ -25,8 +25,8 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
-# The bytes as they come. A type, and not a walk over any JSON, keeps the cost of a hostile body in
-# proportion to its length.
+# The bytes in either form. Checking them by type, instead of walking arbitrary JSON, keeps the cost
+# of a hostile body proportional to its length.
 LooseBytes: TypeAlias = str | list[Annotated[int, msgspec.Meta(ge=-128, le=255)]]
 
 _BODY_BEGIN: Final = re.compile(rb'"body"\s*:\s*(["[])[^]"]')
@@ -80,9 +80,9 @@ def with_numbers(value: Any) -> Any:
 
 
 def reads_numbers(append: bytes) -> bool | None:
-    """Tell whether the sender of this APPEND reads bytes only as numbers; None if its body is empty
-    and so shows no form.
+    """Tell whether the sender of this APPEND reads bytes only as numbers; None if the body is empty
+    and so does not show the form.
     """
-    # A quote within a JSON string is escaped, so this can only be a key and the begin of its value.
+    # A quote within a JSON string is escaped, so this must be a key and the start of its value.
     begin = _BODY_BEGIN.search(append)
     return begin[1] == b"[" if begin else None

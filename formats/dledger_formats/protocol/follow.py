@@ -5,8 +5,8 @@
 
 The leader answers as soon as the entry `beginIndex` is committed, with consecutive entries until
 their bodies would exceed `maxSize` bytes, at least one. After `waitMs`, or earlier if too many
-requests wait, it answers without entries. A `beginIndex` of -1 asks only for the two ends and is
-answered at once.
+requests wait, it answers without entries. A `beginIndex` of -1 requests only the two indexes of the
+response and is answered at once.
 
 Codes: SUCCESS; NOT_LEADER, also if the leadership ends while the request waits;
 INDEX_LESS_THAN_LOCAL_BEGIN; UNKNOWN_GROUP and UNKNOWN_MEMBER as for every request. Java's servers

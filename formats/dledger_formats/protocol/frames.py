@@ -11,8 +11,8 @@ We write JSON headers, as every DLedger does by default, and read both: a Java p
 to the binary form still accepts JSON. The binary header has 16 bits for the code. Java reads them
 as signed, which breaks DLedger's codes above 32767; we read them as unsigned.
 
-A length is checked before its bytes are kept. Bytes that cannot be a frame raise FrameError. The
-stream has no next frame then, and its connection must be closed, as in Java.
+A length is checked before its bytes are buffered. Bytes that cannot be a frame raise FrameError;
+the start of the next frame is then unknown, so the connection must be closed, as in Java.
 """
 
 import struct
@@ -25,7 +25,7 @@ from dledger_formats.protocol.decoding import Int32
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # com.rocketmq.remoting.frameMaxLength, length word too
+FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # Java's frameMaxLength; includes the length word
 HEADER_BYTES_MAX: Final = 64 * 1024
 LENGTH_WORD_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
@@ -84,7 +84,9 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False, renam
     """The text of a system error."""
     ext_fields: dict[str, str] | None = None
     body: bytes = msgspec.field(default=b"", name="")
-    """Not part of the header. Its key there is empty, and a value of that key is overwritten."""
+    """The body, which is not part of the header. Its header key here is empty, and a value that a
+    header has under that key is overwritten.
+    """
     language: str = LANGUAGE
     version: Int32 = 0
 
@@ -201,7 +203,7 @@ class FrameDecoder:
             part = memoryview(data)[at : at + self._needed_bytes - len(self._pending)]
             self._pending += part
             at += len(part)
-            # This is a whole frame, or only its length, which tells how much is missing.
+            # This is a whole frame, or only its length, which shows how much is missing.
             if len(self._pending) >= self._needed_bytes and self._decode_all(
                 bytes(self._pending), 0, commands
             ):

@@ -20,17 +20,17 @@ class LeadershipTransferRequest(Request, kw_only=True, frozen=True):
     """Transfer the leadership. `term` must be the leader's."""
 
     transfer_id: str | None = None
-    """The leader, which gives the leadership up."""
+    """The leader, which gives up the leadership."""
     transferee_id: str
     take_leadership_ledger_index: Int64 = msgspec.field(default_factory=_zero)
 
     def addressed_to(self, member_id: str | None) -> Self:
-        """Return this request for one member, which is taken for the leader."""
+        """Return this request for one member, which is assumed to be the leader."""
         return msgspec.structs.replace(self, remote_id=member_id, transfer_id=member_id)
 
 
 class LeadershipTransferResponse(Response, kw_only=True, frozen=True):
-    """SUCCESS once the transferee leads; `term` is its term then.
+    """The code is SUCCESS once the transferee leads; `term` is then its term.
 
     Refusals: UNKNOWN_MEMBER if the transferee is not a member, INCONSISTENT_TERM, NOT_LEADER,
     FALL_BEHIND_TOO_MUCH, LEADER_TRANSFERRING during another transfer, and TAKE_LEADERSHIP_FAILED.

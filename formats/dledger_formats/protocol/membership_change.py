@@ -8,8 +8,8 @@ requested, so a lost request may be sent again. `voters` and `learners` are the 
 change, which the entry `index` holds.
 
 Codes of refusals, in addition to those of every request. LEADER_NOT_READY, LEADER_TRANSFERRING,
-MEMBERSHIP_CHANGING and FALL_BEHIND_TOO_MUCH pass: send the request again. NO_SUCH_MEMBER,
-LAST_VOTER, QUORUM_AT_RISK, TOO_MANY_MEMBERS and DISK_FULL need an action first. A server without
+MEMBERSHIP_CHANGING and FALL_BEHIND_TOO_MUCH are temporary: send the request again. NO_SUCH_MEMBER,
+LAST_VOTER, QUORUM_AT_RISK, TOO_MANY_MEMBERS and DISK_FULL require an action first. A server without
 this request, such as Java's, answers REQUEST_CODE_NOT_SUPPORTED.
 """
 
@@ -33,13 +33,13 @@ class ChangeKind(enum.StrEnum):
     """The change to one member."""
 
     ADD_LEARNER = "ADD_LEARNER"
-    """It receives entries and does not vote. No change if it is a voter already."""
+    """A new member becomes a learner, which does not vote. A voter stays a voter."""
     PROMOTE = "PROMOTE"
     """A learner becomes a voter."""
     DEMOTE = "DEMOTE"
     """A voter becomes a learner."""
     REMOVE = "REMOVE"
-    """It no longer belongs to the group."""
+    """The member is removed from the group."""
 
 
 class ChangeMembershipRequest(Request, kw_only=True, frozen=True):

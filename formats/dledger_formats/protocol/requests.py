@@ -1,8 +1,8 @@
-"""Bodies of the client protocol: METADATA, APPEND and GET, as JSON, the same in every DLedger.
+"""Bodies of the client protocol: METADATA, APPEND and GET, as JSON that every DLedger shares.
 
 Every body begins with the fields of Java's `RequestOrResponse`. Keys are camelCase in JSON and
 snake_case here. A reader ignores unknown keys; a key whose value is None is left out; `code` and
-`term` are always written, because a Java reader takes an absent code for success.
+`term` are always written, because a Java reader treats a missing code as success.
 
 `byte[]` has two forms in JSON (`decoding`). `from_json` reads both; `to_json` writes base64 unless
 numbers are requested.
@@ -43,7 +43,7 @@ class RequestCode(enum.IntEnum):
 
 
 class SystemCode(enum.IntEnum):
-    """The code in a response's frame (`RemotingSysResponseCode`); DLedger's own is in the body.
+    """The code in a response's frame (`RemotingSysResponseCode`); DLedger's code is in the body.
 
     Every code except SUCCESS comes with an empty body and a remark with the reason.
     """
@@ -89,7 +89,7 @@ class DLedgerResponseCode(enum.IntEnum):
     INTERNAL_ERROR = 500
     TERM_CHANGED = 501
     WAIT_QUORUM_ACK_TIMEOUT = 502
-    """Not acknowledged in time. The entry is in the leader's log and may still be committed."""
+    """The entry was not acknowledged in time. It is in the leader's log and may still commit."""
     LEADER_PENDING_FULL = 503
     ILLEGAL_MEMBER_STATE = 504
     LEADER_NOT_READY = 505
@@ -97,15 +97,15 @@ class DLedgerResponseCode(enum.IntEnum):
     LOAD_SNAPSHOT_ERROR = 507
     INSTALL_SNAPSHOT_ERROR = 508
     UNKNOWN_PRODUCER = 601
-    """From here on, codes of this project. `producers`: the group does not know this producer."""
+    """The group does not know this producer (`producers`). This project's codes begin here."""
     SEQUENCE_TOO_OLD = 602
-    """The sequence is below those that are remembered of its producer."""
+    """The sequence is below the remembered sequences of its producer."""
     SEQUENCE_TOO_NEW = 603
     """The sequence is too far above the producer's highest in the answering member's log."""
     MEMBERSHIP_CHANGING = 611
-    """From here on, codes of `membership_change`: an earlier change is not committed yet."""
+    """An earlier change is not committed yet (`membership_change`, as the codes that follow)."""
     NO_SUCH_MEMBER = 612
-    """The member does not belong to the group; or it is not in the settings, to be added."""
+    """The member does not belong to the group, or is not among those that may be added."""
     LAST_VOTER = 613
     QUORUM_AT_RISK = 614
     """The voters that are reachable now would not be a majority after the change."""
@@ -162,7 +162,7 @@ class Message(
     """The fields with which every body begins."""
 
     code: DLedgerResponseCode = msgspec.field(default_factory=_success)
-    """Without meaning in a request."""
+    """The result of the request; it has no meaning in a request."""
     group: str | None = None
     """The group of the receiver; a member of another group answers UNKNOWN_GROUP."""
     leader_id: str | None = None
@@ -233,12 +233,15 @@ class MetadataResponse(Response, kw_only=True, frozen=True):
     peers: dict[str, str] = {}
     """The id and host:port of every member."""
     voters: tuple[str, ...] = ()
-    """The voters by the answering member's log. From here on, fields of our own servers."""
+    """The voters, according to the answering member's log. This field and those after it are
+    extensions of this project's servers.
+    """
     learners: tuple[str, ...] = ()
     addable: dict[str, str] = {}
     """The id and host:port of every member that may be added."""
     membership_index: Int64 = -1
-    """The entry with the current membership; -1 while that of the settings holds."""
+    """Index of the entry with the current membership; -1 while that of the settings is in effect.
+    """
     joining: bool = False
     """The answering member is joining and does not vote yet. Left out of the JSON if false."""
 

@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 
 class HealingProgress:
-    """How far a member is healed, and the files that were set aside."""
+    """The progress of a member's healing, and the files that were set aside."""
 
     def __init__(self, folder: Path, core: Raft) -> None:
         self.healed_ranges = 0
-        """Times this member was healed since its start."""
+        """Number of times this member was healed since its start."""
         self.healed_entries = 0
         """Entries that it re-fetched, as far as its checkpoint named them."""
         self._core = core
@@ -89,7 +89,7 @@ def lost_range(set_aside: Sequence[SetAside]) -> tuple[int, int]:
 
 
 def describe(set_aside: Sequence[SetAside], end_index: int) -> str:
-    """Describe which entries are re-fetched, and how far the log is."""
+    """Describe which entries are re-fetched, and how far the log has caught up."""
     first_index, last_index = lost_range(set_aside)
     lost = f"entries {first_index} to {last_index}"
     if last_index < first_index:

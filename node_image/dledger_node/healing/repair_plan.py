@@ -9,10 +9,10 @@ all damaged and whose log begins after them keeps only its term and vote; its le
 snapshot and the log after it. Nothing is fixed in place: the member would vote in the meantime,
 trusting checksums that entries written by Java may not even have.
 
-Joining is safe at any time, but while the member joins the group has one voter less. So it begins
+Joining is safe at any time, but while the member joins, the group has one voter fewer. So it begins
 only when that costs nothing: when a majority of the group, without this member, names a leader and
-is not joining itself. Otherwise it stays out and checks again, so that a disk that was only
-temporarily unavailable brings its member back with everything it had.
+is not joining itself. Otherwise the member stays out and checks again, so that it returns with all
+its data if its disk was only temporarily unavailable.
 """
 
 import enum
@@ -25,7 +25,9 @@ from dledger_node.raft import quorum
 from dledger_node.raft.ready import HardState
 
 SET_ASIDE_MAX: Final = 4
-"""How often files are set aside before the member is healed; then its disk must be replaced."""
+"""Maximum number of times that files are set aside before the member is healed; after that, its
+disk must be replaced.
+"""
 
 FRONT_IS_LOST: Final = frozenset({Damage.BAD_SNAPSHOT, Damage.MEMBERSHIPS})
 """Damage that loses the state before the log's first entry. Then no part of the log is kept: with a
@@ -96,7 +98,7 @@ class PeerReport:
 
 
 def plan_repair(member: DamagedMember, reports: Mapping[str, PeerReport]) -> RepairPlan:
-    """Decide what to do; `reports` holds those of the peers that answered."""
+    """Decide what to do; `reports` holds the reports of the peers that answered."""
     hard_state = member.hard_state
     if member.log_is_sound and hard_state is not None:
         action = RepairAction.REOPEN if member.index_is_sound else RepairAction.REBUILD_INDEX

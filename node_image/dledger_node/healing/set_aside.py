@@ -85,8 +85,8 @@ def survey(
 ) -> Survey:
     """Read a store that no process has open, up to its damage; blocks, and changes nothing.
 
-    `front_is_lost` says that opening has found this kind of damage. Raises StoreDamagedError for
-    what damage to a log does not explain, such as files of another size.
+    `front_is_lost` says that opening has found this kind of damage. Raises StoreDamagedError if the
+    cause is not damage to a log, for example files of another size.
     """
     checkpoint = checkpoint_file.load_checkpoint(folder)
     names = starts_of(folder / disk.DATA_FOLDER, segment_size_bytes)

@@ -24,7 +24,7 @@ class SoundPart:
 
 
 def sound_part(files: LogFiles, checkpoint: Checkpoint | None) -> SoundPart:
-    """Read a log and find its sound part; changes nothing, raises nothing for damage."""
+    """Read a log and find its sound part. Changes nothing and does not raise on damage."""
     start = kept_end = Cursor(pos=0, index=0, term=0, chain_crc=0)
     ends: dict[int, Cursor] = {}
     try:

@@ -1,4 +1,4 @@
-"""Membership changes: when a leader accepts one, and what it does then.
+"""Membership changes: when a leader accepts one, and how it carries it out.
 
 Rules: Raft dissertation, section 4.1, with the correction of 2015: a leader accepts no change
 before an entry of its own term is committed. Without that rule, two changes of one member each,

@@ -33,7 +33,7 @@ class RaftConfig:
     """
     recall_ticks: int = 0
     """How long a member that starts with its disk waits for the marks of all others before it makes
-    new promises (`recalling`). 0: it does not ask.
+    new promises (`recalling`). 0 disables recalling.
     """
     sync_flush: bool = True
     """Whether members confirm entries only after a flush. With AsyncFlush a crash may lose
@@ -51,7 +51,7 @@ class RaftConfig:
     messages from any id that is in neither list, and refuses to add it.
     """
     new_group: bool = False
-    """Whether the settings declare the group new: if no voter has a log, there is none. The voters
+    """Whether the settings declare the group new: if no voter has a log, no member has. The voters
     can then start the group without an answer from the addable members.
     """
     promotion_lag_entries_max: int = 1000

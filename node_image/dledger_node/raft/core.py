@@ -50,7 +50,7 @@ class Raft(CoreView):
         randint: Callable[[int, int], int],
         memberships: LogMemberships | None = None,
     ) -> None:
-        """Start as a follower. `hard_state`, `log` and `committed_index` are as found on disk.
+        """Start as a follower, with the `hard_state`, `log` and `committed_index` found on disk.
 
         The core takes over and changes `log` and `memberships`, the log's membership entries (None
         if it has none). `committed_index` is any index known to be committed and durable here; -1
@@ -89,7 +89,7 @@ class Raft(CoreView):
                 leader_elector.forget_leader(member)
 
     def step(self, message: Message) -> None:
-        """Handle a peer's message; ignore one for another member, or from outside the group."""
+        """Handle a peer's message; refuse one for another member, or from outside the group."""
         steps.step(self._member, message)
 
     def propose(self, count: int, entries: object) -> Proposal | Refusal:
@@ -154,9 +154,9 @@ class Raft(CoreView):
     def persisted(self, index: int, term: int) -> None:
         """Record that the log is durable up to the entry (index, term).
 
-        The core ignores a report about an entry that was truncated since, which it recognizes by
-        the term. It cannot recognize it if the same entry was written again. So for entries from a
-        Truncate's index on, the shell must not report a flush that began before that Truncate.
+        The core ignores a report about an entry that has since been truncated, which it recognizes
+        by the term. It cannot recognize such a report if the same entry was written again. So for
+        entries from a Truncate's index on, the shell must not report a flush that began before it.
         """
         member = self._member
         if index <= member.durable_index or not member.log.holds(index, term):

@@ -1,4 +1,4 @@
-"""The read-only side of the core: what the shell can look up about a member, at any time."""
+"""The read-only side of the core: the member's state, which the shell can read at any time."""
 
 from collections.abc import Mapping
 
@@ -58,7 +58,7 @@ class CoreView:
     def master(self) -> bool:
         """Whether this member is a leader whose first entry of its term is committed.
 
-        All entries of earlier terms are then committed, too.
+        All entries of earlier terms are then committed as well.
         """
         role_state = self._member.role_state
         return (
@@ -79,7 +79,7 @@ class CoreView:
 
     @property
     def contradiction(self) -> str:
-        """A request in this term that no correct leader sends; empty if there was none.
+        """Describe a request in this term that no correct leader sends; empty if there was none.
 
         While it is not empty, this member should not serve clients.
         """
@@ -127,12 +127,12 @@ class CoreView:
 
     @property
     def fittest_peer_id(self) -> str | None:
-        """The best transferee of this leader; None if no peer is fit, or on other members."""
+        """The best transferee; None if no peer is fit or this member does not lead."""
         return next(iter(self.fit_peer_ids), None)
 
     @property
     def fit_peer_ids(self) -> tuple[str, ...]:
-        """The peers that this leader could hand over to, the fittest first; empty on others."""
+        """The peers fit to lead, fittest first; empty if this member does not lead."""
         role_state = self._member.role_state
         return (
             transfer.fit_peers(self._member, role_state) if isinstance(role_state, Leader) else ()

@@ -22,7 +22,7 @@ def own_votes(member: MemberState) -> set[str]:
 
 
 def belongs(member: MemberState, member_id: str) -> bool:
-    """Tell whether an id is a member, or was one before a change that is not committed."""
+    """Tell whether an id is a member, or was one before a change that is not committed yet."""
     possible = member.memberships.possible(member.committed_index)
     return any(member_id in membership.members for membership in possible)
 

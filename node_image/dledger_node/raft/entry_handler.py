@@ -22,8 +22,8 @@ from dledger_node.raft.refusals import RefusalCause
 def handle_heartbeat(member: MemberState, follower: Follower, request: HeartBeatRequest) -> None:
     """Advance the committed index; ask for a COMPARE if the leader's is beyond the verified index.
 
-    That happens after a restart in the leader's term: this member holds the entries that it
-    confirmed before, but no longer knows that they are the leader's.
+    The committed index is beyond it after a restart in the leader's term: this member holds the
+    entries that it confirmed before, but no longer knows that they equal the leader's.
     """
     commit_verified(member, follower, request.committed_index)
     if request.committed_index > follower.verified_index:
@@ -49,7 +49,7 @@ def handle_compare(member: MemberState, follower: Follower, request: CompareRequ
 def handle_append(member: MemberState, follower: Follower, request: AppendRequest) -> None:
     """Append the pushed entries that are missing here, and truncate conflicting ones.
 
-    Entries after the pushed range stay: the push may simply be older than one already taken.
+    Entries after the pushed range stay: the push may be older than one that was already handled.
     """
     if not member.log.holds(request.previous_index, request.previous_term):
         reject(member, request, request.previous_index)
@@ -57,8 +57,8 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
     held_index = _last_index_held(member, request)
     if held_index < min(request.last_index, member.log.end_index):
         if held_index < follower.verified_index:
-            # The verified index covers the committed one. A leader that contradicts either is a
-            # false leader, or broken.
+            # The verified index is never below the committed one. A leader whose entries contradict
+            # either is not the term's leader, or is broken.
             member.refuse(
                 RefusalCause.BELOW_COMMITTED,
                 f"{request.sender}, leader of term {request.term}, asked to replace entry "
@@ -89,9 +89,9 @@ def handle_install(
 ) -> None:
     """Replace the log by the leader's first entries, if the two have no entry in common.
 
-    No removed entry is needed. The leader's first entry is committed, so a majority without this
-    member holds it and all entries before it; no candidate can win without a vote of that majority,
-    before or after. And of this log, nothing from that index on was ever committed.
+    No entry that this removes is needed. The leader's first entry is committed, so a majority
+    without this member holds it and all entries before it, and no candidate can win without a vote
+    from that majority. No entry of this log from that index on was ever committed.
     """
     first_index, verified_index = request.first_index, request.first_index
     if member.log.holds(first_index, request.entries_term):
@@ -114,7 +114,7 @@ def handle_install(
             f"{first_index}; entries up to {member.committed_index} are committed",
         )
         return
-    # Otherwise the entry was committed here and has been removed since.
+    # Otherwise the entry was committed and has since been removed here.
     follower.verified_index = max(follower.verified_index, verified_index)
     member.commit(min(request.committed_index, follower.verified_index))
     if confirmed_index(member, follower) >= first_index:
@@ -162,7 +162,7 @@ def acknowledge(member: MemberState, follower: Follower, *, probe: int | None = 
 
 
 def reject(member: MemberState, request: Request, index: int) -> None:
-    """Report that this log lacks the leader's entry `index`, with hints where the logs differ."""
+    """Report that this log lacks the leader's entry `index`; hint at where the logs differ."""
     member.refuse(RefusalCause.INDEX_GAP)
     _send_conflict(member, request, index)
 
@@ -170,7 +170,7 @@ def reject(member: MemberState, request: Request, index: int) -> None:
 def refuse_expired(
     member: MemberState, request: CompareRequest | AppendRequest | InstallSnapshotRequest
 ) -> None:
-    """Tell a deposed leader of the newer term."""
+    """Report the newer term to a deposed leader."""
     _send_failure(member, request, PushResult.EXPIRED_TERM)
 
 

@@ -145,7 +145,7 @@ def _send_probe(member: MemberState, peer_id: str, progress: Progress) -> None:
 def _send_first_entries(member: MemberState, peer_id: str) -> None:
     """Send the first entries of this log; the peer answers once it holds them durably.
 
-    Repeated in every heartbeat round until then; the peer takes them once.
+    The leader repeats them in every heartbeat round until then; the peer installs them once.
     """
     log, first_index = member.log, member.log.begin_index
     last_index = min(
@@ -171,7 +171,7 @@ def _handle_success(member: MemberState, progress: Progress, response: PushRespo
     if response.match_index > member.log.end_index:
         return  # beyond this leader's log: the peer is wrong
     if progress.needs_install and response.match_index < member.log.begin_index:
-        return  # about the log that the peer is about to drop
+        return  # it concerns the log that the peer is about to drop
     asked_index = progress.next_index - 1
     progress.confirm(response.match_index, member.now_ticks)
     if response.probe is not None:
@@ -181,9 +181,8 @@ def _handle_success(member: MemberState, progress: Progress, response: PushRespo
 def _handle_refused_push(member: MemberState, progress: Progress, response: PushResponse) -> None:
     """Enter COMPARE: the peer lacks the entry before a push.
 
-    Of several refused pushes only the first does this; the others find the state changed already. A
-    peer that refuses the entry after the one that it has just confirmed is probed at the next
-    heartbeat, not in a busy loop.
+    If several pushes are refused, only the first changes the state. A peer that refuses the entry
+    after the one that it has just confirmed is probed at the next heartbeat, to avoid a busy loop.
     """
     if progress.state is PushState.APPEND:
         index = min(progress.next_index - 1, max(progress.match_index, response.ledger_end_index))
@@ -210,11 +209,11 @@ def _handle_denied_probe(member: MemberState, progress: Progress, response: Push
 
 
 def _hinted_index(member: MemberState, response: PushResponse) -> int:
-    """Return the highest index at which the logs can agree, by the peer's hints.
+    """Return the highest index at which the logs can agree, according to the peer's hints.
 
-    If this leader has entries of the conflicting term, that is the last of them. (DLedger 0.4 went
-    to the peer's first entry of the term, and so removed entries that both logs shared.) Otherwise
-    the logs can agree only before the peer's first entry of that term.
+    If this leader has entries of the conflicting term, the result is their last index. (DLedger 0.4
+    used the peer's first entry of the term, and so removed entries that both logs shared.)
+    Otherwise the logs can agree only before the peer's first entry of that term.
     """
     if response.conflict_term < 0:
         return response.ledger_end_index
@@ -225,6 +224,6 @@ def _hinted_index(member: MemberState, response: PushResponse) -> int:
 
 
 def _lowest_index(member: MemberState) -> int:
-    """Return the lowest index that can be probed: this log's first entry, or -1 from index 0 on."""
+    """Return the lowest index that can be probed: that of the first entry; -1 if it is entry 0."""
     begin_index = member.log.begin_index
     return begin_index if begin_index > 0 else BEFORE_FIRST

@@ -1,4 +1,4 @@
-"""Heartbeat rounds, and what a quorum's answers to them prove.
+"""Heartbeat rounds, and the proof of leadership that a quorum's answers give.
 
 Rules: Raft paper, section 5.2; check-quorum: Raft dissertation, section 6.2.
 """

@@ -1,18 +1,17 @@
 """Joining: what a member with an empty disk must learn before it may vote.
 
-The member is new, or has lost its volume, and cannot tell which. In the second case it made
-promises before that it no longer knows: votes, and entries that it confirmed. So while `Joining` is
-set, the member does not vote. It asks all others again and again, and becomes a voter in one of two
-ways:
+The member is new, or has lost its volume, and cannot tell which. In the second case it no longer
+knows the promises that it made: votes, and entries that it confirmed. So while `Joining` is set,
+the member does not vote. It asks all others repeatedly, and becomes a voter in one of two ways:
 
 - All other possible members are blank, in term 0 with an empty log: the group is new, and nothing
   was promised. If the settings say that the group is new, all other voters must be blank, and every
   other member that answers. Otherwise an added member may have entries that the voters have lost.
-- A leader has answered, in a term T, that its log ends at E, and which memberships may hold: the
-  current one and, while it is not committed, the one before. All others of these memberships,
-  learners too, have answered since this start, with terms up to T. From then on this member accepts
-  and confirms the entries of that leader, and of no other. Once its disk has all entries up to E,
-  as that leader pushed them in T, it votes.
+- A leader has answered, in a term T, that its log ends at E, and which memberships may be in
+  effect: the current one and, until that is committed, the previous one. All other members of these
+  memberships, including learners, have answered since this start, with terms up to T. From then on
+  this member accepts and confirms entries from that leader only. Once its disk has all entries up
+  to E, as that leader pushed them in T, it votes.
 
 Why the second way is safe, if no other voter's volume was lost:
 
@@ -32,26 +31,27 @@ Why the second way is safe, if no other voter's volume was lost:
   without this member.
 
 Why the leader's memberships name every member that can have stood above T: let C be the last
-membership that is committed in terms up to T. The leader's log has C. It is the current membership
-or the one before, since no change begins while another is not committed. A candidate above T has C
-too, or it loses anyway, and at most one more change, by another leader. Voters of that change are
-members of C, because only a learner becomes a voter. Only its voters can be elected, and elect.
+membership that is committed in terms up to T. The leader's log has C. C is the current membership
+or the previous one, since no change begins before the last one is committed. A candidate above T
+also has C, or it loses anyway, and at most one more change, by another leader. The voters after
+that change are members of C, because only a learner becomes a voter. Only they can vote or be
+elected.
 
 A learner joins by the same rule, because it cannot know that it is one: its id may have voted
 before it was removed, or it may have been promoted by an entry that this leader lacks. A removed
 member may lose its disk once its removal is committed: from then on every majority consists of
-others, which have all entries that it ever confirmed. If it is added again, it is as if another
-volume was lost. A member that kept its disk knows its promises and need not join.
+other members, which have all entries that it ever confirmed. If it is added again, it counts as one
+more lost volume. A member that kept its disk knows its promises and need not join.
 
 Every start draws a random number (`incarnation`), and only answers to this number count: an older
 answer does not cover what this member promised in between.
 
-Several volumes may be lost at once. While the members that still know their promises are in every
-majority of each of these memberships, the argument holds; with fewer, this member does not become a
+Several volumes may be lost at once. The argument holds while every majority of each of these
+memberships contains a member that still knows its promises; otherwise this member does not become a
 voter. The exception is a group that grows from one member by its settings. That member knows that
 it was alone (`HardState.alone`) and that no other member has led since. So it has every entry that
-was ever acknowledged, and may get this member's vote above the highest term in the answers, before
-any member can lead.
+was ever acknowledged. To let it become the leader, this member may vote for it in a term above the
+highest term in the answers.
 """
 
 from collections.abc import Iterable
@@ -74,7 +74,7 @@ from dledger_node.raft.messages import (
 
 
 def tick(member: MemberState, joining: Joining) -> None:
-    """Ask all others when it is time. At an election timeout, only forget the leader."""
+    """Ask all peers when a round is due. At an election timeout, only forget the leader."""
     if member.now_ticks >= joining.ask_due:
         joining.ask_due = member.now_ticks + member.config.heartbeat_ticks
         for peer_id in member.config.peers:
@@ -84,7 +84,7 @@ def tick(member: MemberState, joining: Joining) -> None:
 
 
 def ask(member: MemberState, joining: Joining, peer_id: str) -> None:
-    """Ask one peer."""
+    """Send one peer a JoinRequest."""
     member.send(
         JoinRequest(
             sender=member.self_id,
@@ -96,7 +96,7 @@ def ask(member: MemberState, joining: Joining, peer_id: str) -> None:
 
 
 def answer(member: MemberState, request: JoinRequest) -> None:
-    """Answer a joining member in any term; nothing changes here."""
+    """Answer a joining member, whatever its term, without adopting that term."""
     note_asker(member, request.sender)
     member.send(
         JoinResponse(
@@ -114,19 +114,19 @@ def answer(member: MemberState, request: JoinRequest) -> None:
 
 
 def note_asker(member: MemberState, peer_id: str) -> None:
-    """Remember, on a leader, that a peer is not ready to lead: it still joins or recalls."""
+    """Record, on a leader, that a peer cannot lead yet because it is joining or recalling."""
     if isinstance(member.role_state, Leader) and peer_id in member.role_state.progress:
         member.role_state.progress[peer_id].join_asked_tick = member.now_ticks
 
 
 def told_memberships(member: MemberState) -> tuple[Membership, ...]:
-    """Return the memberships that may hold, or none if the first voters never changed."""
+    """Return the memberships that may be in effect; none if the first voters never changed."""
     memberships = member.memberships
     return memberships.possible(member.committed_index) if memberships.changed else ()
 
 
 def handle_response(member: MemberState, response: JoinResponse) -> None:
-    """Learn from an answer to this incarnation; the term rises with it."""
+    """Record an answer to this incarnation, and adopt its term if it is higher."""
     joining = member.joining
     if joining is None or response.incarnation != joining.incarnation:
         return
@@ -156,14 +156,14 @@ def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
 
 
 def become_voter_if_safe(member: MemberState, joining: Joining) -> None:
-    """Become a voter once that is safe. The shell saves this before anything depends on it."""
+    """Become a voter once it is safe. The shell saves the change before anything depends on it."""
     if _is_new_group(member, joining) or _has_caught_up(member, joining):
         member.joining = None
         leader_elector.restart_election_timer(member)
 
 
 def awaited(member: MemberState, joining: Joining) -> str:
-    """Return, for people, why this member joins, if that is known, and what it waits for."""
+    """Return human-readable text: why this member joins, if known, and what it waits for."""
     waits = _awaited(member, joining)
     return f"{joining.reason}; {waits}" if joining.reason else waits
 
@@ -183,16 +183,16 @@ def _awaited(member: MemberState, joining: Joining) -> str:
         return "waits for a leader"
     if known.sender == member.leader_id and known.term == member.term:
         return f"waits for the entries of {known.sender} up to {known.ledger_end_index}"
-    return f"waits for {member.leader_id} to say where its log ends"
+    return f"waits for {member.leader_id} to report the end of its log"
 
 
 def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -> bool:
-    """Tell whether the sender leads, and all members that it names have answered."""
+    """Tell whether the sender is a leader, and all members that it names have answered."""
     return known.leading and _are_covered(member, joining, _memberships_of(member, known))
 
 
 def _memberships_of(member: MemberState, known: JoinResponse | None) -> tuple[Membership, ...]:
-    """Return the memberships of an answer, or that of the settings if it has none."""
+    """Return the memberships in an answer, or the one in the settings if it has none."""
     if known is not None and known.memberships:
         return known.memberships
     return (Membership(member.config.voters),)
@@ -225,8 +225,8 @@ def _are_covered(
 def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term: int) -> bool:
     """Tell whether a candidate certainly has all entries that the earlier incarnation confirmed.
 
-    It does if it was its group's only member, and there never was a majority without it: the
-    members that are voters by now, and the earlier incarnation, are too few.
+    It does if it was its group's only member and no majority without it ever existed: the members
+    that are voters by now, plus the earlier incarnation, are too few for one.
     """
     memberships = _memberships_of(member, None)
     answers = joining.answers.values()
@@ -242,7 +242,7 @@ def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term
 
 
 def _is_new_group(member: MemberState, joining: Joining) -> bool:
-    """Tell whether no promise can exist: all members are blank, this one too."""
+    """Tell whether no promise can exist because all members, including this one, are blank."""
     first_voters = _memberships_of(member, None)
     awaited = _others(member, first_voters) if member.config.new_group else member.config.peers
     return (

@@ -128,7 +128,7 @@ def accept_leader(member: MemberState, leader_id: str) -> Follower | None:
 def start_pre_vote(member: MemberState) -> None:
     """Ask whether a majority would vote for this member, before it raises its term.
 
-    A member that returns from a partition, or has lost only its own links, thus deposes no leader.
+    So a member that returns from a partition, or has lost only its own links, deposes no leader.
     """
     marks.note_all(member)
     candidate = PreCandidate(votes=electorate.own_votes(member))
@@ -244,7 +244,7 @@ def _pre_vote_result(member: MemberState, request: PreVoteRequest) -> VoteResult
     if isinstance(member.role_state, Candidate) or (
         isinstance(member.role_state, PreCandidate) and _goes_first(member, request)
     ):
-        return VoteResult.REJECT_ALREADY_VOTED  # for itself, or it soon would
+        return VoteResult.REJECT_ALREADY_VOTED  # this member votes for itself, or soon will
     return _result_by_log(member, request)
 
 

@@ -10,8 +10,8 @@ from dledger_node.raft.recall_messages import Mark
 
 
 def note(member: MemberState, peer_id: str, index: int) -> None:
-    """Remember a peer's promise in this term: a vote, with an `index` of -1, or that its disk has
-    the entries up to `index`, equal to this member's.
+    """Record a peer's promise in this term: a vote if `index` is -1; otherwise that its disk holds
+    this member's entries up to `index`.
     """
     if not electorate.belongs(member, peer_id):
         return
@@ -23,8 +23,8 @@ def note(member: MemberState, peer_id: str, index: int) -> None:
 
 
 def note_all(member: MemberState) -> None:
-    """Remember the entries that peers have confirmed to this leader; on a follower, those that its
-    leader, which counts its own disk, has reported as committed.
+    """Record the entries that peers have confirmed to this leader; on a follower, record the
+    entries that its leader, which counts its own disk, has reported as committed.
     """
     match member.role_state:
         case Leader(progress=progress):
@@ -38,13 +38,13 @@ def note_all(member: MemberState) -> None:
 
 
 def remembered(member: MemberState, peer_id: str) -> Mark | None:
-    """Return the mark of a peer, or None."""
+    """Return the mark of a peer; None if there is none."""
     note_all(member)
     return member.marks.get(peer_id)
 
 
 def replaced(member: MemberState, peer_id: str) -> None:
-    """Forget the entries that a peer confirmed in a log which this leader makes it replace."""
+    """Forget the entries that a peer confirmed in the log that this leader makes it replace."""
     known = member.marks.get(peer_id)
     if known is not None and known.index < member.log.begin_index:
         member.marks[peer_id] = Mark(known.term, BEFORE_FIRST, BEFORE_FIRST)

@@ -66,7 +66,7 @@ class PreCandidate:
     """The state of a member that asks for pre-votes."""
 
     votes: set[str]
-    """Members that granted a pre-vote, this one included. Only counted, never iterated over."""
+    """Members that granted a pre-vote, including this one. Only counted, never iterated over."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Candidate:
     """The state of a member that stands for election."""
 
     votes: set[str]
-    """Members that voted for this one, itself included. Only counted, never iterated over."""
+    """Members that voted for this one, including itself. Only counted, never iterated over."""
     take_leadership: bool
     """The leader asked this member to stand."""
 
@@ -105,10 +105,10 @@ class Leader:
     noop_index: int
     """Index of this term's first entry; the leader is master once it is committed."""
     progress: dict[str, Progress]
-    """One for each peer that the leader pushes to, in the order of their ids."""
+    """The progress of each peer that the leader pushes to, by id, in the order of the ids."""
     is_voter: bool = True
-    """Whether this member counts itself; a leader that removes itself leads until the removal is
-    committed, without its own vote.
+    """Whether this member counts in quorums; a leader that removes itself leads until the removal
+    is committed, without its own vote.
     """
     heartbeat_due: int
     """The tick of the next heartbeat round."""
@@ -119,43 +119,43 @@ class Leader:
     lease_ended: bool = False
     """A transfer has begun in this term, which ends the read lease."""
     push_due: bool = True
-    """A push or a probe may be due; `entry_pusher.send_due` must look."""
+    """A push or a probe may be due; `entry_pusher.send_due` must check."""
     transfer: Transfer | None = None
     preferred_peer_id: str | None = None
-    """The peer that is preferred to this leader, and fit to lead."""
+    """The peer that is fit to lead and more preferred than this leader."""
     preferred_since: int = 0
-    """The tick since which that peer has been fit without a break."""
+    """The tick since which that peer has been continuously fit to lead."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Joining:
-    """What a member has learnt since it started without a memory; the rules are in `joining`."""
+    """What a joining member has learned since its start; the rules are in `joining`."""
 
     incarnation: int
-    """This start's number, in every question."""
+    """The number drawn at this start, sent in every JoinRequest."""
     reason: str = ""
-    """Why a disk that is not empty is not believed, for people."""
+    """Human-readable reason why this member does not trust its disk; empty for an empty disk."""
     answers: dict[str, JoinResponse] = field(default_factory=dict)
-    """What each peer said."""
+    """The last answer of each peer, by its id."""
     ask_due: int = 0
-    """The tick at which all are asked again."""
+    """The tick at which this member asks all peers again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Recalling:
-    """What a member that started with a disk still asks its peers; the rules are in `recalling`."""
+    """The state of a recalling member; the rules are in `recalling`."""
 
     incarnation: int
-    """This start's number, in every question."""
+    """The number drawn at this start, sent in every RecallRequest."""
     asked: set[str]
     """The peers that may have a mark of this member. Sorted before it is iterated over."""
     answered: set[str] = field(default_factory=set)
     waits: bool = True
-    """Nothing was promised since this start, and nothing saved: the term is the disk's."""
+    """This member has promised and saved nothing since its start, so its term is the disk's."""
     told_term: int = -1
-    """The highest term of an answer."""
+    """The highest term in the answers."""
     ask_due: int = 0
-    """The tick at which those who are silent are asked again."""
+    """The tick at which this member asks the silent peers again."""
 
 
 RoleState: TypeAlias = Follower | PreCandidate | Candidate | Leader
@@ -182,17 +182,17 @@ class MemberState:
     """The log is flushed up to this index. Invariant: at most log.end_index."""
     role_state: RoleState
     joining: Joining | None = None
-    """None on a voter. Invariant: while it is there, the part is Follower."""
+    """None on a voter. Invariant: while it is set, the role state is Follower."""
     recalling: Recalling | None = None
-    """None once all peers have answered. Invariant: while it waits, the part is
-    Follower without a leader.
+    """None once all peers have answered. Invariant: while it waits, the role state is Follower
+    without a leader.
     """
     unsure_term: int = -1
-    """In this term and before, this member may have given a vote that its disk does not know."""
+    """In this term and earlier ones, this member may have given a vote that its disk lacks."""
     marks: dict[str, Mark] = field(default_factory=dict)
-    """What other members have promised to this one, in this life."""
+    """The last promise of each peer that this member has learned of since its start, by id."""
     alone: bool = False
-    """This member was its group's only one, and nobody else has led since."""
+    """This member was the only one of its group, and no other member has led since."""
     now_ticks: int = 0
     leader_contact_tick: int = 0
     """The tick of the last request of any leader, in any term; 0, the start, if there was none."""
@@ -217,7 +217,7 @@ class MemberState:
 
     @property
     def recalls(self) -> bool:
-        """Whether this member promises nothing yet: it asks whether its disk is the newest."""
+        """Whether this member promises nothing until it knows whether its disk is current."""
         return self.recalling is not None and self.recalling.waits
 
     @property
@@ -246,7 +246,7 @@ class MemberState:
     def advertised_committed_index(self) -> int:
         """The committed index that a leader sends, limited to its own durable entries.
 
-        Followers thus know which entries the leader's disk must not lose (`marks`).
+        It tells followers which entries the leader's disk must not lose (`marks`).
         """
         return min(self.committed_index, self.durable_index)
 

@@ -1,7 +1,7 @@
 """The messages between members, as values; `remoting` encodes them.
 
-Every message names its sender, its receiver and the sender's term. Names are DLedger's (its
-`protocol/`) where it has the message.
+Every message names its sender, its receiver and the sender's term. Messages that DLedger has in its
+`protocol/` keep its names.
 """
 
 import enum
@@ -29,9 +29,9 @@ class PushResult(enum.Enum):
 
     SUCCESS = "SUCCESS"
     EXPIRED_TERM = "EXPIRED_TERM"
-    """The receiver's term is higher; the response has it in `term`."""
+    """The receiver's term is higher; `term` in the response contains it."""
     INCONSISTENT_STATE = "INCONSISTENT_STATE"
-    """Where the push begins, the receiver has no entry or another one. The conflict fields say
+    """The receiver lacks the entry before the push, or has a different one. The conflict fields say
     where to continue.
     """
 
@@ -52,7 +52,7 @@ class PreVoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreVoteResponse:
-    """The answer to a pre-vote. `term` is the sender's own term and may be any."""
+    """The answer to a pre-vote. `term` is the sender's own term; the receiver accepts any."""
 
     sender: str
     receiver: str
@@ -89,7 +89,7 @@ class VoteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A joining member asks for what it must know before it may vote (`joining`).
+    """A joining member asks for the state that it must know before it may vote (`joining`).
 
     The request changes no term.
     """
@@ -103,7 +103,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResponse:
-    """The answer to a joining member. `term` is the sender's own term and may be any."""
+    """The answer to a joining member. `term` is the sender's own term; the receiver accepts any."""
 
     sender: str
     receiver: str
@@ -118,8 +118,8 @@ class JoinResponse:
     alone: bool
     """The sender was its group's only member, and no other member has led since."""
     memberships: tuple[Membership, ...] = ()
-    """The current membership in the sender's log. While it is not committed, the one that it
-    replaces comes before it. Empty while the group has its first voters.
+    """The current membership in the sender's log, preceded by the one that it replaces until it is
+    committed. Empty while the group has its first voters.
     """
 
     @property
@@ -187,7 +187,7 @@ class AppendRequest:
     committed_index: int
     entries: object = None
     memberships: tuple[MembershipEntry, ...] = ()
-    """The membership entries among them; there is rarely one."""
+    """The membership entries in the range; usually none."""
 
     def __post_init__(self) -> None:
         if not self.previous_index + 1 == self.first_index <= self.last_index:
@@ -225,7 +225,7 @@ class InstallSnapshotRequest:
     """The leader's first entries, for a receiver that lacks entries which the leader has removed:
     all entries before `first_index` are committed.
 
-    DLedger's push of type INSTALL_SNAPSHOT, without a state; the shells exchange that before.
+    DLedger's push of type INSTALL_SNAPSHOT without the state, which the shells exchange first.
     `entries` is as in AppendRequest.
     """
 
@@ -236,7 +236,7 @@ class InstallSnapshotRequest:
     last_index: int
     entries_term: int
     committed_index: int
-    """At least `first_index`, so that the receiver's new log never goes back before it."""
+    """At least `first_index`, so that the receiver never truncates its new log before it."""
     entries: object = None
     membership: Membership | None = None
     """The membership before the first entry; None for the group's first voters."""
@@ -284,7 +284,9 @@ class PushResponse:
     """On SUCCESS: the receiver has the leader's entries up to here, durably. Otherwise -1."""
     ledger_end_index: int
     conflict_term: int = -1
-    """On INCONSISTENT_STATE: the term of the receiver's entry there (DLedger's xTerm), or -1."""
+    """On INCONSISTENT_STATE: the term of the receiver's entry at that index (DLedger's xTerm); -1
+    if it has none.
+    """
     conflict_index: int = -1
     """The receiver's first index of that term at or before that entry (DLedger's xIndex)."""
     probe: int | None = None

@@ -27,7 +27,7 @@ class PushState(enum.Enum):
 class Progress:
     """One peer, in one term of this leader.
 
-    Every term starts with a new one: with a position from an earlier term, the peer would drop
+    Every term starts with a new instance: with a position from an earlier term, the peer would drop
     committed entries (as in DLedger 0.4).
     """
 
@@ -113,7 +113,7 @@ class Progress:
             self.append_after(match_index, now_ticks)
 
     def awaits(self, probe: int) -> bool:
-        """Tell whether this is the open probe."""
+        """Tell whether this number is that of the open probe."""
         return self.state is PushState.COMPARE and probe == self.probe
 
     def stalled(self, now_ticks: int, stall_ticks: int) -> bool:

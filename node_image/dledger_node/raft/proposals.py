@@ -9,7 +9,7 @@ class Proposal:
     """Proposed bodies, which became the entries `first_index`..`last_index` of `term`.
 
     They are committed once the committed index reaches them while this member still leads `term`.
-    If it stops leading before, other entries may take their indexes.
+    If it stops leading earlier, other entries may take their indexes.
     """
 
     first_index: int

@@ -35,7 +35,7 @@ def release_confirmed(member: MemberState, leader: Leader) -> None:
     _confirm(member, leader)
     if leader.reads and leader.reads[0].first_round > leader.heartbeat_round:
         heartbeats.send_round(member, leader)
-        _confirm(member, leader)  # a single voter is a quorum without any answer
+        _confirm(member, leader)  # a single voter is a quorum by itself
 
 
 def fail_pending(member: MemberState, leader: Leader) -> None:

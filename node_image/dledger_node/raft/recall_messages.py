@@ -1,4 +1,4 @@
-"""The question that a member asks after a start, and what its peers remember of it: `recalling`."""
+"""The messages with which a recalling member asks its peers for their marks (`recalling`)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """Ask what the receiver remembers of the sender. It changes no term."""
+    """A recalling member asks for the receiver's mark of it. The request changes no term."""
 
     sender: str
     receiver: str
@@ -30,7 +30,7 @@ class RecallRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallResponse:
-    """What the sender remembers of the receiver. `term` is the sender's own term."""
+    """The sender's mark of the receiver. `term` is the sender's own term."""
 
     sender: str
     receiver: str
@@ -38,6 +38,6 @@ class RecallResponse:
     incarnation: int
     """The incarnation of the request."""
     memberships: tuple[Membership, ...] = ()
-    """The memberships that may hold, as in JoinResponse."""
+    """The memberships that may be in effect, as in JoinResponse."""
     mark: Mark | None = None
     """None if the sender remembers no promise of the receiver."""

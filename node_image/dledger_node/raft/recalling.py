@@ -3,39 +3,40 @@
 A volume may come back in an earlier state: restored from a backup, rolled back, or without its log.
 Nothing on it shows that, but the peers can tell: each keeps in memory the last promise that it
 received from every other member (`marks`): a vote, or entries that the member confirmed. So a
-member asks all others at its start, and promises nothing until all have answered, or recall_ticks
-have passed. A disk that lacks what a mark names is older than the mark; its member is then treated
+member asks all others at its start, and promises nothing until all have answered or recall_ticks
+have passed. A disk that lacks the promise in a mark is older than the mark; its member then joins
 as if it had lost the disk (`joining`).
 
-Why that is enough, if all others answered in time, none of them has restarted since the promise,
-and no message that this member sent before its start arrives after a peer's answer (the shell
-ensures that). Let the disk be in term D. The promises that it lacks were made in terms from D on:
+This is sufficient if all others answered in time, none of them has restarted since the promise, and
+no message that this member sent before its start arrives after a peer's answer (the shell ensures
+the last). Let the disk be in term D. The promises that it lacks were made in term D or later:
 
 - Votes: a candidate that got a vote in a term had saved that term before it asked, and has answered
-  since. This member takes over the highest term among the answers, and votes only in later ones. It
-  does so last: if it dies while it asks, its disk must still be in term D.
+  since. This member adopts the highest term among the answers, and votes only in later ones. It
+  adopts that term last: if it crashes while it asks, its disk must still be in term D.
 - Confirmed entries: the leader of term T that counts them remembers them, or a later promise in a
   term above T. If that term is above D, it was never on this disk. If it is D, either the disk has
   the last entry that was confirmed, and with it all before, or it is older: within a term, no log
   loses entries that its member has confirmed.
-- Leaders below a term that this member knew: it takes over the highest term among the answers
-  before it accepts messages.
-- A leader's own copy of an entry, which it counts and confirms to no one: it commits only what its
-  disk has durably, and its followers remember that. Entries that it committed without having told
-  any follower yet are the one promise without a witness.
+- Leaders below a term that this member knew: it adopts the highest term among the answers before it
+  accepts messages.
+- A leader's own copy of an entry, which it counts but confirms to no other member: it commits only
+  entries that are durable on its disk, and its followers remember the committed index. Entries that
+  it committed before it told any follower are the one promise that no peer remembers.
 
-A sound disk is never taken for an older one. Term and vote are saved before they are sent, entries
-are flushed before they are confirmed, and a crash loses neither. A log that begins after the entry
-of a mark had that entry, because only committed ones are removed. A mark is dropped when its member
-leaves the group, since it may come back with another disk, and when its leader replaces its log.
+A sound disk is never mistaken for an older one. Term and vote are saved before they are sent,
+entries are flushed before they are confirmed, and a crash loses neither. A log that begins after
+the entry of a mark had that entry, because only committed entries are removed. A mark is dropped
+when its member leaves the group, since the member may return with another disk, and when the
+member's leader replaces its log.
 Under AsyncFlush a crash may lose confirmed entries, by contract, so only terms are compared.
 
-Two cases stay undetected: promises that no member remembers, because those that received them are
-silent or have restarted; and a log that comes back alone, under a term above the last in which its
-member confirmed anything, since a leader of that term may have shortened it. So a backup restored
-to one member of a running group is detected, and one restored while the whole group was stopped is
-not. Asking continues after recall_ticks until all have answered, and a member that learns late that
-its disk is older joins then.
+Two cases stay undetected: promises that no member remembers, because the members that received them
+are silent or have restarted; and a log that was rolled back without its term, if that term is above
+the last one in which the member confirmed an entry, since a leader of that term may have truncated
+the log. So a backup restored to one member of a running group is detected, and one restored while
+the whole group was stopped is not. The member keeps asking after recall_ticks until all have
+answered, and joins if it learns only then that its disk is older.
 """
 
 from typing import TypeAlias
@@ -47,11 +48,11 @@ from dledger_node.raft.messages import JoinRequest, JoinResponse, Message
 from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
 
 _NonBinding: TypeAlias = JoinRequest | JoinResponse | RecallRequest | RecallResponse
-"""Messages that are not promises, so that a member may handle them while it recalls."""
+"""Messages that a member may handle while it is recalling, since they lead to no promise."""
 
 
 def tick(member: MemberState, recalling: Recalling) -> None:
-    """Ask the silent peers again; after recall_ticks, go on without them."""
+    """Ask the silent peers again; after recall_ticks, continue without them."""
     if member.now_ticks >= recalling.ask_due:
         recalling.ask_due = member.now_ticks + member.config.heartbeat_ticks
         for peer_id in sorted(recalling.asked - recalling.answered):
@@ -61,7 +62,7 @@ def tick(member: MemberState, recalling: Recalling) -> None:
 
 
 def ask(member: MemberState, recalling: Recalling, peer_id: str) -> None:
-    """Ask one peer what it remembers of this member."""
+    """Ask one peer for its mark of this member."""
     member.send(
         RecallRequest(
             sender=member.self_id,
@@ -73,7 +74,7 @@ def ask(member: MemberState, recalling: Recalling, peer_id: str) -> None:
 
 
 def answer(member: MemberState, request: RecallRequest) -> None:
-    """Tell a peer what this member remembers of its promises; nothing changes here."""
+    """Send a recalling peer this member's mark of it, without adopting its term."""
     joining.note_asker(member, request.sender)
     member.send(
         RecallResponse(
@@ -93,7 +94,7 @@ def forbids(member: MemberState, message: Message) -> bool:
 
 
 def handle_response(member: MemberState, response: RecallResponse) -> None:
-    """Compare what a peer remembers with this member's disk."""
+    """Compare a peer's mark with this member's disk."""
     recalling = member.recalling
     if recalling is None or response.incarnation != recalling.incarnation:
         return
@@ -113,7 +114,7 @@ def handle_response(member: MemberState, response: RecallResponse) -> None:
 
 
 def _is_older(member: MemberState, mark: Mark) -> bool:
-    """Tell whether this disk lacks what a mark names."""
+    """Tell whether this disk lacks the promise in a mark."""
     if mark.term != member.term:
         return mark.term > member.term
     if not member.config.sync_flush or mark.index < member.log.begin_index:
@@ -136,7 +137,7 @@ def _join(member: MemberState, recalling: Recalling, peer_id: str, mark: Mark) -
 
 
 def _promise_again(member: MemberState, recalling: Recalling) -> None:
-    """Vote and follow from now on, but give no new vote in this term: one may be forgotten."""
+    """Stop waiting, but give no new vote in this term: the disk may have lost an earlier one."""
     if recalling.waits:
         recalling.waits = False
         if recalling.told_term > member.term:

@@ -1,4 +1,4 @@
-"""What a member starts from: its disk's word, looked at before it is believed."""
+"""The state in which a member starts, built from its disk after checks."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,10 @@ def recovered(
     incarnation: int,
     randint: Callable[[int, int], int],
 ) -> MemberState:
-    """A follower without a leader; InvariantError when term or committed entries were lost."""
+    """Return the state of a follower without a leader.
+
+    Raises InvariantError if the term or committed entries were lost.
+    """
     has_peers = bool(config.peers)
     possible = memberships.possible(committed_index)
     asked = {one for membership in possible for one in membership.members} - {config.self_id}
@@ -54,6 +57,6 @@ def recovered(
     if memberships.last_index > log.end_index:
         raise InvariantError(
             f"{member.self_id}: the log ends at {log.end_index}, but its last membership entry is "
-            f"said to be {memberships.last_index}"
+            f"at index {memberships.last_index}"
         )
     return member

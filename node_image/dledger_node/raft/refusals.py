@@ -4,7 +4,10 @@ import enum
 
 
 class RefusalCause(enum.Enum):
-    """The first two contradict Raft itself: a member that sees one stops serving in that term."""
+    """The cause of a refusal.
+
+    The first two violate Raft itself: a member that records one stops serving in that term.
+    """
 
     OTHER_LEADER = "OTHER_LEADER"
     """The term already has another leader; one of the two is broken."""

@@ -1,4 +1,4 @@
-"""Handling a message: its term first, then the member's role."""
+"""Message dispatch: check the sender and the term, then call the rule for the member's role."""
 
 from typing import TypeAlias
 
@@ -44,18 +44,18 @@ from dledger_node.raft.refusals import RefusalCause
 _TermMessage: TypeAlias = (
     VoteRequest | VoteResponse | HeartBeatResponse | PushResponse | LeaderRequest
 )
-"""All messages to which the rules on terms apply; the others are not promises."""
+"""Messages to which the rules on terms apply. No other message carries a promise."""
 _Answer: TypeAlias = VoteResponse | HeartBeatResponse | PushResponse
 
 
 def step(member: MemberState, message: Message) -> None:
-    """Handle a message. A message for another member, or from a stranger, is ignored.
+    """Handle a message. Refuse a message for another member, or from an id outside the group.
 
-    A request from a member that does not belong to the group, as far as this member knows, is
-    handled: the sender may have been added meanwhile, and lead. Its answers are ignored.
+    A request from a peer that this member does not know as a member is handled, since the peer may
+    have been added in the meantime and may lead. Its responses are refused.
     """
     if isinstance(message, HeldByAllNotice):
-        return  # for the shell
+        return  # only the shell uses it
     if message.receiver != member.self_id or _is_stranger(member, message.sender):
         member.refuse(RefusalCause.UNKNOWN_MEMBER)
         return
@@ -79,7 +79,7 @@ def step(member: MemberState, message: Message) -> None:
         case PreVoteResponse():
             leader_elector.handle_pre_vote_response(member, message)
         case VoteRequest() if _disturbs(member, message):
-            # No answer: the terms are settled by the leader, whose heartbeats still arrive.
+            # No answer: the live leader's heartbeats tell the candidate the current term.
             member.refuse(RefusalCause.LEADER_LIVES)
         case _:
             _step_in_term(member, message)
@@ -94,7 +94,7 @@ def _is_stranger(member: MemberState, sender: str) -> bool:
 def _disturbs(member: MemberState, request: VoteRequest) -> bool:
     """Tell whether a candidate would depose a live leader (Raft dissertation, 4.2.3).
 
-    With leases, that leader may be one of an older term than this member's.
+    With leases, that leader's term may be older than this member's.
     """
     return (
         (request.term > member.term or (member.config.lease_ticks > 0 and not member.leader_id))
@@ -104,13 +104,13 @@ def _disturbs(member: MemberState, request: VoteRequest) -> bool:
 
 
 def _step_in_term(member: MemberState, message: _TermMessage) -> None:
-    """Handle a message that may raise this member's term, or is refused for its own term."""
+    """Handle a message whose term may raise this member's; refuse it if its term is older."""
     if message.term < member.term:
         _refuse_old_term(member, message)
         return
     if message.term > member.term:
         if isinstance(message, _Answer) and not electorate.belongs(member, message.sender):
-            member.refuse(RefusalCause.UNKNOWN_MEMBER)  # a removed member deposes nobody
+            member.refuse(RefusalCause.UNKNOWN_MEMBER)  # a removed member must not depose a leader
             return
         leader_elector.become_follower(member, message.term, None)
     match member.role_state:
@@ -123,7 +123,7 @@ def _step_in_term(member: MemberState, message: _TermMessage) -> None:
 
 
 def _refuse_old_term(member: MemberState, message: _TermMessage) -> None:
-    """Tell the sender of an older term about the newer one; ignore old answers."""
+    """Report the newer term to the sender of a request; ignore old responses."""
     member.refuse(RefusalCause.EXPIRED_TERM)
     match message:
         case VoteRequest():
@@ -167,13 +167,13 @@ def _step_follower(member: MemberState, message: _TermMessage) -> None:
         case VoteRequest():
             leader_elector.handle_vote_request(member, message)
         case VoteResponse() | HeartBeatResponse() | PushResponse():
-            pass  # answers what this member asked in an earlier role
+            pass  # a response to a request that this member sent in an earlier role
         case _:
             _obey(member, message)
 
 
 def _obey(member: MemberState, request: LeaderRequest) -> None:
-    """Do what the leader of this term asks."""
+    """Handle a request from the leader of this term."""
     follower = leader_elector.accept_leader(member, request.sender)
     if follower is None:
         return

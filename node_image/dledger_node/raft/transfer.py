@@ -19,8 +19,8 @@ def begin(member: MemberState, leader: Leader, transferee_id: str) -> None:
 def ask_if_caught_up(member: MemberState, leader: Leader) -> None:
     """Ask the transferee to stand if it holds the whole log, and all of the log is committed.
 
-    A transferee with a fast disk can hold the last entries before a majority does; a leader that is
-    deposed then must answer their clients with outcome unknown. A repeated request has no effect.
+    A transferee with a fast disk can hold the last entries before a majority does; if it deposed
+    the leader then, their clients would get the outcome unknown. A repeated request has no effect.
     """
     if leader.transfer is None or member.committed_index < member.log.end_index:
         return
@@ -98,7 +98,7 @@ def _preferred_peer_id(member: MemberState, leader: Leader) -> str | None:
 
 
 def is_fit(member: MemberState, leader: Leader, peer_id: str) -> bool:
-    """Tell whether a peer is a voter that answered lately and is nearly caught up."""
+    """Tell whether a peer is a voter that answered recently and is nearly caught up."""
     progress = leader.progress.get(peer_id)
     if progress is None or not progress.is_voter:
         return False

@@ -1,6 +1,6 @@
 """Bytes between members, and between clients and members.
 
-    connection, gate, limits   accepted connections, and what they may cost
+    connection, gate, limits   accepted connections, and their limits
     dispatch, service          frames of a connection -> calls on the server, and their answers
     append_reader              the bodies of appends
     peer_link, links           connections that this member opens to its peers

@@ -1,8 +1,9 @@
-"""Readers for the bodies of APPEND requests, of which ten thousand may arrive in a second.
+"""Readers for the bodies of APPEND requests, which may arrive at ten thousand per second.
 
 A client writes the same JSON around each of its bodies. A reader decodes that envelope strictly the
-first time, and compares bytes from then on, so that only the base64 is left to decode. For
-APPEND_IDEMPOTENT it also reads the last two numbers each time. APPEND_BATCH has its envelope apart.
+first time, and compares bytes from then on, so that it only has to decode the base64. For
+APPEND_IDEMPOTENT it also reads the last two numbers each time. APPEND_BATCH has its envelope
+separate from the bodies.
 """
 
 import re
@@ -38,7 +39,7 @@ class AppendReader:
         self._judge = judge
         self.reads_numbers: bool | None = None
         """Whether the client reads bytes only as numbers; None until an APPEND has a body."""
-        # The envelope around the last body, and its judgement; empty before the first.
+        # The envelope around the last body, and the verdict on it; empty before the first.
         self._before = self._after = b""
         self._judgement: Judgement = None
 
@@ -60,7 +61,7 @@ class AppendReader:
         if self.reads_numbers is None:
             self.reads_numbers = reads_numbers(raw)
         judgement = self._judge(request)
-        # A quote within a JSON string is escaped, so this can only be a key and its value's begin.
+        # A quote within a JSON string is escaped, so this must be a key and the start of its value.
         at = raw.find(_MARK + b'"')
         if at >= 0:
             start = at + len(_MARK)
@@ -76,7 +77,7 @@ class IdempotentAppendReader:
 
     def __init__(self, judge: Callable[[IdempotentAppendRequest], Judgement]) -> None:
         self._judge = judge
-        # The bytes before the last body, and its judgement; empty before the first.
+        # The bytes before the last body, and the verdict on it; empty before the first.
         self._before = b""
         self._judgement: Judgement = None
 
@@ -104,7 +105,7 @@ class IdempotentAppendReader:
         start = at + len(_MARK)
         numbers = _NUMBERS.match(raw, raw.find(b'"', start + 1) + 1)
         if at >= 0 and start <= ENVELOPE_BYTES_MAX and numbers is not None:
-            # No inner object can end there, so the bytes between are the body.
+            # No nested object can end there, so the bytes in between are the body.
             self._before, self._judgement = raw[:start], judgement
         return judgement, request.body, request.producer, request.sequence
 
@@ -114,7 +115,7 @@ class AppendBatchReader:
 
     def __init__(self, judge: Callable[[Request], Judgement]) -> None:
         self._judge = judge
-        # The last envelope and its judgement; empty before the first.
+        # The last envelope and the verdict on it; empty before the first.
         self._envelope = b""
         self._judgement: Judgement = None
 
@@ -130,7 +131,7 @@ class AppendBatchReader:
 
 
 def _decides_the_body(before: bytes, after: bytes, body: bytes) -> bool:
-    """Tell whether the bytes between are the request's body, and not that of an inner object."""
+    """Tell whether the bytes in between are the request's body, not that of a nested object."""
     try:
         sample = AppendEntryRequest.from_json(before + _SAMPLE + after)
     except FormatError:

@@ -19,7 +19,7 @@ from dledger_node.remoting.service import Service
 
 
 class Connection(asyncio.Protocol):
-    """One accepted connection."""
+    """One accepted connection: an asyncio protocol with limits."""
 
     def __init__(self, service: Service) -> None:
         self.peer_id: str | None = None
@@ -27,19 +27,20 @@ class Connection(asyncio.Protocol):
         self.address = "?"
         """The address of the other side's host."""
         self.unread_since_s: float | None = None
-        """Since when the other side has not read its answers; None while it does."""
+        """The time since which the other side has not read its answers; None while it reads them.
+        """
         self._gate = service.gate
         self._limits = service.gate.limits
         self._decoder = frames.FrameDecoder(self._limits.client_frame_bytes_max)
         self._dispatcher = Dispatcher(service)
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
-        # Whole frames that wait until the answers so far are being read.
+        # Whole frames that wait until the other side reads its answers again.
         self._backlog: Sequence[RemotingCommand] = ()
         self._held_bytes = self._unsent_bytes = 0
         self._waits_for_room = False
         self._active_at_s = 0.0
-        # When the wait for the first frame, and for the rest of a frame, began; None for no wait.
+        # When the wait for the first frame, or for the rest of a frame, began; None without a wait.
         self._first_frame_since_s: float | None = None
         self._frame_since_s: float | None = None
 
@@ -92,16 +93,16 @@ class Connection(asyncio.Protocol):
         self._read_or_not()
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
         self._waits_for_room = False
         self._read_or_not()
 
     def put_off(self, commands: Sequence[RemotingCommand]) -> None:
-        """Keep commands until the answers so far are being read."""
+        """Keep commands until the other side reads its answers again."""
         self._backlog = commands
 
     def become_link(self, hello: native.Hello) -> None:
-        """Serve the sender of this HELLO, which was accepted, as a peer from now on."""
+        """Serve the sender of this accepted HELLO as a peer from now on."""
         self.peer_id = hello.sender_id
         self._decoder.frame_bytes_max = self._limits.peer_frame_bytes_max
         self._gate.becomes_link(self, hello.sender_id, hello.incarnation)
@@ -120,7 +121,7 @@ class Connection(asyncio.Protocol):
         self._gate.enter(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Give up the place, and all bytes that were held."""
+        """Release the place, and all bytes that were held."""
         self._transport = None
         self._backlog = ()
         self._gate.leave(self)

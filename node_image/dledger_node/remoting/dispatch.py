@@ -67,10 +67,10 @@ class Line(Caller, Protocol):
     peer_id: str | None
     """The member that the connection's HELLO named; None for a client."""
     unread_since_s: float | None
-    """Since when the other side has not read its answers; None while it does."""
+    """The time since which the other side has not read its answers; None while it reads them."""
 
     def put_off(self, commands: Sequence[RemotingCommand]) -> None:
-        """Keep commands until the answers so far are being read."""
+        """Keep commands until the other side reads its answers again."""
 
     def become_link(self, hello: native.Hello) -> None:
         """Note that the sender of this HELLO was accepted."""
@@ -111,7 +111,7 @@ class Dispatcher:
                 line.cut(only_hello, "too many connections; only a member may still connect")
                 return
             try:
-                # Appends come by the thousand, so this path makes no call that can be avoided.
+                # Thousands of appends may arrive per second, so this path avoids every extra call.
                 if command.code == _APPEND and not command.flag & frames.RESPONSE_FLAG:
                     refused, body = read(command.body)
                     if refused is None:

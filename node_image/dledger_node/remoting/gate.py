@@ -14,9 +14,10 @@ from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
 logger = logging.getLogger(__name__)
 
 LOG_INTERVAL_S: Final = 1.0
-"""Between two log lines for one reason, so that a flood of connections does not flood the log."""
+"""Minimum time between two log lines for one reason, so that many connections do not flood the log.
+"""
 HELD_UP_S: Final = 3.0
-"""A longer time between two sweeps means that this member itself was stopped or held up."""
+"""A longer time between two sweeps means that this member itself was stopped or delayed."""
 RESUME_SHARE: Final = 0.75
 """Paused connections resume below this share of `received_bytes_max`."""
 
@@ -42,7 +43,7 @@ class Guest(Protocol):
         """Stop reading until `resume`."""
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
 
 
 class Gate:
@@ -57,7 +58,7 @@ class Gate:
         self.received_bytes = 0
         """Bytes of unfinished frames that all connections hold."""
         self.unsent_bytes = 0
-        """Bytes of answers, of all connections, that the kernel has not taken."""
+        """Bytes of all connections' answers that the kernel has not accepted yet."""
         self._closed = False
         self._guests: dict[Guest, None] = {}
         self._by_address: Counter[str] = Counter()
@@ -107,8 +108,8 @@ class Gate:
     def becomes_link(self, guest: Guest, peer_id: str, incarnation: int) -> None:
         """Count a connection whose HELLO was accepted as a peer's, and no longer as a client's.
 
-        Links of the peer's earlier incarnations are cut: the peer may have lost what it said there,
-        and the core relies on never receiving it afterwards (`raft.recalling`).
+        Links of the peer's earlier incarnations are cut: the peer may have lost the promises that
+        it sent there, and the core relies on never receiving them afterwards (`raft.recalling`).
         """
         self._forget_stranger(guest)
         links = self._links.setdefault(peer_id, [])
@@ -131,8 +132,8 @@ class Gate:
     def sweep(self) -> None:
         """Cut every connection that exceeds a time limit; call this about once a second.
 
-        After this member was held up, one sweep is skipped, so that bytes which arrived meanwhile
-        are read first.
+        After this member was delayed, one sweep is skipped, so that bytes which arrived in the
+        meantime are read first.
         """
         now_s = self.now_s()
         held_up = now_s - self._swept_at_s >= HELD_UP_S
@@ -182,8 +183,8 @@ class Gate:
             )
 
     def _resume(self) -> None:
-        """Resume paused connections while there is room, and the oldest in any case, so that not
-        all of them wait.
+        """Resume paused connections while there is room, and always the oldest, so that at least
+        one makes progress.
         """
         limit_bytes = self.limits.received_bytes_max * RESUME_SHARE
         for number, (guest, paused) in enumerate(list(self._large.items())):

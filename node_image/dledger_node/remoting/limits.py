@@ -22,7 +22,7 @@ SMALL_FRAME_BYTES: Final = 64 * 1024
 
 
 class Reason(enum.StrEnum):
-    """Why a connection was refused or closed by this member; a label of its metric."""
+    """Why this member refused or closed a connection; a label of its metric."""
 
     PROTOCOL = "protocol"
     """It sent bytes that no correct client or peer sends."""
@@ -32,63 +32,68 @@ class Reason(enum.StrEnum):
     FRAME = "frame"
     IDLE = "idle"
     UNREAD = "unread"
-    """It does not read its answers: too many bytes wait, or they wait for too long."""
+    """It does not read its answers: too many bytes wait, or they have waited too long."""
     REPLACED = "replaced"
     """The peer has opened newer links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one member; Java's where it has one (`NettyRemotingServer`, `NettyDecoder`)."""
+    """The limits of one member, as in Java where it has one (`NettyRemotingServer`,
+    `NettyDecoder`).
+    """
 
     client_frame_bytes_max: int = CLIENT_FRAME_BYTES_MAX
     """The largest frame of a client: the largest entry in base64, and 64 KiB. Settable."""
     peer_frame_bytes_max: int = frames.FRAME_BYTES_MAX
     """The largest frame of a link whose HELLO was accepted. Java's limit."""
     header_bytes_max: int = frames.HEADER_BYTES_MAX
-    """The largest header of a frame; the decoder applies it. Our headers have about 100 bytes."""
+    """The largest header of a frame; the decoder applies it. Typical headers have about 100 bytes.
+    """
 
     first_frame_s: float = 5.0
-    """From the connection to its first whole frame. A member sends HELLO and a client its request
-    at once; a silent connection holds a place that others need.
+    """Maximum time from the connection to its first whole frame. A member sends HELLO and a client
+    its request at once; a silent connection occupies a place that others need.
     """
     frame_s: float = 30.0
-    """From a frame's first byte to its last: the largest frame at 200 KiB/s. More bytes do not
-    prolong it.
+    """Maximum time from a frame's first byte to its last: enough for the largest frame at
+    200 KiB/s. Further bytes do not extend it.
     """
     idle_s: float = 120.0
-    """Without a byte in either direction, as in Java. It does not apply to links of peers."""
+    """Maximum time without a byte in either direction, as in Java. Links of peers are exempt."""
     unread_s: float = 30.0
     """How long answers may wait above `unsent_bytes_high` before the connection is cut."""
 
     connections_max: int = CONNECTIONS_MAX
-    """Connections of clients. Java has no limit. Each costs a few KiB. Settable."""
+    """Maximum number of clients' connections. Java has no limit. Each costs a few KiB. Settable."""
     connections_per_address_max: int = CONNECTIONS_PER_ADDRESS_MAX
-    """Connections of one host, so that it cannot take all places. Settable, for clients behind one
-    gateway.
+    """Maximum number of connections of one host, so that it cannot take all places. Settable, for
+    clients behind one gateway.
     """
     hello_places: int = 16
-    """Connections beyond both limits that may still send HELLO, so that clients cannot shut out a
-    member. The oldest is closed for the newest, because a member sends HELLO at once.
+    """Number of connections beyond both limits that may still send HELLO, so that clients cannot
+    shut out a member. A new one replaces the oldest, because a member sends HELLO at once.
     """
     links_per_peer_max: int = 4
-    """Links of one peer. It needs one, and a few more may be about to close. The oldest is closed
-    for the newest.
+    """Maximum number of links of one peer. It needs one, and a few more may be about to close. A
+    new one replaces the oldest.
     """
 
     received_bytes_max: int = 128 << 20
-    """Bytes of unfinished frames that all connections hold. Above it, of the connections that hold
-    more than SMALL_FRAME_BYTES only the oldest is read; the others wait for room.
+    """Bytes of unfinished frames that all connections hold. Above this, of the connections that
+    hold more than SMALL_FRAME_BYTES only the oldest is read; the others wait for room.
     """
     unsent_bytes_high: int = 1 << 20
-    """Bytes of one connection's answers. Above it, nothing more is read from it or done for it."""
+    """Unsent bytes of one connection's answers. Above this, its requests are neither read nor
+    handled.
+    """
     unsent_bytes_max: int = 16 << 20
-    """Bytes of one connection's answers. The largest answer (one entry, 5.4 MiB) and the answers to
-    its pending appends (10,000 of 250 bytes) fit.
+    """Maximum unsent bytes of one connection's answers: enough for the largest answer (one entry,
+    5.4 MiB) and the answers to its pending appends (10,000 of 250 bytes).
     """
     unsent_bytes_total_max: int = 128 << 20
-    """Bytes of all connections' answers. A connection above `unsent_bytes_high` that exceeds it is
-    cut.
+    """Maximum unsent bytes of all connections' answers. A connection above `unsent_bytes_high` that
+    exceeds it is cut.
     """
 
     @classmethod

@@ -2,7 +2,7 @@
 
 A link is kept up while both ends belong to the group, or did before a change that is not committed
 yet. Any other link is opened when there is a message to send. A member that may be added need not
-exist, and looking up its address again and again would fill the log.
+exist, and looking up its address repeatedly would fill the log.
 """
 
 import asyncio
@@ -90,5 +90,5 @@ class Links:
             link.need(self._self_id in members and link.peer_id in members)
 
     def up(self) -> dict[str, bool]:
-        """Tell for each peer whether its link is up."""
+        """Return, for each peer, whether its link is up."""
         return {link.peer_id: link.up for link in self}

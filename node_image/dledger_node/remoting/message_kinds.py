@@ -1,4 +1,4 @@
-"""How each message between members is laid out in bytes: one number and one layout for each.
+"""The byte layout of each message between members: one number and one layout for each type.
 
     kind        1 byte, the number of the message's type
     numbers     the fields of fixed size, big-endian
@@ -6,7 +6,7 @@
     memberships see `told_memberships`
     payload     all remaining bytes
 
-Every message has the first two parts. Its `Kind` says which of the others follow.
+Every message has the first two parts. Its `Kind` determines which of the others follow.
 """
 
 import struct
@@ -104,7 +104,7 @@ def _values_of(fields: tuple[str, ...]) -> Callable[[PeerMessage], tuple[object,
 
 
 def _meaning(message: type[PeerMessage], field: str) -> Callable[[int], Any] | None:
-    """Return what turns a field's number into its value; None if the number is the value."""
+    """Return the function from a field's number to its value; None if the number is the value."""
     if field == "result":
         return _RESULTS[message].__getitem__
     if field in _FLAG_FIELDS:

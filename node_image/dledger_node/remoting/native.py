@@ -46,13 +46,13 @@ _HEADER: Final = frames.encode(
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The first frame of a link: its two ends, and what both must agree on."""
+    """The first frame of a link: its two ends, and the values on which both must agree."""
 
     group: Name
     sender_id: Name
     receiver_id: Name
     segment_size_bytes: Int64
-    """The same for all members, so that blank records lie in the same places."""
+    """Segment size, the same for all members, so that blank records lie in the same places."""
     incarnation: Int64
     """Drawn by the sender at its start. Links of its earlier incarnations are cut."""
     protocol: Int64
@@ -102,7 +102,7 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> PeerMessage:
     try:
         rest = _decode_tail(kind, rest, named)
         if rest:
-            raise RemoteProtocolError(f"{sender} sent {len(rest)} bytes too many in a message")
+            raise RemoteProtocolError(f"{sender} sent a message with {len(rest)} extra bytes")
         for field, meaning in kind.meanings:
             named[field] = meaning(named[field])
         return kind.message(sender=sender, receiver=receiver, **named)
@@ -113,7 +113,7 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> PeerMessage:
 
 
 def _decode_tail(kind: Kind, rest: memoryview, named: dict[str, Any]) -> memoryview:
-    """Add the fields behind a message's numbers to `named`, and return the bytes left over."""
+    """Add the fields after a message's numbers to `named`, and return the remaining bytes."""
     if kind.has_mark:
         named["mark"], rest = _decode_mark(rest)
     if kind.has_memberships:

@@ -32,7 +32,8 @@ HELLO_TIMEOUT_S: Final = 2.0
 RETRY_DELAY_MIN_S: Final = 0.02
 RETRY_DELAY_MAX_S: Final = 0.5
 STEADY_S: Final = 1.0
-"""A link that was lost sooner will probably be lost again, so the next attempt waits longer."""
+"""If a link lasted less than this, the next one may be lost too, so the next attempt waits longer.
+"""
 ANSWER_BYTES_MAX: Final = 64 * 1024
 
 
@@ -79,11 +80,11 @@ class PeerLink:
         self._connection: _Connection | None = None
         self._told = ""
         self._needed = True
-        # Set when there is a message to send, or when the link is to be kept up.
+        # Set when there is a message to send, or when the link must be kept up.
         self._wanted = asyncio.Event()
 
     def need(self, needed: bool) -> None:
-        """Keep the link up from now on; or else open it only for a message to send."""
+        """Set whether to keep the link up, or to open it only when there is a message to send."""
         self._needed = needed
         if needed:
             self._wanted.set()
@@ -100,8 +101,8 @@ class PeerLink:
             self._wanted.set()
 
     async def run(self) -> None:
-        """Connect again and again until cancelled. Delays grow while the peer cannot be reached, or
-        closes the connection at once.
+        """Connect, and reconnect, until cancelled. Delays grow while the peer cannot be reached or
+        closes connections at once.
         """
         delay_s = 0.0
         now_s = asyncio.get_running_loop().time
@@ -148,7 +149,7 @@ class PeerLink:
         return connection
 
     def _tell(self, reason: str) -> None:
-        """Log why there is no link, once for the same reason."""
+        """Log why there is no link; log the same reason only once."""
         if reason != self._told:
             logger.info("no link to %s at %s: %s", self.peer_id, self.address, reason)
         self._told = reason
@@ -209,7 +210,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        # uvloop's transports are no subclasses, but have all of its methods.
+        # uvloop's transports are not subclasses, but have all of its methods.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
 

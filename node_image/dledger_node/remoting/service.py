@@ -60,14 +60,14 @@ class AppendService(Protocol):
         """Append entries."""
 
     def append_idempotent(self, calls: list[IdempotentCall]) -> None:
-        """Append entries that may be in the log already."""
+        """Append entries that may already be in the log."""
 
     def append_batches(self, calls: list[BatchCall]) -> None:
         """Append batches; each call gets one answer for all its entries."""
 
 
 class PeerService(Protocol):
-    """Receives from the peers."""
+    """Receives the messages of the peers."""
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Return why the sender of this HELLO must not open a link; None if it may."""
@@ -97,7 +97,7 @@ class Service(Protocol):
 
     @property
     def peers(self) -> PeerService:
-        """Receives from the peers."""
+        """Receives the messages of the peers."""
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
         """Register a producer, so that the client can number its appends."""

@@ -1,4 +1,4 @@
-"""Memberships in a message's bytes: the length in 4 bytes, and then that many bytes of JSON.
+"""Memberships in a message's bytes: a length of 4 bytes, followed by that many bytes of JSON.
 
 [[index, [voters], [learners]], …]    index -1 for a membership that is sent without its entry
 
@@ -44,9 +44,9 @@ def encode(
 
 
 def decode(message: type, body: memoryview) -> tuple[dict[str, Any], memoryview]:
-    """Read the fields of a message of this type, and return the bytes behind them.
+    """Read the fields of a message of this type, and return the bytes after them.
 
-    Raises ValueError, struct.error or MsgspecError if the bytes are not as `encode` writes them.
+    Raises ValueError, struct.error or MsgspecError if the bytes differ from what `encode` writes.
     """
     (length,) = _LENGTH.unpack_from(body)
     end = _LENGTH.size + length
@@ -57,7 +57,7 @@ def decode(message: type, body: memoryview) -> tuple[dict[str, Any], memoryview]
         for one in _decoder.decode(body[_LENGTH.size : end])
     ]
     if not told or _pack(told) != body[:end]:
-        raise ValueError("memberships are encoded in one way, and this is another")
+        raise ValueError("the memberships are not in canonical form")
     entries = tuple(MembershipEntry(*one) for one in told if one[0] != NO_INDEX)
     alone = tuple(membership for index, membership in told if index == NO_INDEX)
     if message in (JoinResponse, RecallResponse) and not entries:
@@ -65,7 +65,7 @@ def decode(message: type, body: memoryview) -> tuple[dict[str, Any], memoryview]
     if message is InstallSnapshotRequest and told[0][0] == NO_INDEX and len(alone) == 1:
         return {"membership": alone[0], "memberships": entries}, body[end:]
     if message in (JoinResponse, RecallResponse) or alone:
-        raise ValueError(f"a {message.__name__} carries no such memberships")
+        raise ValueError(f"a {message.__name__} must not contain these memberships")
     return {"memberships": entries}, body[end:]
 
 

@@ -7,7 +7,7 @@
     register    reads of the register, the example of a state machine
     transfer    leadership transfer
     membership  membership changes
-    entries     entries as clients get them
+    entries     entries as clients receive them
     proposed    bodies on their way into the log
     waiting     requests that wait for an index of the log
     refusals    codes of requests that are refused before anything is written

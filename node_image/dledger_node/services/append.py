@@ -1,9 +1,10 @@
 """Clients' appends: collected, proposed together, and answered once a quorum holds them.
 
-All appends of one turn of the event loop become one proposal. When many arrive in one turn, those
-read first are proposed while the rest is still read, so that the followers can start on them.
+All appends of one turn of the event loop become one proposal. When many arrive in one turn, the
+first ones are proposed while the rest are still being read, so that the followers can start early.
 
-An append that is refused is refused before it is proposed: it is not in the log and never will be.
+An append is only refused before it is proposed: a refused append is not in the log and never will
+be.
 A proposed append is acknowledged, or its outcome is unknown: it may still commit later. Idempotent
 appends are compared with the log first (`idempotent`).
 """
@@ -36,17 +37,17 @@ limits, each proposal costs more than it gains.
 
 @dataclass(slots=True)
 class _NextProposal:
-    """The appends that are proposed next. The log gets them in the order of these fields."""
+    """The appends of the next proposal. They enter the log in the order of these fields."""
 
     singles: list[AppendCall] = field(default_factory=list)
     idempotent: list[IdempotentCall] = field(default_factory=list)
-    """Not yet compared with the log; the new ones move to `singles`."""
+    """Idempotent appends not yet compared with the log; those that it lacks move to `singles`."""
     batches: list[BatchCall] = field(default_factory=list)
     entry_count: int = 0
     body_bytes: int = 0
 
     def calls(self) -> Sequence[ClientCall]:
-        """Return the calls, in the order in which the log gets them."""
+        """Return the calls, in the order of their entries in the log."""
         return [*self.singles, *self.batches]
 
     def bodies(self) -> list[bytes]:
@@ -70,7 +71,7 @@ class Appends:
         reserve: Reserve,
         drive: Callable[[], None],
     ) -> None:
-        """`drive` has the core's work done after a proposal."""
+        """`drive` runs the core's work after a proposal."""
         self._core = core
         self._store = store
         self._idempotent = idempotent
@@ -96,19 +97,19 @@ class Appends:
         return self._waiters.body_bytes
 
     def append(self, calls: list[AppendCall]) -> None:
-        """Take APPENDs; each is answered on its connection."""
+        """Accept APPENDs; each is answered on its connection."""
         self._take([call.body for call in calls])
         self._next.singles += calls
         self._propose_if_enough()
 
     def append_idempotent(self, calls: list[IdempotentCall]) -> None:
-        """Take APPEND_IDEMPOTENTs, whose entries may be in the log already."""
+        """Accept APPEND_IDEMPOTENTs, whose entries may already be in the log."""
         self._take([call.body for call in calls])
         self._next.idempotent += calls
         self._propose_if_enough()
 
     def append_batches(self, calls: list[BatchCall]) -> None:
-        """Take APPEND_BATCHes; each gets one answer for all of its bodies."""
+        """Accept APPEND_BATCHes; each gets one answer for all of its bodies."""
         for call in calls:
             self._take(call.bodies)
             self._next.batches.append(call)
@@ -128,7 +129,7 @@ class Appends:
             self._drained.set_result(None)
 
     def expire(self, now_s: float) -> None:
-        """Answer the appends that have waited too long: their outcome is unknown."""
+        """Answer the appends that have timed out: their outcome is unknown."""
         self._answer_unknown(self._waiters.take_expired(now_s))
 
     def give_up(self) -> None:
@@ -147,7 +148,7 @@ class Appends:
     # -- proposing -------------------------------------------------------------------------------
 
     def _take(self, bodies: Sequence[bytes]) -> None:
-        """Count what is proposed next, and have it proposed when this turn of the loop ends."""
+        """Count bodies of the next proposal, and schedule it for the end of this loop turn."""
         upcoming = self._next
         if not upcoming.entry_count:
             self._loop.call_soon(self._propose)
@@ -160,7 +161,7 @@ class Appends:
             self._propose()
 
     def _propose(self) -> None:
-        """Propose all that was taken, or refuse it."""
+        """Propose all collected appends, or refuse them."""
         upcoming, self._next = self._next, _NextProposal()
         if not self._core.leads:
             upcoming.singles += upcoming.idempotent
@@ -194,13 +195,13 @@ class Appends:
     def _without_duplicates(self, calls: list[IdempotentCall]) -> list[IdempotentCall]:
         """Return the appends that the log lacks; the others are answered."""
         new, repeated = self._idempotent.deduplicate(calls)
-        if repeated:  # duplicates of the new ones: compared with the log once it has those
+        if repeated:  # duplicates of the new ones, to be compared with the log once it has those
             self._take([call.body for call in repeated])
             self._next.idempotent += repeated
         return new
 
     def _may_wait(self, sizes: Sequence[int]) -> bool:
-        """Tell whether bodies of these sizes, all of them, may wait for their quorum."""
+        """Tell whether there is room for all bodies of these sizes to wait for their quorum."""
         waiters = self._waiters
         return (
             len(sizes) <= waiters.count_max - waiters.count
@@ -255,7 +256,7 @@ class Appends:
         _send(answers)
 
     def _refuse_excess(self, upcoming: _NextProposal) -> None:
-        """Refuse appends that are too large, or more than may wait; the others stay."""
+        """Refuse appends that are too large or for which there is no room; keep the others."""
         count = self._waiters.count_max - self._waiters.count
         room_bytes = PENDING_BYTES_MAX - self._waiters.body_bytes
 

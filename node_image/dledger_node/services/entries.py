@@ -1,4 +1,4 @@
-"""Entries in the form in which clients get them."""
+"""Read entries in the form in which clients receive them."""
 
 from typing import Final
 

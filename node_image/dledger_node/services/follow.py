@@ -1,7 +1,7 @@
 """FOLLOW: reads that may wait for an entry that is not committed yet.
 
-A bounded number of requests waits. One more releases the oldest, which is answered without entries:
-its client asks again. So no request is refused, and the memory stays bounded.
+At most a fixed number of requests wait. A further request releases the oldest, which is answered
+without entries; its client then asks again. So no request is refused, and memory stays bounded.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Follows:
                 self._send(waiters)
 
     def expire(self, now_s: float) -> None:
-        """Answer the reads that have waited as long as their clients wished."""
+        """Answer the reads that have waited as long as their clients requested."""
         self._send(self._waiters.take_expired(now_s))
 
     def give_up(self) -> None:

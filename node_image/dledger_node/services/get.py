@@ -1,8 +1,8 @@
 """GET: committed entries, and the proof that the log ends after them.
 
-A committed entry never changes. But a deposed leader that does not know it yet would answer "out of
-range" for an entry that the new leader has acknowledged. So that answer waits until the core has
-proved that this member still leads. Other services use the same proof (`Reads.prove`).
+A committed entry never changes. But a leader that does not know yet that it was deposed would
+answer "out of range" for an entry that the new leader has acknowledged. So that answer waits until
+the core has proved that this member still leads. Other services use this proof (`Reads.prove`).
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ class Reads:
         group: str,
         drive: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`drive` gives the core an input and has its work done."""
+        """`drive` gives the core an input and runs the resulting work."""
         self._core = core
         self._store = store
         self._group = group
@@ -61,8 +61,9 @@ class Reads:
     def prove(self, answer: Answer) -> None:
         """Call `answer` once with a code.
 
-        SUCCESS: this member has led after this call, and has committed every entry that was
-        acknowledged before it. NOT_LEADER: it stopped leading. LEADER_PENDING_FULL: too many wait.
+        SUCCESS: this member was the leader after this call, and has committed every entry that was
+        acknowledged before the call. NOT_LEADER: it stopped leading. LEADER_PENDING_FULL: too many
+        requests are waiting.
         """
         if self._in_core_count + self._proved.count >= PROOFS_MAX:
             answer(DLedgerResponseCode.LEADER_PENDING_FULL)
@@ -123,8 +124,9 @@ class Reads:
     def _refuse(self, index: int) -> DLedgerResponseCode | None:
         """Return the code with which a read is refused, or None.
 
-        A leader serves the entries that it knows to be committed even before its own first entry
-        is: a group whose volumes are full cannot commit one. Later entries it does not serve yet.
+        A leader serves the entries that it knows to be committed even before its own first entry is
+        committed, because a group whose volumes are full cannot commit one. It does not serve later
+        entries until then.
         """
         core = self._core
         if not core.leads:

@@ -59,8 +59,8 @@ class IdempotentAppends:
     ) -> tuple[list[IdempotentCall], list[IdempotentCall]]:
         """Answer, now or later, the calls that must not be appended.
 
-        Returns the calls to append, and further duplicates of these: the caller passes them in
-        again once the log has the first ones.
+        Returns the calls to append, and further duplicates of these calls; the caller passes the
+        duplicates in again once the log has the entries.
         """
         new: list[IdempotentCall] = []
         repeated: list[IdempotentCall] = []
@@ -120,7 +120,7 @@ class IdempotentAppends:
             answer_all(unknown, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def expire(self, now_s: float) -> None:
-        """Answer the requests that have waited too long."""
+        """Answer the requests that have timed out."""
         expired = self._waiters.take_expired(now_s)
         answer_all(expired, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
@@ -140,7 +140,7 @@ class IdempotentAppends:
         self._prove(answer)
 
     def _answer_duplicate(self, call: IdempotentCall, index: int) -> None:
-        """Answer a duplicate of the entry at `index`, now or once that is committed."""
+        """Answer a duplicate of the entry at `index` once that entry is committed."""
         if index <= self._core.committed_index:
             self._answer_with_place(call, index)
         elif self._waiters.is_full:

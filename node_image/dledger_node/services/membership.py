@@ -1,8 +1,8 @@
-"""Changes of the membership on behalf of clients: the core decides, this module answers.
+"""Membership changes on behalf of clients: the core decides, this module answers.
 
-A request names the wanted state, so a change that was made before is a success. That is answered
-only once this member has proved that it leads: a deposed leader that does not know it yet may lack
-later changes.
+A request names the desired state, so requesting a change that was already made succeeds. The
+success is reported only once this member has proved that it leads, because a deposed leader may
+lack later changes.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class MembershipChanges:
         drive: Callable[[Callable[[], None]], None],
         prove: Prove,
     ) -> None:
-        """`drive` gives the core an input and has its work done."""
+        """`drive` gives the core an input and runs the resulting work."""
         self._core = core
         self._store = store
         self._group = group
@@ -100,8 +100,8 @@ class MembershipChanges:
             committed, unknown = self._waiters.release(committed_index, leading_term)
             self._answer(committed, DLedgerResponseCode.SUCCESS)
             for waiter in unknown:
-                # A leader that has removed itself does not lead once that is committed. Its log
-                # still tells whose entry is there.
+                # A leader that has removed itself steps down once that is committed. Its log still
+                # shows whether the entry at the index is its own.
                 kept = (
                     waiter.last_index <= committed_index
                     and self._term_at(waiter.last_index) == waiter.term
@@ -109,23 +109,23 @@ class MembershipChanges:
                 self._answer([waiter], DLedgerResponseCode.SUCCESS if kept else _UNKNOWN)
 
     def expire(self, now_s: float) -> None:
-        """Answer the change if it has waited too long: its outcome is unknown."""
+        """Answer the change if it has timed out: its outcome is unknown."""
         self._answer(self._waiters.take_expired(now_s), _UNKNOWN)
 
     def give_up(self) -> None:
-        """Answer the change that waits: its outcome is unknown."""
+        """Answer the pending change: its outcome is unknown."""
         self._answer(self._waiters.take_all(), _UNKNOWN)
 
     def _begin(self, change: Change, reply: Reply) -> Proposal | Refusal:
         begun = self._core.change_membership(change)
         if isinstance(begun, Proposal):
-            self.give_up()  # of an earlier term
+            self.give_up()  # the pending change is of an earlier term
             deadline_s = self._loop.time() + ANSWER_WAIT_S
             self._waiters.add(Waiter([reply], begun.last_index, begun.term, deadline_s))
         return begun
 
     def _is_done(self, change: Change, reason: RefusalReason) -> bool:
-        """Tell whether a change is refused because the membership is as wanted already."""
+        """Tell whether a change is refused because the membership is already as requested."""
         known = change.member_id in (*self._core.config.peers, self._core.config.self_id)
         gone = known and isinstance(change, Remove) and reason is RefusalReason.UNKNOWN_MEMBER
         return gone or reason is RefusalReason.ALREADY_MEMBER

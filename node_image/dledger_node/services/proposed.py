@@ -7,9 +7,9 @@ from dledger_formats.log import disk
 
 
 class ProposedEntries(NamedTuple):
-    """Proposed bodies: the core takes them as an opaque handle, and hands it to the store."""
+    """Proposed bodies: an opaque handle for the core, which passes it on to the store."""
 
     bodies: Sequence[bytes]
     channels: Sequence[int] | None = None
-    """One for each body; None if all are 0."""
+    """The channel of each body; None if all are 0."""
     magic: int = disk.NORMAL

@@ -10,11 +10,11 @@ PROPOSAL_CODES: Final = {
     RefusalReason.NOT_LEADER: DLedgerResponseCode.NOT_LEADER,
     RefusalReason.LEADER_TRANSFERRING: DLedgerResponseCode.LEADER_TRANSFERRING,
 }
-"""The codes for an append that the core refuses. Java's leader answers the same ones."""
+"""The codes for an append that the core refuses, the same as those of Java's leader."""
 
 Reserve: TypeAlias = Callable[[Sequence[int]], DLedgerResponseCode | None]
-"""Reserves room in the log for bodies of these sizes in bytes. Returns None, or the code with which
-to refuse them."""
+"""Reserves room in the log for bodies of these sizes in bytes. Returns None on success; otherwise
+the code with which to refuse them."""
 
 Prove: TypeAlias = Callable[[Callable[[DLedgerResponseCode], None]], None]
 """Calls back with SUCCESS once this member has proved that it leads, or with a code that says why

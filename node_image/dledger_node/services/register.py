@@ -18,7 +18,7 @@ from dledger_node.state_machine.register import Register
 
 READS_MAX: Final = 10_000
 _ANY_TERM: Final = 0
-"""A proved read stays valid whoever leads later, so its wait does not end with a term."""
+"""A proved read stays valid under later leaders, so its wait does not end with a term."""
 
 Reply: TypeAlias = Callable[[ReadRegisterResponse], None]
 
@@ -32,10 +32,10 @@ class State(Protocol):
 
     @property
     def machine(self) -> StateMachine | None:
-        """The present state machine; None if the group keeps no state."""
+        """The current state machine; None if the group keeps no state."""
 
     def call_when_applied(self, listener: Callable[[int], None]) -> None:
-        """Call `listener` with the applied index whenever that has advanced."""
+        """Call `listener` with the applied index whenever it advances."""
 
 
 class RegisterReads:
@@ -61,7 +61,7 @@ class RegisterReads:
         state.call_when_applied(self._applied)
 
     def read(self, request: ReadRegisterRequest, reply: Reply) -> None:
-        """Answer a read once every entry is applied that was acknowledged before it."""
+        """Answer a read once every entry that was acknowledged before it is applied."""
         if not isinstance(self._state.machine, Register):
             reply(self._response(request, DLedgerResponseCode.UNSUPPORTED))
             return
@@ -78,7 +78,7 @@ class RegisterReads:
         self._prove(proved)
 
     def expire(self, now_s: float) -> None:
-        """Answer the reads for which the state machine is too slow."""
+        """Answer the reads that timed out while waiting for the state machine."""
         answer_all(self._waiters.take_expired(now_s), DLedgerResponseCode.LEADER_NOT_READY)
 
     def give_up(self) -> None:

@@ -1,7 +1,7 @@
 """Leadership transfers, on a client's request and before a member stops.
 
-The core carries a transfer out; this module waits for the outcome. Specification: DLedger's
-LEADERSHIP_TRANSFER (51005), with the order of its checks.
+The core carries out a transfer; this module waits for the outcome. Specification: DLedger's
+LEADERSHIP_TRANSFER (51005), including the order of its checks.
 
 A transfer waits for a leader, not for a log index, so `CommitWaiters` does not fit.
 """
@@ -54,7 +54,7 @@ class LeadershipTransfers:
         drive: Callable[[Callable[[], None]], None],
     ) -> None:
         """`timeout_s` bounds the wait for the transferee's first message as the leader. `drive`
-        gives the core an input and has its work done.
+        gives the core an input and runs the resulting work.
         """
         self._core = core
         self._group = group
@@ -83,13 +83,13 @@ class LeadershipTransfers:
         self._answer_if_decided()
 
     def expire(self, now_s: float) -> None:
-        """Answer the transfer if no member has shown itself as the leader in time."""
+        """Answer the transfer if no new leader has sent a message in time."""
         waiting = self._waiting
         if waiting is not None and self._core.leader_id is None and waiting.deadline_s <= now_s:
             self._answer(DLedgerResponseCode.TAKE_LEADERSHIP_FAILED)
 
     def give_up(self) -> None:
-        """Answer the transfer that waits: its outcome is unknown."""
+        """Answer the pending transfer: its outcome is unknown."""
         if self._waiting is not None:
             self._answer(DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
@@ -127,7 +127,7 @@ class LeadershipTransfers:
         return outcome[0] if outcome else _STOPPING
 
     def _refuse(self, request: LeadershipTransferRequest) -> DLedgerResponseCode | None:
-        """Check the fields that the core does not see, in Java's order."""
+        """Return the code of a refusal by the fields that the core does not check, or None."""
         if request.transfer_id != self._core.config.self_id:
             return DLedgerResponseCode.UNEXPECTED_ARGUMENT
         if request.transferee_id not in self._core.config.peers:

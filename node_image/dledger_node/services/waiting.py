@@ -1,13 +1,13 @@
 """Requests that wait until the log reaches an index, each answered exactly once.
 
-A leader that proposes entries knows their indexes, but an index alone does not say whose entry is
-committed there: after a change of leaders another entry may have taken the place. So a waiter is
-released as committed only while this member still leads the term in which the index was given out.
-Once it does not, every waiter of that term is released as unknown before the committed index is
-looked at.
+A leader that proposes entries knows their indexes, but an index alone does not identify the entry
+that is committed there: after a change of leaders another entry may have taken its place. So a
+waiter is released as committed only while this member still leads the term in which the index was
+assigned. Once it does not, every waiter of that term is released as unknown, whatever the committed
+index.
 
-Nothing here knows a connection or a clock: the owner of a waiter sends the answer, and passes the
-time in.
+This module uses no connections and no clock: the owner of a waiter sends the answer and passes in
+the time.
 """
 
 import math
@@ -58,7 +58,7 @@ class Waiter(msgspec.Struct, Generic[ReplyT], frozen=True):
 
 
 Released: TypeAlias = tuple[list[Waiter[ReplyT]], list[Waiter[ReplyT]]]
-"""The committed waiters, by index; and those of unknown outcome, the oldest first."""
+"""The committed waiters by index, and the waiters whose outcome is unknown, oldest first."""
 
 
 class CommitWaiters(Generic[ReplyT]):
@@ -68,11 +68,13 @@ class CommitWaiters(Generic[ReplyT]):
         """Hold waiters for at most `count_max` entries."""
         self.count_max = count_max
         self.count = 0
-        """Number of entries that are waited for."""
+        """Number of entries for which the waiters wait."""
         self.body_bytes = 0
-        """Their bytes. Those of a partly committed waiter count until its last entry commits."""
+        """Bytes of their bodies. A partly committed waiter counts in full until its last entry
+        commits.
+        """
         self._waiting: OrderedDict[int, Waiter[ReplyT]] = OrderedDict()
-        """By number, the oldest first."""
+        """The waiters by number, oldest first."""
         self._heap: list[tuple[int, int]] = []
         """The index that releases a waiter next, and its number. Numbers of waiters that were
         released otherwise stay here until they come up."""
@@ -83,14 +85,14 @@ class CommitWaiters(Generic[ReplyT]):
 
     @property
     def is_full(self) -> bool:
-        """Whether not even a waiter for one entry fits."""
+        """Whether there is no room even for a waiter for one entry."""
         return self.count >= self.count_max
 
     def add(self, waiter: Waiter[ReplyT]) -> None:
-        """Add a waiter. Raises ValueError if it does not fit: the caller must check before."""
+        """Add a waiter. Raises ValueError if there is no room; the caller must check first."""
         if waiter.entry_count > self.count_max - self.count:
             raise ValueError(
-                f"{self.count} entries are waited for, at most {self.count_max} may be"
+                f"waiters already wait for {self.count} entries of at most {self.count_max}"
             )
         if self._waiting:
             self._lowest_term = min(self._lowest_term, waiter.term)
@@ -121,7 +123,7 @@ class CommitWaiters(Generic[ReplyT]):
             number = heappop(heap)[1]
             waiter = self._waiting.get(number)
             if waiter is None:
-                continue  # it was released otherwise
+                continue  # it was already released in another way
             if waiter.last_index > committed_index:
                 waiter, rest = _split(waiter, committed_index)
                 self._waiting[number] = rest
@@ -159,7 +161,7 @@ class CommitWaiters(Generic[ReplyT]):
         return taken
 
     def _rebuild(self) -> None:
-        """Derive everything else from the waiters."""
+        """Rebuild the derived fields from the waiters."""
         waiters = self._waiting.values()
         self.count = sum(waiter.entry_count for waiter in waiters)
         self.body_bytes = sum(waiter.body_bytes for waiter in waiters)
@@ -178,7 +180,7 @@ def _releasing_index(waiter: Waiter[ReplyT]) -> int:
 
 
 def _split(waiter: Waiter[ReplyT], committed_index: int) -> tuple[Waiter[ReplyT], Waiter[ReplyT]]:
-    """Return the part up to `committed_index`, and the rest with all the bytes."""
+    """Return the part up to `committed_index`, and the rest, which keeps all the bytes."""
     rest_count = waiter.last_index - committed_index
     count = waiter.entry_count - rest_count
     return (

@@ -1,9 +1,9 @@
-"""The shell around the Raft core: it gives the core its inputs and does the work the core asks for.
+"""The shell around the Raft core: passes inputs to the core and does the work that it returns.
 
 server        one member in service: its parts and its clock
 loop          gives inputs to the core, does the work that follows, and tells the services
 writes        the core's writes, done in the log store
-clients       the services of clients, as connections find them
+clients       the services for clients, as connections use them
 room          room in the log for the entries of clients
 peers         messages to and from the other members
 pushes        checks of a leader's pushes before the core gets them

@@ -1,4 +1,4 @@
-"""The services of clients: built here, and found here by the connections."""
+"""Builds the services for clients, and passes requests from connections to them."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 
 TRANSFER_ELECTION_TIMEOUTS: Final = 2
-"""One for the transferee to win its election, one for its first message to arrive."""
+"""One timeout for the transferee to win its election, one for its first message to arrive."""
 
 
 class ClientService:
@@ -65,7 +65,7 @@ class ClientService:
         self.appends = Appends(
             settings, core, store, self.idempotent, reserve=room.reserve, drive=loop.turn
         )
-        """Connections call it directly: appends come by the thousand."""
+        """Connections call it directly, since thousands of appends may arrive per second."""
         self.follows = Follows(core, store, group=group)
         self.registers = RegisterReads(core, state, group=group, prove=self.reads.prove)
         self.transfers = LeadershipTransfers(
@@ -117,7 +117,7 @@ class ClientService:
     # -- what connections ask for ----------------------------------------------------------------
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
-        """Register a client that numbers its appends."""
+        """Register a producer."""
         self.idempotent.register(request, reply)
 
     def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
@@ -127,7 +127,7 @@ class ClientService:
     def follow(
         self, connection: Caller, opaque: int, request: follow.FollowRequest
     ) -> follow.FollowResponse | None:
-        """Read committed entries. Return None if the answer is sent once there are some."""
+        """Read committed entries. Return None if the answer is sent later, once there are some."""
         return self.follows.follow(connection, opaque, request)
 
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:

@@ -19,7 +19,7 @@ class LeaderWatch:
         self._reported_joining = ""
 
     def on_turn(self, committed_index: int) -> None:
-        """Report a change of the leader, and of what a joining member waits for."""
+        """Report a change of the leader, or of the reason why a joining member waits."""
         leader, joining = self._leader(), self._core.joining
         if leader != self._reported_leader:
             logger.info("leader: %s", status.leader_view(self._core))
@@ -31,7 +31,7 @@ class LeaderWatch:
             self._reported_joining = joining
 
     async def leader_changed(self) -> None:
-        """Return once `leader_view` has another token than at the call."""
+        """Return once the token of `leader_view` differs from the one at the call."""
         await self._leader_changed.wait()
 
     def _leader(self) -> tuple[int, str | None, bool]:

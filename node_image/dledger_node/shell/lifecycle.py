@@ -1,8 +1,8 @@
 """One member from start to end: in service while its store is sound, out of service otherwise.
 
-A fault of the volume never ends the process. It takes the member out of the group, at once and as a
-whole: links and connections are closed, so that the others notice, and the store is closed. Then
-HTTP shows the reason, and the store is opened again, with everything in doubt verified, until that
+A fault of the volume never ends the process. It takes the whole member out of the group at once:
+links and connections are closed, so that the others notice, and the store is closed. Then HTTP
+shows the reason, and the member retries opening the store, verifying everything in doubt, until it
 succeeds. Any other error ends the process.
 """
 
@@ -45,11 +45,11 @@ Opened = tuple[LogStore, HardState, OpenedState | None]
 
 
 class Source(pages.Source, metrics.Source, Protocol):
-    """What HTTP shows of a member."""
+    """The data about a member that HTTP shows."""
 
 
 class CurrentSource:
-    """Passes on to the source of the moment: a server in service, or an outage."""
+    """Forwards to the current source: a server in service, or an outage."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -63,7 +63,7 @@ class CurrentSource:
         return self.source.leader_view()
 
     async def leader_changed(self) -> None:
-        """Return once `leader_view` has another token than at the call."""
+        """Return once the token of `leader_view` differs from the one at the call."""
         await self.source.leader_changed()
 
     def manifest(self) -> Manifest:
@@ -75,12 +75,12 @@ class CurrentSource:
         return self.source.read_file(folder, name, start, end)
 
     def counters(self) -> metrics.Counters:
-        """Return what was counted."""
+        """Return the counters."""
         return self.source.counters()
 
 
 class Lifecycle:
-    """Opens the store and serves, again and again, until `stopping` is set."""
+    """Opens the store and serves, repeatedly, until `stopping` is set."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Lifecycle:
         retry_delay_min_s: float = RETRY_DELAY_MIN_S,
         retry_delay_max_s: float = RETRY_DELAY_MAX_S,
     ) -> None:
-        """`open_store` blocks; its argument says whether to verify everything. `serve` returns when
-        the member was asked to stop, and raises the error that made it stop otherwise. `heal` gets
+        """`open_store` blocks; its argument says whether to verify everything. `serve` returns if
+        the member was asked to stop, and otherwise raises the error that stopped it. `heal` gets
         damage that was found twice in a row, and returns why the store is still damaged, or "".
         """
         self._settings = settings
@@ -114,10 +114,11 @@ class Lifecycle:
         self._delay_s = retry_delay_min_s
         self._verify_all = False
         self._damaged = False
-        """Whether the last opening, or the last time in service, found damage."""
+        """Whether the last attempt to open the store, or the last period of service, found damage.
+        """
 
     async def run(self) -> None:
-        """Return once stopped. Raises any error that is not a fault of the volume."""
+        """Run until stopped. Raises any error that is not a fault of the volume."""
         try:
             while not self._stopping.is_set():
                 try:
@@ -149,7 +150,7 @@ class Lifecycle:
                 self._delay_s = self._retry_delay_min_s
 
     async def _opened(self) -> Opened:
-        """Open the store in a thread. HTTP starts meanwhile if that takes long."""
+        """Open the store in a thread. If that takes long, start HTTP in the meantime."""
         opening = asyncio.ensure_future(asyncio.to_thread(self._open_store, self._verify_all))
         done, _ = await asyncio.wait({opening}, timeout=SLOW_OPENING_S)
         if not done:

@@ -1,12 +1,12 @@
-"""The loop that drives the Raft core: it gives an input, does the work that follows, and reports.
+"""The loop that drives the Raft core: it passes in an input, does the resulting work, and reports.
 
 One turn:
 
 1. an input goes into the core: a tick, a message, a proposal, a flush that has finished;
-2. while the core has a `Ready`, its work is done in the order that `Ready` demands: the hard state
-   is saved, the log is written, messages are sent, and the core is told (`advance`);
-3. a flush begins for what was written;
-4. the listeners learn how far the log is committed, and answer the requests that waited for it.
+2. while the core has a `Ready`, its work is done in the order that `Ready` requires: the hard state
+   is saved, the log is written, messages are sent, and `advance` reports this to the core;
+3. a flush begins for the written entries;
+4. the listeners receive the committed index, and answer the requests that waited for it.
 
 The loop has no clock, thread, socket or file of its own. A member runs it on asyncio with its log
 store and its links; the simulator runs the same object with a simulated disk and network, so that
@@ -23,22 +23,22 @@ from dledger_node.raft.ready import HardState, ReadState, Ready, Write
 
 
 class Store(Protocol):
-    """The member's disk, as far as the loop needs it. An error of any method ends the member."""
+    """The member's disk, as far as the loop needs it. An error in any method stops the member."""
 
     def save_hard_state(self, hard_state: HardState) -> bool:
-        """Make term and vote durable; returns False when that takes a while.
+        """Make term and vote durable; return False if that continues in the background.
 
-        The store then calls `CoreLoop.hard_state_saved`, and the loop does no other work before.
+        The store then calls `CoreLoop.hard_state_saved`; the loop does no other work until then.
         """
 
     def write(self, write: Write) -> None:
         """Change the log in the page cache."""
 
     def written(self) -> tuple[int, int]:
-        """Return index and term of the last entry that is written, durable or not."""
+        """Return index and term of the last written entry, durable or not."""
 
     def begin_flush(self) -> None:
-        """Begin to flush what is written, unless a flush is in flight already.
+        """Begin to flush the written entries, unless a flush is already in flight.
 
         The member calls `CoreLoop.persisted` when a flush has finished.
         """
@@ -48,18 +48,18 @@ class Links(Protocol):
     """The connections to the peers."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send messages in order, or lose them: the core expects loss."""
+        """Send messages in order, or drop them: the core expects loss."""
 
 
 class TurnListener(Protocol):
     """A part of the member that follows the committed index and the leadership."""
 
     def on_turn(self, committed_index: int) -> None:
-        """Act on what the last turn changed; all up to `committed_index` is committed."""
+        """Act on the changes of the last turn; entries up to `committed_index` are committed."""
 
 
 class CoreLoop:
-    """Drives one core. After an error it does nothing any more: disk and core may disagree."""
+    """Drives one core. After an error it does nothing further: disk and core may disagree."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class CoreLoop:
     ) -> None:
         """`confirm_unflushed` lets a written entry count as durable (AsyncFlush).
 
-        `release_reads` takes the linearizable reads that the core has released; a listener answers
-        them. `fail` takes the error that ends this member.
+        `release_reads` receives the linearizable reads that the core has released; a listener
+        answers them. `fail` receives the error that stops this member.
         """
         self._core = core
         self._store = store
@@ -96,11 +96,11 @@ class CoreLoop:
         self._listeners = tuple(listeners)
 
     def halt(self) -> None:
-        """Do nothing from now on: what the core believes and what is on disk may differ."""
+        """Do nothing from now on: the core's state and the disk may differ."""
         self._halted = True
 
     def tick(self) -> None:
-        """Let one tick of time pass. The listeners are called even if the core asks for nothing."""
+        """Let one tick of time pass. The listeners are called even if the core has no work."""
         self.turn(self._core.tick, notify=True)
 
     def step(self, message: Message) -> None:
@@ -112,15 +112,15 @@ class CoreLoop:
         self.turn(lambda: self._core.persisted(end_index, end_term))
 
     def hard_state_saved(self) -> None:
-        """Go on with the work whose hard state has become durable."""
+        """Continue the work whose hard state has become durable."""
         ready, self._saving = self._saving, None
         assert ready is not None
         self.turn(lambda: self._do(ready), notify=True)
 
     def turn(self, give: Callable[[], object] | None = None, *, notify: bool = False) -> None:
-        """Give the core an input, and do what it asks for until it asks for nothing more.
+        """Give the core an input, and do its work until there is none left.
 
-        The listeners are called if it asked for anything, or if `notify` is true. Otherwise nothing
+        The listeners are called if there was any work, or if `notify` is true. Otherwise nothing
         has changed that a request waits for.
         """
         if self._halted:
@@ -154,7 +154,7 @@ class CoreLoop:
             self._fail(error)
 
     def _do(self, ready: Ready) -> None:
-        """Do one batch of work behind its hard state, in the order that `Ready` demands."""
+        """Do one batch of work once its hard state is saved, in the order that `Ready` requires."""
         for write in ready.writes:
             self._store.write(write)
         if ready.messages:

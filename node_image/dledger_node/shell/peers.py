@@ -1,4 +1,4 @@
-"""What this member exchanges with its peers, on the links it opens and those it accepts."""
+"""Messages to and from the peers, on the links that this member opens and those that it accepts."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ class LinkOwner:
         turn: Callable[[Callable[[], None]], None],
     ) -> None:
         """`incarnation` is the number that tells this start of the process from others. `turn`
-        gives the core an input and has its work done.
+        gives the core an input and runs the resulting work.
         """
         self._settings = settings
         self._core = core
@@ -105,7 +105,7 @@ class PeerMessages:
         fatal: asyncio.Future[None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`fatal` is done once this member must stop, which `fail` brings about."""
+        """`fatal` is done once this member must stop; `fail` completes it."""
         self._links = links
         self._owner = owner
         self._loop = loop
@@ -121,12 +121,12 @@ class PeerMessages:
         return native.refusal(hello, self._owner.hello(hello.sender_id), self._links)
 
     def receive(self, message: PeerMessage) -> None:
-        """Give a message to the part that it is for.
+        """Pass a message to the component that handles it.
 
         The core gets a push only after its bytes are checked and have room on the disk.
         """
         if self._health.stalled or self._fatal.done():
-            return  # its work would wait for the disk, or contradict it
+            return  # the resulting work would wait for the disk, or contradict it
         match message:
             case HeldByAllNotice():
                 self._upkeep.receive(message)

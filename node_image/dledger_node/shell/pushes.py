@@ -1,4 +1,4 @@
-"""Pushes of a leader: their bytes are checked, and have room, before the core gets them."""
+"""Pushes from a leader: their bytes are checked and have room before the core receives them."""
 
 import dataclasses
 from typing import TypeAlias
@@ -15,8 +15,8 @@ Push: TypeAlias = AppendRequest | InstallSnapshotRequest
 def checked(push: Push, store: LogStore, health: VolumeHealth) -> Push | None:
     """Return the push with a block for its bytes; None if there is no room for them.
 
-    Raises RemoteProtocolError if an entry is damaged, or if the message names other memberships
-    than its entries: the core would use the former now, and the latter after a restart.
+    Raises RemoteProtocolError if an entry is damaged, or if the memberships in the message differ
+    from those in its entries: the core would use the former now, and the latter after a restart.
     """
     assert isinstance(push.entries, memoryview)
     if isinstance(push, InstallSnapshotRequest):

@@ -1,4 +1,4 @@
-"""Room in the log for the entries that clients ask for."""
+"""Room in the log for clients' entries."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,7 +14,7 @@ class LogRoom:
     def __init__(
         self, store: LogStore, health: VolumeHealth, *, fail: Callable[[BaseException], None]
     ) -> None:
-        """`fail` takes an error of the store, which ends this member."""
+        """`fail` receives an error of the store, which stops this member."""
         self._store = store
         self._health = health
         self._fail = fail
@@ -22,9 +22,9 @@ class LogRoom:
     def reserve(self, body_sizes: Sequence[int]) -> DLedgerResponseCode | None:
         """Reserve room for bodies of these sizes in bytes. Return None, or the code of a refusal.
 
-        DISK_FULL: the volume has no room. NOT_LEADER: the store is broken, so that this member has
-        left the group. DISK_ERROR would not do: clients must take it for an unknown outcome, and
-        these entries were certainly not stored.
+        DISK_FULL: the volume has no room. NOT_LEADER: the store is broken, so this member has left
+        the group. The code is not DISK_ERROR, which clients must treat as an unknown outcome: these
+        entries were certainly not stored.
         """
         if self._health.nearly_full:
             return DLedgerResponseCode.DISK_FULL

@@ -1,7 +1,7 @@
 """One member in service: its parts, and the tasks that keep it going.
 
 An append passes from its connection (`remoting.connection`) to `services.append`, which proposes it
-to the core; `shell.loop` then has it written, pushed and flushed, and tells the service once it is
+to the core; `shell.loop` then writes, pushes and flushes it, and notifies the service once it is
 committed.
 
 Everything but the flush and the state machine runs on the event loop's thread, so nothing here is
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_S: Final = 1.0
 ASYNC_FLUSH_INTERVAL_S: Final = 0.01
-"""Java's `flushFileInterval`; Java flushes only in this way."""
+"""Java's `flushFileInterval`; Java only flushes at this interval."""
 CATCH_UP_TICKS_MAX: Final = 2
 
 
@@ -69,7 +69,7 @@ class DLedgerServer:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self.fatal: asyncio.Future[None] = self._loop.create_future()
-        """Done, with the error, once this member must stop."""
+        """A future that gets the error once this member must stop."""
         self._gate = Gate(Limits.of(settings), self._loop.time)
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="store")
         async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
@@ -167,7 +167,7 @@ class DLedgerServer:
         await self.clients.transfers.hand_over(timeout_s)
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait, at most this long, until no append waits for its quorum."""
+        """Wait until no append waits for its quorum, or the timeout has passed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.clients.appends.drained(), timeout_s)
 
@@ -185,14 +185,14 @@ class DLedgerServer:
             self._store.close()
 
     def on_turn(self, committed_index: int) -> None:
-        """Tell the parts that know nothing of turns how far the log is committed."""
+        """Mark the producers' stable entries, and choose again which links to keep up."""
         self._store.producers.table.mark_stable(min(committed_index, self._store.durable_index))
         self._links.arrange()
 
     # -- the clock -------------------------------------------------------------------------------
 
     async def _tick_until_cancelled(self) -> None:
-        """Tick at a steady rate. After a pause skip ticks, since messages wait to be read first."""
+        """Tick at a steady rate. Skip ticks after a pause, to read the waiting messages first."""
         tick_s = TICK_MS / 1000
         next_s = self._loop.time() + tick_s
         while True:
@@ -228,7 +228,7 @@ class DLedgerServer:
         self.clients.reads.proved(reads)
 
     def _fail(self, error: BaseException) -> None:
-        """Stop, and give the core no further input: what it believes and the disk may differ."""
+        """Stop, and give the core no further input: its state and the disk may differ."""
         self._core_loop.halt()
         if not self.fatal.done():
             logger.critical("%s must stop", self._name, exc_info=error)

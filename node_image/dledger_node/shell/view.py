@@ -1,4 +1,4 @@
-"""What a member in service shows over HTTP: its status, its files and its counters."""
+"""The view of a member in service over HTTP: its status, its files and its counters."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ class MemberView:
         return status.leader_view(self.core)
 
     async def leader_changed(self) -> None:
-        """Return once `leader_view` has another token than at the call."""
+        """Return once the token of `leader_view` differs from the one at the call."""
         await self.leader_watch.leader_changed()
 
     def manifest(self) -> Manifest:
@@ -64,7 +64,7 @@ class MemberView:
         return self.store.segments.read(folder, name, start, end)
 
     def counters(self) -> Counters:
-        """Return what was counted since the start."""
+        """Return the counters since the start."""
         healing = self.upkeep.healing
         return Counters(
             appends_acknowledged=self.appends.acknowledged,

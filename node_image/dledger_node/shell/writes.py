@@ -1,4 +1,4 @@
-"""The core's writes, done in the log store: the loop's `Store`."""
+"""The loop's `Store`: carries out the core's writes in the log store."""
 
 import logging
 from collections.abc import Callable
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoreWriter:
-    """Writes to the page cache, and lets a group commit flush."""
+    """Writes to the page cache; `GroupCommit` flushes."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class StoreWriter:
         return True
 
     def begin_flush(self) -> None:
-        """Flush what is written, now or when the interval of AsyncFlush is over."""
+        """Flush the written entries, now or when the interval of AsyncFlush has passed."""
         self._group_commit.start()
 
     def written(self) -> tuple[int, int]:
@@ -55,7 +55,7 @@ class StoreWriter:
         return self._store.end_index, self._store.end_term
 
     def write(self, write: Write) -> None:
-        """Change the log. Raises StoreError, which ends this member."""
+        """Change the log. Raises StoreError, which stops this member."""
         store = self._store
         match write:
             case Truncate():

@@ -1,4 +1,4 @@
-"""The state that the log's entries result in, if the group keeps one.
+"""The state machine: the state that results from the log's entries, if the group keeps one.
 
 machine   the interface of a state machine
 machines  the state machines by name

@@ -36,12 +36,12 @@ class Applying:
         fail: Callable[[BaseException], None],
         batch_entries_max: int = BATCH_ENTRIES_MAX,
     ) -> None:
-        """`fail` takes the error after which no further entry can be applied."""
+        """`fail` receives the error after which no further entry can be applied."""
         self.reading = threading.Lock()
         """Held while the thread reads the log, and while the whole log is replaced."""
         self._name = name
         self._applied = applied
-        """Replaced as a whole by the thread, so that index and machine always fit each other."""
+        """The thread replaces it as a whole, so that index and machine always match."""
         self._snapshots = snapshots
         self._store = store
         self._fail = fail
@@ -52,7 +52,7 @@ class Applying:
         self._listeners: list[Callable[[int], None]] = []
         self._committed_index = -1
         self._tried_index = -1
-        """Committed index of the last batch that was begun."""
+        """The committed index when the last batch began."""
         self._closed = False
 
     @property
@@ -70,7 +70,7 @@ class Applying:
         self._listeners.append(listener)
 
     def on_turn(self, committed_index: int) -> None:
-        """Apply the entries that are committed by now."""
+        """Apply the newly committed entries."""
         self._committed_index = max(self._committed_index, committed_index)
         self._begin_batch()
 
@@ -138,7 +138,7 @@ def _entries(runs: list[bytes], first_index: int) -> tuple[list[CommittedEntry],
     """Return the entries that clients appended, and the term of the last entry of any kind.
 
     Raises StoreDamagedError if an entry is damaged: a failed flush, for example, may have lost it
-    after it was written, and this thread reads on until the member is out of service.
+    after it was written, and this thread keeps reading until the member is out of service.
     """
     index, term = first_index, -1
     entries: list[CommittedEntry] = []

@@ -1,6 +1,6 @@
-"""Which chunks of a snapshot a member asks for, of which peer, and when.
+"""Decide which chunks of a snapshot a member requests, from which peer, and when.
 
-The rules alone, without IO: `install` writes the bytes and reports when that is done. A member that
+This module does no IO: `install` writes the bytes and reports when that is done. A member that
 lacks entries which its leader has removed needs a snapshot before it can take the leader's push.
 Such a push begins the fetch. If an answer is lost, a later push asks for the same chunk again. From
 a new leader, the member continues the same snapshot, or begins another one.
@@ -34,7 +34,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A chunk to be written now at `offset`. The first one of a snapshot replaces older data."""
+    """A chunk to write now at `offset`. The first chunk of a snapshot replaces older data."""
 
     fetch: Fetch
     meta: SnapshotMeta
@@ -67,10 +67,10 @@ class Fetching:
 
     @property
     def awaited(self) -> Fetch | None:
-        """The fetch without which this member cannot go on; None if there is none."""
+        """The fetch that this member needs before it can continue; None if there is none."""
         fetch = self._fetch
         if fetch is None or self._log.end_index > fetch.least_index:
-            return None  # or the log got those entries from another leader
+            return None  # the log has received those entries from another leader
         return fetch
 
     def lacks(self, push: InstallSnapshotRequest) -> bool:
@@ -111,7 +111,7 @@ class Fetching:
         return Part(fetch=fetch, meta=meta, offset=fetch.offset, data=chunk.data, begins=begins)
 
     def written(self, part: Part) -> bool:
-        """Ask for the chunk behind a part that is written. Return True if it was the last one."""
+        """Request the chunk after a written part. Return True if that part was the last one."""
         fetch = part.fetch
         fetch.offset += len(part.data)
         if fetch.offset < part.meta.data_bytes:
@@ -130,7 +130,7 @@ class Fetching:
         part.fetch.asked_at_s = self._now_s()
 
     def leave(self, part: Part) -> None:
-        """Note that the part is dealt with: take further chunks."""
+        """Note that the part has been handled, so that further chunks can be taken."""
         part.fetch.working = False
 
     def _ask(self, fetch: Fetch) -> None:

@@ -90,7 +90,7 @@ class Installs:
         return self._sending.in_use()
 
     def receive(self, message: SnapshotMessage) -> None:
-        """Act on a peer's message."""
+        """Handle a peer's message."""
         if self._closed:
             return
         if isinstance(message, SnapshotChunkRequest):
@@ -103,7 +103,7 @@ class Installs:
             self._spawn(self._take(part))
 
     async def close(self) -> None:
-        """Stop. A snapshot that was not fetched completely is dropped."""
+        """Stop, and drop a snapshot that was not fetched completely."""
         self._closed = True
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -182,7 +182,7 @@ class Installs:
 
 
 def _write_at(path: Path, data: bytes | memoryview, offset: int) -> None:
-    """Write at `offset` and drop any bytes behind it; blocks.
+    """Write at `offset` and drop any bytes after the written ones; blocks.
 
     Raises StoreFullError or StoreError.
     """

@@ -21,7 +21,7 @@ from dledger_node.store.snapshots.snapshots import Snapshots
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedState:
-    """The state as it was restored from a store's folder."""
+    """The state restored from a store's folder."""
 
     snapshots: Snapshots
     applied: Applied
@@ -84,7 +84,7 @@ class StateKeeper:
         send: Callable[[PeerMessage], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`send` sends to a peer. `fail` takes the error that ends this member."""
+        """`send` sends a message to a peer. `fail` receives the error that stops this member."""
         name = settings.state_machine
         self._threshold = settings.snapshot_threshold
         self._snapshots = opened.snapshots
@@ -103,7 +103,7 @@ class StateKeeper:
 
     @property
     def machine(self) -> StateMachine:
-        """The present state machine. A batch may be under way in it."""
+        """The current state machine. A batch may be in progress in it."""
         return self._applying.machine
 
     @property
@@ -127,7 +127,7 @@ class StateKeeper:
         return self._installs.awaited
 
     def on_turn(self, committed_index: int) -> None:
-        """Apply the entries that are committed by now."""
+        """Apply the newly committed entries."""
         self._applying.on_turn(committed_index)
 
     def call_when_applied(self, listener: Callable[[int], None]) -> None:
@@ -139,7 +139,7 @@ class StateKeeper:
         return self._installs.lacks(push)
 
     def receive(self, message: SnapshotMessage) -> None:
-        """Act on a peer's message about snapshots."""
+        """Handle a peer's message about snapshots."""
         self._installs.receive(message)
 
     async def save_if_due(self) -> None:

@@ -24,9 +24,9 @@ class StateMachine(Protocol):
         """
 
     def copy(self) -> Self:
-        """Return a copy that stays as it is while this one changes.
+        """Return a copy that does not change when this state machine does.
 
-        Must be quick: no entry is applied meanwhile.
+        It must be quick, because no entry is applied in the meantime.
         """
 
     def dump(self) -> Iterable[bytes]:

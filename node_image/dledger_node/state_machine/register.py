@@ -3,7 +3,7 @@
     dump    magic "DLREGIST", version (4), number of keys (4), then key and value of each, in the
             order in which the keys were first set; all numbers of 4 bytes, little-endian
 
-That order too follows from the log alone, and costs nothing: sorting a million keys would stop all
+That order also follows from the log alone, and is free: sorting a million keys would stop all
 threads of the process for a second.
 
 An entry whose body is not the size of a key and a value sets nothing, so a log with other entries
@@ -45,7 +45,7 @@ class Register:
         return other
 
     def dump(self) -> Iterator[bytes]:
-        """Yield the values in the order in which the log set them: members have equal bytes."""
+        """Yield the values in the order in which the log set them, so members dump equal bytes."""
         yield _HEAD.pack(_MAGIC, _VERSION, len(self._values))
         items = iter(self._values.items())
         while piece := b"".join(SET.pack(*item) for item in islice(items, _PIECE_KEYS)):

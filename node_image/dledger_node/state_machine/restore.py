@@ -1,10 +1,11 @@
-"""How a member restores its state from snapshots and log, and which entries it applies next.
+"""Restore a member's state from snapshots and log, and decide which entries to apply next.
 
 A snapshot is used if the log agrees with it: the log holds the snapshot's last entry in the same
-term, or begins right behind it. A snapshot that ends behind the log is used only if no other way
-leads to a state: it came from another member, for a log that was about to be replaced.
+term, or begins right after it. A snapshot that ends after the end of the log is used only if there
+is no other way to restore the state: it came from another member, for a log that was about to be
+replaced.
 
-These rules need only a few facts of the log and the snapshots, so the simulator runs them too.
+These rules need only a few facts about the log and the snapshots, so the simulator runs them too.
 """
 
 import logging
@@ -35,7 +36,7 @@ class Position(Protocol):
 
 
 class Log(Protocol):
-    """The facts of a member's log that these rules need; `LogStore` implements it."""
+    """The facts about a member's log that these rules need; `LogStore` implements it."""
 
     @property
     def begin_index(self) -> int:
@@ -66,8 +67,8 @@ def restore(
 ) -> Applied:
     """Return the state of this name that the log continues; blocks.
 
-    Useless snapshots are discarded, once a state is found without them. Raises StoreDamagedError,
-    and changes nothing, if entries are gone that no snapshot includes.
+    Discards unusable snapshots once the state is restored without them. Raises StoreDamagedError,
+    and changes nothing, if removed entries are in no snapshot.
     """
     useless = dict(snapshots.damaged)
     applied: Applied | None = None
@@ -166,7 +167,7 @@ def _nothing_is_left(
     """Return the error for a state that cannot be restored.
 
     A member that has, or had, a snapshot had a state, so its leader has one too. Without a trace of
-    a snapshot, the state machine may have been set when entries were removed already.
+    a snapshot, the state machine may have been configured after entries had been removed.
     """
     had_snapshot = bool(useless or snapshots.newest_first)
     reasons = "; ".join(f"up to {index}: {reason}" for index, reason in sorted(useless.items()))

@@ -1,6 +1,6 @@
-"""Which chunks of its snapshots a member sends to its peers, and which snapshots stay meanwhile.
+"""Decide which chunks of its snapshots a member sends, and which snapshots it keeps for that.
 
-The rules alone, without IO: `install` reads and sends the bytes.
+This module does no IO: `install` reads and sends the bytes.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ IN_USE_S: Final = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class SentSnapshot:
-    """A snapshot that a peer is fetching, and the chunk that it gets next.
+    """A snapshot that a peer is fetching, and the next chunk to send.
 
     `reading` is true from the request of a chunk until it is read; further requests are ignored.
     """
@@ -84,7 +84,7 @@ class Sending:
         return sent
 
     def _good(self) -> list[SnapshotMeta]:
-        """Return the snapshots that the log agrees with, the newest first."""
+        """Return the snapshots that agree with the log, newest first."""
         return [
             meta
             for meta in self._snapshots.newest_first

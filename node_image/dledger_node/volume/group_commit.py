@@ -119,7 +119,7 @@ class GroupCommit:
             return
         self.flushes += 1
         self._store.flushed(target)
-        # After a truncation during the flush, the flush no longer counts.
+        # If the log was truncated during the flush, the flush does not count.
         if self._store.durable_index == target.end_index:
             self._on_durable(target)
         self.start()

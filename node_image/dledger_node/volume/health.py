@@ -27,7 +27,7 @@ VOLUME_NEARLY_FULL: Final = "the volume is fuller than disk_full_percent allows"
 TRANSFER_INTERVAL_S: Final = 10.0
 TRANSFER_INTERVAL_MAX_S: Final = 640.0
 """A leader without room retries the transfer after TRANSFER_INTERVAL_S, then after twice as long
-each time, up to this: if no member has room, the leadership must not move around all the time.
+each time, up to this: if no member has room, the leadership must not keep moving.
 """
 
 
@@ -71,8 +71,7 @@ class VolumeHealth:
         """Check the flush in flight and the room; called at every tick.
 
         Returns the number of the attempt if a leader should transfer its leadership now, else None.
-        The attempt is 0 when a stall begins. Without room it counts up from 0, as transfers fail to
-        help.
+        The number is 0 when a stall begins. For a leader without room it counts up from 0.
         """
         was_stalled = self._stalled
         self._stalled = self._group_commit.in_flight_s > self._stall_s

@@ -96,7 +96,7 @@ class Upkeep:
         self._health.check_room()
 
     def view(self) -> StoreView:
-        """Return what the status reports of the store."""
+        """Return the view of the store that the status reports."""
         healing = self.healing.active and not self._health.stalled
         problems = [self._health.problem, self.healing.description, self._state.awaited]
         return StoreView(
@@ -106,7 +106,7 @@ class Upkeep:
         )
 
     def receive(self, notice: HeldByAllNotice) -> None:
-        """Take over the index that the leader announces."""
+        """Adopt the index that the leader announces."""
         self.held_by_all_index = max(self.held_by_all_index, notice.index)
 
     def _is_short_of_room(self, used_percent: int) -> bool:

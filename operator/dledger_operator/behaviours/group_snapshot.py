@@ -28,7 +28,7 @@ from dledger_operator.spec.spec_reader import InvalidSpecError
 
 @dataclass(slots=True, kw_only=True)
 class GroupSnapshot:
-    """What the control loops of one group have found out last; each loop updates its own part."""
+    """The latest findings of one group's control loops; each loop updates its own part."""
 
     namespace: str
     name: str
@@ -59,7 +59,7 @@ class GroupSnapshot:
 
     @property
     def is_complete(self) -> bool:
-        """Every loop has run at least once, and a leader is known."""
+        """Whether every loop has run at least once and a leader is known."""
         observed = self.endpoints is not None and self.answers is not None
         return observed and self.followed.leader is not None
 

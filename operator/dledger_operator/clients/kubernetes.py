@@ -75,8 +75,8 @@ _ERROR_OF_CODE: Final[dict[int, type[KubeError]]] = {
 
 
 class KubeApi:
-    """The operator's requests to the API server. Each raises KubeError if it fails, at the latest
-    after `REQUEST_S_MAX`.
+    """The operator's requests to the API server. Each raises KubeError if it fails or takes longer
+    than `REQUEST_S_MAX`.
     """
 
     def __init__(self, client: AsyncClient) -> None:

@@ -35,5 +35,5 @@ def judge(observed: ObservedGroup) -> Judgment:
 
 
 def _is_healing(member: ObservedMember) -> bool:
-    """Return whether a member re-fetches its damaged log, which needs no help."""
+    """Return whether a member is re-fetching its damaged log, which needs no user action."""
     return member.status is not None and member.status.storage is StorageState.HEALING

@@ -8,8 +8,8 @@ TYPE = "Progressing"
 
 
 def judge(observed: ObservedGroup) -> Judgment:
-    """Report whether scaling is complete: every wanted member votes, the group has no other member
-    and no extra pod. The message lists what is left and what blocks it.
+    """Report whether scaling is complete: every desired member votes, and the group has no other
+    member and no extra pod. The message lists the remaining steps and what blocks them.
     """
     wanted = {names.member_id(ordinal) for ordinal in range(observed.replicas)}
     voters, learners = observed.membership.voters, observed.membership.learners

@@ -12,7 +12,7 @@ def pod_security_context() -> Manifest:
         "runAsUser": UID,
         "runAsGroup": UID,
         "fsGroup": UID,
-        # To change the owner of every file of a large store takes minutes at each start.
+        # Changing the owner of every file of a large store takes minutes at each start.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }

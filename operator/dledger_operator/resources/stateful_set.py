@@ -24,8 +24,9 @@ STARTUP_S_MAX: Final = 600
 def build(group: Group, shape: Shape) -> Manifest:
     """Build the StatefulSet.
 
-    `Parallel`, because a member becomes ready only with a majority of its peers. `OnDelete`,
-    because the safe order of restarts depends on the leader, which a StatefulSet does not know.
+    It uses `Parallel`, because a member becomes ready only with a majority of its peers, and
+    `OnDelete`, because the safe order of restarts depends on the leader, which a StatefulSet does
+    not know.
     """
     name = names.stateful_set(group.name)
     manifest = annotated(child(group, "StatefulSet", "apps/v1", name), _first_voters(shape))

@@ -35,7 +35,7 @@ class Storage:
     """The volume claim of each member."""
 
     size: str
-    """As written in the spec; copied into the volume claim unchanged."""
+    """The size as written in the spec; copied into the volume claim unchanged."""
     size_bytes: int
     storage_class_name: str
     """Empty for the cluster's default class."""

@@ -68,7 +68,7 @@ class LogMemberships:
     def note_appends(
         self, first_index: int, magic: int, channels: Sequence[int], bodies: Sequence[Buffer]
     ) -> None:
-        """Note a written batch of a leader; one with a membership entry holds no other entry."""
+        """Note a batch that this leader wrote; one with a membership entry has no other entry."""
         if memberships.is_membership(magic, channels[0]):
             self._entries += (MembershipEntry(first_index, membership_of(bodies[0])),)
 

@@ -61,7 +61,7 @@ class LogProducers:
             index = self._note_from(index)
 
     def note_appends(self, first_index: int, magic: int, channels: Sequence[int]) -> None:
-        """Note a written batch of a leader."""
+        """Note a batch that this leader wrote."""
         for index, channel in enumerate(channels, first_index):
             if channel:
                 self.table.note(ChannelEntry(index, magic, channel))

@@ -124,7 +124,7 @@ class Producers:
         return channel_of(self._by_identity[identity].number, sequence)
 
     def next_number(self) -> int:
-        """Return the number for a new producer: a free one, or that of the longest idle one."""
+        """Return the number for a new producer: a free one, or the longest-idle producer's."""
         if len(self._by_number) < self._producers_max:
             return next(n for n in range(1, self._producers_max + 1) if n not in self._by_number)
         return min(self, key=lambda producer: producer.last_index).number
@@ -149,7 +149,7 @@ class Producers:
     def undo_from(self, first_index: int) -> bool:
         """Undo entry `first_index` and all later ones.
 
-        Returns False, and changes nothing, if that is more than can be undone.
+        Returns False, and changes nothing, if the table cannot undo that many.
         """
         if first_index <= max(self._fixed_index, self.stable_index):
             return False
@@ -192,7 +192,7 @@ class Producers:
         window = self._window
         place = sequence % window
         if sequence < 1 or above <= -window or (above <= 0 and indexes[place] != NOT_NOTED):
-            return  # no leader appends such an entry; the first of two counts
+            return  # no leader appends such an entry; the first of the two counts
         before, last_index = None, producer.last_index
         if above > 1 or not indexes:
             before = indexes[:]

@@ -69,7 +69,7 @@ class EntryRun(NamedTuple):
 
 
 def place_bodies(body_sizes: Sequence[int], pos: int, segment_size: int) -> list[Place]:
-    """Return the places of entries with such bodies, from `pos` on.
+    """Return the places from `pos` on of entries with bodies of these sizes.
 
     Raises ValueError if a body does not fit in a segment.
     """

@@ -3,9 +3,10 @@
 1. `examine` reads and changes nothing. Entries up to the checkpoint's durable index were flushed,
    so a crash cannot have torn them: it reads only the last `MARGIN_BYTES` of them. The others are
    verified when they are read. It verifies every record after the durable index.
-2. `judge` decides what the place where the records end means. After the durable index, a crash may
-   have torn entries that were not flushed, and recovery cuts them. At or before the durable index
-   the log is damaged: StoreDamagedError, and the files stay unchanged.
+2. `judge` decides whether the log ends in a torn tail or in damage. After the durable index, a
+   crash may have torn entries that were not flushed, and recovery cuts them. If the records end at
+   or before the durable index, the log is damaged: `judge` raises StoreDamagedError, and the files
+   stay unchanged.
 3. `repair` cuts the tail, rewrites index units that disagree with the data, and syncs the files, so
    that every entry that is served is durable.
 """

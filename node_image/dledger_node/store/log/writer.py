@@ -50,7 +50,7 @@ class LogWriter:
         return (self.end_index + 1) * INDEX_UNIT_SIZE
 
     def reserve(self, body_sizes: Sequence[int]) -> list[Place]:
-        """Make room for entries with such bodies and return their places.
+        """Make room for entries with bodies of these sizes and return their places.
 
         Raises StoreFullError if there is no room, ValueError if a body is too long.
         """

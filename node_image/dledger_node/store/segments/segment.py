@@ -46,9 +46,9 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, size: int, open_files: OpenFiles) -> Self:
-        """Create a fully allocated file of zeros; it is durable, its name is not.
+        """Create a fully allocated file of zeros. The file is durable, but not its name.
 
-        Raises StoreFullError if there is no room; no file is left then.
+        Raises StoreFullError, and leaves no file, if there is no room.
         """
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)

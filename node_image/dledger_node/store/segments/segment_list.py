@@ -119,7 +119,7 @@ class SegmentList:
     def room_is_short(self, pos: int) -> bool:
         """Whether `preallocate` has segments to create for a log that ends at `pos`.
 
-        It has when less than half a segment is left, or less than `ROOM_BYTES` and two segments.
+        It does if less than half a segment is left, or less than `ROOM_BYTES` and two segments.
         """
         room_bytes = self._start_of_next(pos) + len(self._spares) * self.file_size - pos
         return room_bytes < max(self.file_size // 2, min(ROOM_BYTES, 2 * self.file_size))
@@ -182,7 +182,7 @@ class SegmentList:
             file.forget_cache(max(0, pos - file.start))
 
     def close(self) -> None:
-        """Release all segments and remove the spare ones; `load` removes those that stay."""
+        """Release all segments and remove the spare ones; `load` removes any that remain."""
         for file in (*self.files, *self._spares):
             file.close()
         with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ class HeldSnapshots(abc.ABC):
 
     @property
     def newest_first(self) -> tuple[SnapshotMeta, ...]:
-        """The sound snapshots."""
+        """The sound snapshots, newest first."""
         return self._held[::-1]
 
     @property
@@ -44,7 +44,7 @@ class HeldSnapshots(abc.ABC):
 
     @abc.abstractmethod
     def discard(self, index: int) -> None:
-        """Remove a snapshot that is of no use."""
+        """Remove a snapshot that cannot be used."""
 
     def _note(self, meta: SnapshotMeta) -> None:
         """Add a snapshot; it replaces one with the same last included index."""

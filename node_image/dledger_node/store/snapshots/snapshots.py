@@ -137,7 +137,7 @@ class Snapshots(HeldSnapshots):
             self._adopt(INSTALLING_NAME, meta)
 
     def discard(self, index: int) -> None:
-        """Remove a snapshot that is of no use; blocks."""
+        """Remove a snapshot that cannot be used; blocks."""
         with self._lock, disk_errors(self._folder):
             self._discard(index)
 

@@ -64,8 +64,8 @@ async def reconcile(
 ) -> ReconcileResult:
     """Apply every child. An invalid spec or an unknown founding changes nothing.
 
-    `led` says whether the group ever had a leader. The replicas of an existing StatefulSet stay as
-    they are; scaling changes them.
+    `led` says whether the group ever had a leader. The replicas of an existing StatefulSet do not
+    change here; scaling changes them.
     """
     generation = body["metadata"].get("generation", 1)
     try:
@@ -96,7 +96,7 @@ async def reconcile(
             problem = problem or Problem(reason=CHILD_REFUSED, message=str(error))
             if manifest["kind"] == "ConfigMap":
                 # The ConfigMap records that the group is new. A StatefulSet without that record
-                # would be taken for an existing group.
+                # would be mistaken for an existing group's.
                 return ReconcileResult(generation=generation, group=group, problem=problem)
     return ReconcileResult(
         generation=generation, group=group, shape=shape, problem=problem, warning=warning

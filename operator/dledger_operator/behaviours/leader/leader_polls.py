@@ -52,7 +52,7 @@ class LeaderPolls:
         return [poll.observation for poll in self._polls.values() if poll.observation is not None]
 
     def retry_now(self) -> None:
-        """Ask silent members again at once instead of after their backoff."""
+        """Ask silent members again now, without waiting for their backoff."""
         for poll in self._polls.values():
             poll.retry.set()
 

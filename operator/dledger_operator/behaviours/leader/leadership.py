@@ -69,7 +69,7 @@ def _own_claims(observations: Sequence[Observation]) -> set[Leader]:
 def _named_claims(
     pods: dict[str, PodView], observations: Sequence[Observation], membership: Membership
 ) -> set[Leader]:
-    """Return the leaders that a majority names and that do not answer themselves.
+    """Return the leaders that a majority names but that do not answer themselves.
 
     The pod of such a leader must be ready, so that the kubelet reaches it. Otherwise the answers of
     the others may refer to a pod that has been replaced.

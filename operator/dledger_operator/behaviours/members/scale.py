@@ -98,7 +98,7 @@ class Scaler:
         self.problem: Problem | None = None
         """Why the next step cannot be taken now."""
         self.idle = False
-        """The last run found nothing to do."""
+        """Whether the last run found nothing to do."""
 
     async def run_once(
         self, group: Group, state: ScaleState, stateful_set: StatefulSetView, ips: Mapping[str, str]

@@ -70,10 +70,10 @@ class ScaleState:
     replicas: int
     """`spec.replicas`."""
     shape: Shape
-    """As last applied, with the current replicas of the StatefulSet."""
+    """The shape that was last applied, with the current replicas of the StatefulSet."""
     leader: Leader | None
     membership: Membership
-    """As last reported by a leader, possibly long ago."""
+    """The membership that a leader last reported, possibly long ago."""
     answers: Mapping[str, NodeStatus]
     """The status of every member that answers, by member id."""
 
@@ -86,7 +86,7 @@ class ScaleState:
 
 
 def next_step(state: ScaleState) -> Step | None:
-    """Return the next step; None if the group is as the spec asks, as far as can be known."""
+    """Return the next step; None if the group matches the spec, as far as is known."""
     if state.shape.pods > names.REPLICAS_MAX:  # the members' settings have no such ids
         return SetPods(replicas=names.REPLICAS_MAX)
     leading = state.leading

@@ -18,7 +18,7 @@ class StartupGracePeriod:
         self._over = False
 
     def is_active(self, members: Sequence[ObservedMember], now: datetime) -> bool:
-        """Return whether the period lasts. `members` are all that the spec asks for."""
+        """Return whether the period continues. `members` are all members in the spec."""
         all_ready = bool(members) and all(member.ready for member in members)
         self._over = self._over or all_ready or now - self._created >= GRACE_PERIOD
         return not self._over

@@ -15,7 +15,7 @@ from dledger_operator.conditions import endpoints_synced, quorum_healthy
 from dledger_operator.observed_state import LeaderChange
 from dledger_operator.resources.event import NORMAL, WARNING
 
-# During a failover the endpoints mismatch for a moment, which deserves no Event.
+# During a failover the endpoints mismatch for a moment, which does not merit an Event.
 MISMATCH_AGE_MIN: Final = timedelta(seconds=5)
 
 
