@@ -105,6 +105,21 @@ def test_a_stranger_may_not_open_a_link_and_is_told_why(
     assert word in (answer.remark or "")
 
 
+@pytest.mark.parametrize("field", ["group", "sender_id", "receiver_id"])
+def test_a_hello_with_an_endless_name_is_a_protocol_error(
+    steady_group: NodeGroup, field: str
+) -> None:
+    """A refusal would quote the name, and not fit the header of a frame."""
+    steady_group.master()
+    counted = protocol_errors(steady_group, "n1")
+
+    with connect(steady_group, "n1") as connection:
+        connection.sendall(native.encode_hello(hello(**{field: "g" * 70_000}), opaque=0))
+        assert closed_by_peer(connection)
+
+    wait_for(lambda: protocol_errors(steady_group, "n1") == counted + 1, "the HELLO is counted")
+
+
 def test_a_push_with_a_flipped_bit_is_never_stored(steady_group: NodeGroup) -> None:
     """The bytes are checked before the core gets them."""
     master = steady_group.master()

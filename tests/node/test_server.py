@@ -48,6 +48,20 @@ async def test_many_appends_are_proposed_before_the_rest_is_read(
     await server.close()
 
 
+async def test_a_server_that_stops_refuses_the_appends_that_it_has_not_proposed(
+    tmp_path: Path,
+) -> None:
+    server, core = make_server(tmp_path)
+    elect(server, core)
+    client = Client()
+
+    server.clients.appends.append([AppendCall(client, 7, b"late")])
+    await server.close()
+
+    assert [answer.code for answer in client.answers] == [DLedgerResponseCode.NOT_LEADER]
+    assert core.ledger_end_index == 0, "only the first entry of the term was proposed"
+
+
 async def test_an_append_whose_place_another_leader_took_is_not_acknowledged(
     tmp_path: Path,
 ) -> None:

@@ -14,13 +14,13 @@ answered; a MESSAGE is not.
 import struct
 from collections.abc import Container, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import frames
-from dledger_formats.protocol.decoding import decode_leniently, decode_strictly
+from dledger_formats.protocol.decoding import Int64, decode_leniently, decode_strictly
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.recall_messages import Mark
@@ -31,6 +31,9 @@ MESSAGE_CODE: Final = 52000
 HELLO_CODE: Final = 52001
 PROTOCOL: Final = 1
 """The version of HELLO and of all messages. Members with different versions refuse each other."""
+
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
+"""A group or a member. A refusal quotes it, so it must not fill the header of a frame."""
 
 _PREFIX: Final = struct.Struct(">II")
 _NO_MARK: Final = b"\0"
@@ -45,14 +48,20 @@ _HEADER: Final = frames.encode(
 class Hello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The first frame of a link: its two ends, and the values on which both must agree."""
 
-    group: str
-    sender_id: str
-    receiver_id: str
-    segment_size_bytes: int
+    group: Name
+    sender_id: Name
+    receiver_id: Name
+    segment_size_bytes: Int64
     """Segment size, the same for all members, so that blank records lie in the same places."""
-    incarnation: int
+    incarnation: Int64
     """Drawn by the sender at its start. Links of its earlier incarnations are cut."""
-    protocol: int
+    protocol: Int64
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """The one field of a HELLO that every version has."""
+
+    protocol: Int64
 
 
 def encode(message: PeerMessage, entries: Sequence[frames.Buffer] = ()) -> list[frames.Buffer]:
@@ -141,7 +150,21 @@ def decode_hello(body: bytes | memoryview) -> Hello:
     try:
         return decode_strictly(partial(decode_leniently, Hello), bytes(body))
     except FormatError as error:
-        raise RemoteProtocolError(f"the HELLO of a link cannot be read: {error}") from error
+        raise RemoteProtocolError(_unreadable_hello(body, error)) from error
+
+
+def _unreadable_hello(body: bytes | memoryview, error: FormatError) -> str:
+    """Return why a HELLO cannot be decoded: it may be that of another version."""
+    try:
+        version = decode_leniently(_Version, bytes(body)).protocol
+    except FormatError:
+        version = PROTOCOL
+    if version == PROTOCOL:
+        return f"the HELLO of a link cannot be read: {error}"
+    return (
+        f"the sender of a HELLO has protocol version {version}, this member has {PROTOCOL}; "
+        "run the same release on all members"
+    )
 
 
 def refusal(hello: Hello, expected: Hello, peers: Container[str]) -> str | None:

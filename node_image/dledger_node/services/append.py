@@ -133,7 +133,10 @@ class Appends:
         self._answer_unknown(self._waiters.take_expired(now_s))
 
     def give_up(self) -> None:
-        """Answer every append that waits: its outcome is unknown."""
+        """Answer every append: those not proposed yet are refused, the others unknown."""
+        upcoming, self._next = self._next, _NextProposal()
+        upcoming.singles += upcoming.idempotent
+        self._refuse(upcoming.calls(), DLedgerResponseCode.NOT_LEADER)
         self._answer_unknown(self._waiters.take_all())
 
     async def drained(self) -> None:

@@ -75,8 +75,11 @@ class Follows:
         self._send(self._waiters.take_expired(now_s))
 
     def give_up(self) -> None:
-        """Answer every read that waits."""
-        self._send(self._waiters.take_all())
+        """Refuse every read that waits, without a look at the store: it may be what has failed."""
+        refused = self._response(DLedgerResponseCode.NOT_LEADER, []).to_json()
+        for waiter in self._waiters.take_all():
+            for connection, opaque, *_ in waiter.replies:
+                connection.send(frames.encode_responses([(opaque, refused)]))
 
     def _send(self, waiters: Iterable[Waiter[_Read]]) -> None:
         """Answer reads; equal reads get the same bytes."""
@@ -102,6 +105,10 @@ class Follows:
             except StoreDamagedError:
                 # The store keeps the damage it found; at the next tick this member leaves service.
                 code = DLedgerResponseCode.NOT_LEADER
+        return self._response(code, entries)
+
+    def _response(self, code: DLedgerResponseCode, entries: list[DLedgerEntry]) -> FollowResponse:
+        core = self._core
         return FollowResponse(
             code=code,
             group=self._group,

@@ -16,6 +16,7 @@ every seed also tests the order of the work.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from dledger_node.errors import StoreError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import Message
 from dledger_node.raft.ready import HardState, ReadState, Ready, Write
@@ -140,9 +141,17 @@ class CoreLoop:
             return
         self._store.begin_flush()
         if notify and self._saving is None:
-            committed_index = self._core.committed_index
+            self._call_listeners()
+
+    def _call_listeners(self) -> None:
+        """Call the listeners in order. A store that fails one of them ends the member, too."""
+        committed_index = self._core.committed_index
+        try:
             for listener in self._listeners:
                 listener.on_turn(committed_index)
+        except StoreError as error:
+            self._halted = True
+            self._fail(error)
 
     def _do(self, ready: Ready) -> None:
         """Do one batch of work once its hard state is saved, in the order that `Ready` requires."""

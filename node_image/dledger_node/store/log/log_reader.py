@@ -42,12 +42,20 @@ class LogReader:
     def position(self, index: int) -> IndexUnit:
         """Return the index unit of an entry. Raises IndexError outside the log."""
         self._check_range(index, index)
-        return self._files.unit(index)
+        try:
+            return self._files.unit(index)
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
 
     def positions(self, first_index: int, last_index: int) -> list[int]:
         """Return where entries begin in the data files. Raises IndexError outside the log."""
         self._check_range(first_index, last_index)
-        return self._log.positions(first_index, last_index)
+        try:
+            return self._log.positions(first_index, last_index)
+        except StoreDamagedError as error:
+            self.damage = error
+            raise
 
     def entry(self, index: int) -> tuple[EntryHeader, bytes]:
         """Read one entry and verify all its checksums.
