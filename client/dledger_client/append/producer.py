@@ -164,7 +164,7 @@ class Producer:
         self._dispatcher.forward(call)
 
     async def _register(self) -> None:
-        if not self._waiting:  # all waiting calls have ended meanwhile
+        if not self._waiting:  # all waiting calls have ended in the meantime
             self._registration = None
             return
         now_s = self._loop.time()

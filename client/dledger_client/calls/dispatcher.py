@@ -270,7 +270,7 @@ class Dispatcher:
     # Finding the leader
 
     async def _search_leader(self) -> None:
-        """Find the leader for the waiting calls; end calls that expire meanwhile."""
+        """Find the leader for the waiting calls; end calls that expire during the search."""
         try:
             while self._waiting and self._leader is None:
                 self._searches += 1

@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # -- the gate and the dispatcher call these --------------------------------------------------
+    # -- called by the gate and the dispatcher ---------------------------------------------------
 
     def overdue(self, now_s: float) -> Reason | None:
         """Return the time limit that this connection has exceeded; None if it is within all."""
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         self._decoder.frame_bytes_max = self._limits.peer_frame_bytes_max
         self._gate.becomes_link(self, hello.sender_id, hello.incarnation)
 
-    # -- the event loop calls these --------------------------------------------------------------
+    # -- called by the event loop ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a place."""
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
         self._active_at_s = self._gate.now_s()
         self._guarded(lambda: self._take(data))
 
-    # -- inside ----------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------
 
     def _take(self, data: bytes) -> None:
         commands = self._decoder.feed(data)

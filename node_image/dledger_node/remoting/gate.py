@@ -76,7 +76,7 @@ class Gate:
         """The number of open connections, of clients and of peers."""
         return len(self._guests) + len(self._only_hello) + sum(map(len, self._links.values()))
 
-    # -- coming and going ------------------------------------------------------------------------
+    # -- opening and closing ---------------------------------------------------------------------
 
     def enter(self, guest: Guest) -> None:
         """Admit a new connection; if all places are taken it may send only HELLO."""
@@ -150,7 +150,7 @@ class Gate:
         links = [link for links in self._links.values() for link in links]
         return [*self._guests, *self._only_hello, *links]
 
-    # -- accounts --------------------------------------------------------------------------------
+    # -- byte counts -----------------------------------------------------------------------------
 
     def count_received(self, guest: Guest, change_bytes: int, held_bytes: int) -> None:
         """Note how many bytes of an unfinished frame a connection holds."""

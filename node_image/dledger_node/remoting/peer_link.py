@@ -48,7 +48,7 @@ class Owner(Protocol):
     ) -> tuple[Sequence[frames.Buffer], int] | None:
         """Return the stored bytes of the push's first entries, and the last index among them.
 
-        Returns None for a push that is out of date, because its leader was deposed meanwhile.
+        Returns None for a push that is out of date, because its leader has been deposed.
         """
 
     def link_restored(self, peer_id: str) -> None:

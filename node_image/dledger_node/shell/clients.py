@@ -114,7 +114,7 @@ class ClientService:
         for waits in self._waits:
             waits.give_up()
 
-    # -- what connections ask for ----------------------------------------------------------------
+    # -- the services that connections use -------------------------------------------------------
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
         """Register a producer."""

@@ -152,7 +152,7 @@ class DLedgerServer:
             leader_watch=leader_watch,
         )
 
-    # -- life ------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Keep the links and the clock going until cancelled."""
@@ -216,7 +216,7 @@ class DLedgerServer:
         elif (turn := self._health.check()) is not None:
             self._turn(lambda: transfer_leadership(self._core, turn))
 
-    # -- what parts call that are built before the loop ------------------------------------------
+    # -- callbacks of the parts that are built before the loop -----------------------------------
 
     def _turn(self, give: Callable[[], None]) -> None:
         self._core_loop.turn(give)

@@ -29,7 +29,7 @@ class Fetch:
     """Index of the last entry that the snapshot must include at least."""
     asked_at_s: float = float("-inf")
     working: bool = False
-    """A chunk is being written. Other chunks are ignored meanwhile."""
+    """A chunk is being written; until that is done, other chunks are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 FULL_RETRY_S: Final = 1.0
 ZEROS_INTERVAL_S: Final = 1 / 16
-"""Time between two MiB of zeros. A log that grows faster shares each flush among so many entries
+"""Time between two MiB of zeros. A log that grows faster spreads each flush over enough entries
 that writing its blocks twice costs more than it saves.
 """
 ZEROS_PAUSE_S: Final = 1.0
