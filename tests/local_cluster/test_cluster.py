@@ -83,5 +83,5 @@ def test_a_disk_size_is_a_quantity(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "64", "64M", "-1Mi", "1Mi", "Mi"])
 def test_an_invalid_disk_size_is_rejected(text: str) -> None:
-    with pytest.raises(LocalClusterError, match="want"):
+    with pytest.raises(LocalClusterError, match="must be"):
         disks.parse_size(text)

@@ -83,7 +83,7 @@ def test_a_folder_too_deep_for_sockets_is_rejected() -> None:
 
 @pytest.mark.parametrize(("slot", "nodes"), [(-1, 3), (SLOTS, 3), (0, 0), (0, NODES_MAX + 1)])
 def test_a_slot_or_node_count_out_of_range_is_rejected(slot: int, nodes: int) -> None:
-    with pytest.raises(ValueError, match="want"):
+    with pytest.raises(ValueError, match="must be"):
         layout(slot=slot, nodes=nodes)
 
 
