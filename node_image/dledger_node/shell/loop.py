@@ -136,8 +136,7 @@ class CoreLoop:
                 else:
                     self._do(ready)
         except Exception as error:
-            self._halted = True
-            self._fail(error)
+            self._end(error)
             return
         self._store.begin_flush()
         if notify and self._saving is None:
@@ -150,8 +149,12 @@ class CoreLoop:
             for listener in self._listeners:
                 listener.on_turn(committed_index)
         except StoreError as error:
-            self._halted = True
-            self._fail(error)
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        """Do nothing from now on, and report the error that stops this member."""
+        self.halt()
+        self._fail(error)
 
     def _do(self, ready: Ready) -> None:
         """Do one batch of work once its hard state is saved, in the order that `Ready` requires."""
