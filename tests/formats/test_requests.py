@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk
 from dledger_formats.protocol.decoding import reads_numbers
-from dledger_formats.protocol.entry import DLedgerEntry
+from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.protocol.requests import (
     AppendEntryRequest,
@@ -170,7 +170,8 @@ def entry_from_disk(body: bytes, body_crc: int) -> DLedgerEntry:
     header = disk.EntryHeader(
         disk.NORMAL, 48 + len(body), 3, 2, 100, 0, 0xFFFF_FFFE, body_crc, len(body)
     )
-    return DLedgerEntry.from_disk(header, body)
+    [entry] = entries_from_disk(disk.ENTRY_HEADER.pack(*header) + body)
+    return entry
 
 
 def test_checksums_become_signed_numbers_as_java_reads_them() -> None:

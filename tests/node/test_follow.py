@@ -13,6 +13,7 @@ from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.main import serve
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.services.follow import Follows
 from dledger_wire.played import Client, become_master, make_server
 from tools.groups.ports import free_ports
@@ -135,11 +136,12 @@ async def test_a_request_for_another_member_or_group_is_refused(
 async def test_one_read_too_many_releases_the_oldest_which_asks_again(tmp_path: Path) -> None:
     server, core = make_server(tmp_path)
     become_master(server, core)
-    follows = Follows(core, server._store, group="g", waiters_max=2)
+    turns = ReadTurns(asyncio.get_running_loop().call_soon)
+    follows = Follows(core, server._store, group="g", turns=turns, waiters_max=2)
     waiting = [Client() for _ in range(3)]
     for opaque, waiter in enumerate(waiting):
         request = FollowRequest(group="g", remote_id="n0", begin_index=1, wait_ms=20_000)
-        assert follows.follow(waiter, opaque, request) is None
+        follows.follow(waiter, opaque, request)
 
     assert [len(waiter.answers) for waiter in waiting] == [1, 0, 0]
     assert waiting[0].answers[0].code is DLedgerResponseCode.SUCCESS

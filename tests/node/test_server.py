@@ -181,7 +181,8 @@ async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
         requests.GetEntriesRequest(group="g", remote_id="n0", begin_index=index, max_size=size)
         for index, size in ((0, 0), (1, 0), (0, 1 << 20))
     )
-    server.clients.get(first, answers.append)
+    server.clients.get(Client(), first, answers.append)
+    await asyncio.sleep(0)  # the turn in which the read is answered at the latest
     assert answers.pop().code is DLedgerResponseCode.NOT_LEADER, (
         "the leader does not know yet what is committed"
     )
@@ -192,19 +193,23 @@ async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
     server.clients.appends.append([AppendCall(Client(), 7, b"mine")])
     await asyncio.sleep(0)
 
-    server.clients.get(both, answers.append)
+    server.clients.get(Client(), both, answers.append)
+    await asyncio.sleep(0)  # the turn in which the read is answered at the latest
     assert [entry.index for entry in answers.pop().entries] == [0]
-    server.clients.get(second, answers.append)
+    server.clients.get(Client(), second, answers.append)
+    await asyncio.sleep(0)  # the turn in which the read is answered at the latest
     assert not answers, "the leader has not proved yet that it leads"
     for round_ in range(1, 4):
         server.clients.peers.receive(
             HeartBeatResponse(sender="n1", receiver="n0", term=1, round=round_, joining=False)
         )
+    await asyncio.sleep(0)
     assert answers.pop().code is DLedgerResponseCode.INDEX_OUT_OF_RANGE
 
     for peer_id in ("n1", "n2"):
         server.clients.peers.receive(confirmed(peer_id, 1))
-    server.clients.get(both, answers.append)
+    server.clients.get(Client(), both, answers.append)
+    await asyncio.sleep(0)  # the turn in which the read is answered at the latest
     assert [entry.body for entry in answers.pop().entries] == [b"", b"mine"]
     await server.close()
 

@@ -1,11 +1,18 @@
 """One entry as it travels in the responses to GET and FOLLOW."""
 
-from typing import Self
+import struct
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from dledger_formats.log import disk
 from dledger_formats.protocol.decoding import Int32, Int64, LooseBytes, to_bytes
+
+_SIGNED_HEADER: Final = struct.Struct(">iiqqqiiii")
+"""The header of a stored entry, with both checksums signed as in DLedgerEntry."""
+
+assert _SIGNED_HEADER.size == disk.ENTRY_HEADER_SIZE
 
 
 class DLedgerEntry(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc=False):
@@ -24,25 +31,29 @@ class DLedgerEntry(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc
     """48 + the length of the body"""
     term: Int64
 
-    @classmethod
-    def from_disk(cls, header: disk.EntryHeader, body: bytes) -> Self:
-        """Return the entry that is stored with this header."""
-        return cls(
-            body=body,
-            body_crc=_signed(header.body_crc),
-            chain_crc=_signed(header.chain_crc),
-            channel=header.channel,
-            index=header.index,
-            magic=header.magic,
-            pos=header.pos,
-            size=header.size,
-            term=header.term,
-        )
-
     @property
     def is_intact(self) -> bool:
         """Whether the body matches its checksum; True if it has none."""
         return self.body_crc in (0, _signed(disk.body_crc(self.body)))
+
+
+def entries_from_disk(run: bytes) -> Iterator[DLedgerEntry]:
+    """Yield the entries of a run of whole stored entries, whose sizes the caller has checked."""
+    unpack, header_size, at = _SIGNED_HEADER.unpack_from, disk.ENTRY_HEADER_SIZE, 0
+    while at < len(run):
+        magic, size, index, term, pos, channel, chain_crc, body_crc, _ = unpack(run, at)
+        yield DLedgerEntry(
+            body=run[at + header_size : at + size],
+            body_crc=body_crc,
+            chain_crc=chain_crc,
+            channel=channel,
+            index=index,
+            magic=magic,
+            pos=pos,
+            size=size,
+            term=term,
+        )
+        at += size
 
 
 class LooseEntry(DLedgerEntry, kw_only=True, frozen=True):

@@ -290,9 +290,10 @@ def append_successes(
 class GetEntriesRequest(Request, kw_only=True, frozen=True):
     """Read entries from `begin_index` on.
 
-    Our nodes return consecutive entries until their bodies would exceed `max_size` bytes, always at
-    least one, and exactly one if `max_size` is 0. Java's ignore `max_size` and return one. The
-    client asks again from after the last entry that it received.
+    Our nodes return consecutive entries until their bodies would exceed `max_size` bytes or the
+    answer a limit of the node, always at least one, and exactly one if `max_size` is 0. Java's
+    ignore `max_size` and return one. The client asks again from after the last entry that it
+    received.
     """
 
     begin_index: Int64

@@ -2,6 +2,7 @@
 
     connection, gate, limits   accepted connections, and their limits
     dispatch, service          frames of a connection -> calls on the server, and their answers
+    read_turns                 the time of the loop that reads may take
     append_reader              the bodies of appends
     peer_link, links           connections that this member opens to its peers
     native                     frames between members; layouts in `message_kinds`

@@ -29,13 +29,16 @@ class Connection(asyncio.Protocol):
         self.unread_since_s: float | None = None
         """The time since which the other side has not read its answers; None while it reads them.
         """
+        self.reads_waiting = 0
+        """The number of reads that are not answered."""
         self._gate = service.gate
+        self._read_turns = service.read_turns
         self._limits = service.gate.limits
         self._decoder = frames.FrameDecoder(self._limits.client_frame_bytes_max)
         self._dispatcher = Dispatcher(service)
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
-        # Whole frames that wait until the other side reads its answers again.
+        # Whole frames that wait until the other side reads its answers, or fewer reads wait.
         self._backlog: Sequence[RemotingCommand] = ()
         self._held_bytes = self._unsent_bytes = 0
         self._waits_for_room = False
@@ -98,8 +101,16 @@ class Connection(asyncio.Protocol):
         self._read_or_not()
 
     def put_off(self, commands: Sequence[RemotingCommand]) -> None:
-        """Keep commands until the other side reads its answers again."""
+        """Keep commands, and read no others, until `go_on`."""
         self._backlog = commands
+        self._read_or_not()
+
+    def go_on(self) -> None:
+        """Handle the commands that were put off, then read again, unless answers are unread."""
+        if self.unread_since_s is None:
+            commands, self._backlog = self._backlog, ()
+            self._guarded(lambda: self._dispatch(commands))
+        self._read_or_not()
 
     def become_link(self, hello: native.Hello) -> None:
         """Serve the sender of this accepted HELLO as a peer from now on."""
@@ -124,6 +135,7 @@ class Connection(asyncio.Protocol):
         """Release the place, and all bytes that were held."""
         self._transport = None
         self._backlog = ()
+        self._read_turns.forget(self)
         self._gate.leave(self)
         self._gate.count_received(self, -self._held_bytes, 0)
         self._gate.count_unsent(-self._unsent_bytes)
@@ -141,9 +153,8 @@ class Connection(asyncio.Protocol):
             self._frame_since_s = now_s
         if self._transport is not None:
             self._count_unsent(self._transport)
-        commands, self._backlog = self._backlog, ()
-        self._guarded(lambda: self._dispatch(commands))
-        self._read_or_not()
+        self._read_turns.resume(self)
+        self.go_on()
 
     def data_received(self, data: bytes) -> None:
         """Decode and dispatch; all frames of one read are dispatched together."""
@@ -183,7 +194,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._waits_for_room or self.unread_since_s is not None:
+        if self._waits_for_room or self.unread_since_s is not None or self._backlog:
             transport.pause_reading()
         else:
             transport.resume_reading()

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+import msgspec
+
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import (
     append_batch,
@@ -35,6 +37,7 @@ from dledger_node.remoting.append_reader import (
     IdempotentAppendReader,
 )
 from dledger_node.remoting.limits import Reason
+from dledger_node.remoting.read_turns import READS_WAITING_MAX, Reader
 from dledger_node.remoting.service import (
     AppendCall,
     BatchCall,
@@ -53,6 +56,8 @@ RequestT = TypeVar("RequestT", bound=requests.Request)
 
 JAVA: Final = "JAVA"
 ANSWER_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
+NUMBERS_BYTES_MAX: Final = 32 << 10
+"""Bytes of several bodies in one answer that has them as numbers, which takes 40 ns a byte."""
 _APPEND: Final = int(RequestCode.APPEND)
 _TRANSFER: Final = (LeadershipTransferRequest, LeadershipTransferResponse)
 _CHANGE_MEMBERSHIP: Final = (ChangeMembershipRequest, ChangeMembershipResponse)
@@ -61,16 +66,14 @@ _READ_REGISTER: Final = (ReadRegisterRequest, ReadRegisterResponse)
 _UNKNOWN_CODE: Final = SystemCode.REQUEST_CODE_NOT_SUPPORTED
 
 
-class Line(Caller, Protocol):
+class Line(Reader, Protocol):
     """A connection, as far as the dispatcher needs it."""
 
     peer_id: str | None
     """The member that the connection's HELLO named; None for a client."""
-    unread_since_s: float | None
-    """The time since which the other side has not read its answers; None while it reads them."""
 
     def put_off(self, commands: Sequence[RemotingCommand]) -> None:
-        """Keep commands until the other side reads its answers again."""
+        """Keep commands until `Reader.go_on`, or until the other side reads its answers again."""
 
     def become_link(self, hello: native.Hello) -> None:
         """Note that the sender of this HELLO was accepted."""
@@ -94,7 +97,7 @@ class Dispatcher:
     def dispatch(
         self, commands: Sequence[RemotingCommand], line: Line, only_hello: Reason | None
     ) -> None:
-        """Handle commands in order, until the other side stops reading its answers.
+        """Handle commands in order, until too many of the answers wait or are not read.
 
         `only_hello` is the reason why a client may send nothing but HELLO on this connection; None
         if it may. Raises RemoteProtocolError for a message that no peer sends.
@@ -104,7 +107,7 @@ class Dispatcher:
         batches: list[BatchCall] = []
         read = self._append_reader.read
         for number, command in enumerate(commands):
-            if line.unread_since_s is not None:
+            if line.unread_since_s is not None or line.reads_waiting >= READS_WAITING_MAX:
                 line.put_off(commands[number:])
                 break
             if only_hello and not line.peer_id and command.code != native.HELLO_CODE:
@@ -209,40 +212,33 @@ class Dispatcher:
 
     def _get(self, command: RemotingCommand, line: Line) -> None:
         request = requests.GetEntriesRequest.from_json(command.body)
-        reply = partial(self._reply_entries, line, command)
+        as_numbers = self._reads_numbers(command)
+        if as_numbers and request.max_size > NUMBERS_BYTES_MAX:
+            request = msgspec.structs.replace(request, max_size=NUMBERS_BYTES_MAX)
+        reply = partial(_reply_entries, line, command.opaque, as_numbers)
         refused = misdirected(self._service, request)
         if refused is not None:
             reply(requests.GetEntriesResponse(code=refused, group=self._service.group))
         else:
-            self._service.get(request, reply)
+            self._service.get(line, request, reply)
 
-    def _reply_entries(
-        self, line: Line, command: RemotingCommand, answer: requests.Message
-    ) -> None:
-        """Answer a GET in the form that the client reads.
+    def _reads_numbers(self, command: RemotingCommand) -> bool:
+        """Whether the client may read bytes only as numbers.
 
         A Java client that has not appended yet may be a 0.4.3, which reads only numbers; every
-        other Java version reads them too. A number takes up to five bytes, so an answer may become
-        too long for a frame. It is then sent as base64, and only 0.4.3 cannot read it.
+        other Java version reads them too.
         """
         reads_numbers = self._append_reader.reads_numbers
-        if reads_numbers is None:
-            reads_numbers = command.language == JAVA
-        body = answer.to_json(bytes_as_numbers=reads_numbers)
-        if len(body) > ANSWER_BYTES_MAX:
-            body = answer.to_json()
-        line.send(frames.encode_responses([(command.opaque, body)]))
+        return command.language == JAVA if reads_numbers is None else reads_numbers
 
     def _follow(self, command: RemotingCommand, line: Line) -> None:
         request = follow.FollowRequest.from_json(command.body)
         refused = misdirected(self._service, request)
-        answer: requests.Message | None
         if refused is not None:
             answer = follow.FollowResponse(code=refused, group=self._service.group)
-        else:
-            answer = self._service.follow(line, command.opaque, request)
-        if answer is not None:
             _reply(line, command.opaque, answer)
+        else:
+            self._service.follow(line, command.opaque, request)
 
     # -- peers -----------------------------------------------------------------------------------
 
@@ -272,6 +268,18 @@ class Dispatcher:
             line.become_link(hello)
         else:
             logger.warning("refused a link from %s at %s: %s", hello.sender_id, line, reason)
+
+
+def _reply_entries(line: Line, opaque: int, as_numbers: bool, answer: requests.Message) -> None:
+    """Answer a GET in the form that the client reads.
+
+    A number takes up to five bytes, so an answer may become too long for a frame. It is then sent
+    as base64, and only Java 0.4.3 cannot read it.
+    """
+    body = answer.to_json(bytes_as_numbers=as_numbers)
+    if len(body) > ANSWER_BYTES_MAX:
+        body = answer.to_json()
+    line.send(frames.encode_responses([(opaque, body)]))
 
 
 def _reply(caller: Caller, opaque: int, answer: requests.Message) -> None:

@@ -1,7 +1,7 @@
 """The server as connections see it: requests in, answers out."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,9 @@ from dledger_formats.protocol.requests import DLedgerResponseCode, SystemCode
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.message_kinds import PeerMessage
+
+if TYPE_CHECKING:
+    from dledger_node.remoting.read_turns import Reader, ReadTurns
 
 Reply: TypeAlias = Callable[[requests.Message], None]
 """Sends the answer to one request, now or later. Does nothing if the connection is gone."""
@@ -105,7 +108,11 @@ class Service(Protocol):
     def metadata(self) -> requests.MetadataResponse:
         """Return the members of the group and its leader."""
 
-    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
+    @property
+    def read_turns(self) -> "ReadTurns":
+        """Shares the loop's time among reads."""
+
+    def get(self, reader: "Reader", request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Read committed entries."""
 
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
@@ -117,10 +124,8 @@ class Service(Protocol):
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
         """Read the register, if that is the group's state machine."""
 
-    def follow(
-        self, connection: Caller, opaque: int, request: follow.FollowRequest
-    ) -> follow.FollowResponse | None:
-        """Read committed entries. Returns None if the answer is sent later, when there are some."""
+    def follow(self, reader: "Reader", opaque: int, request: follow.FollowRequest) -> None:
+        """Read committed entries, or wait until there are some."""
 
 
 def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:

@@ -6,6 +6,7 @@ without entries; its client then asks again. So no request is refused, and memor
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from dledger_formats.protocol import follow, frames
@@ -14,7 +15,7 @@ from dledger_formats.protocol.follow import FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
-from dledger_node.remoting.service import Caller
+from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.services.entries import read_entries
 from dledger_node.services.waiting import CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
@@ -25,7 +26,7 @@ FOLLOWERS_MAX: Final = 1024
 class _Read(NamedTuple):
     """A request that is not answered yet."""
 
-    connection: Caller
+    connection: Reader
     opaque: int
     begin_index: int
     max_size: int
@@ -35,32 +36,37 @@ class Follows:
     """Answers FOLLOW, at once or when the entry is committed."""
 
     def __init__(
-        self, core: Raft, store: LogStore, *, group: str, waiters_max: int = FOLLOWERS_MAX
+        self,
+        core: Raft,
+        store: LogStore,
+        *,
+        group: str,
+        turns: ReadTurns,
+        waiters_max: int = FOLLOWERS_MAX,
     ) -> None:
         self._core = core
         self._store = store
         self._group = group
+        self._turns = turns
         self._loop = asyncio.get_running_loop()
         self._waiters = CommitWaiters[_Read](waiters_max)
 
-    def follow(
-        self, connection: Caller, opaque: int, request: FollowRequest
-    ) -> FollowResponse | None:
-        """Return the answer, or None if it will be sent later."""
+    def follow(self, connection: Reader, opaque: int, request: FollowRequest) -> None:
+        """Answer in the connection's turn, or once the entry is committed."""
         begin_index = request.begin_index
+        read = _Read(connection, opaque, begin_index, request.max_size)
         if (
             not self._core.master
             or begin_index <= self._core.committed_index
             or request.wait_ms <= 0
         ):
-            return self._answer(begin_index, request.max_size)
+            self._submit([read])
+            return
         if self._waiters.is_full:
             self._send([self._waiters.take_oldest()])
         wait_s = min(request.wait_ms, follow.WAIT_MS_MAX) / 1000
-        read = _Read(connection, opaque, begin_index, request.max_size)
         deadline_s = self._loop.time() + wait_s
         self._waiters.add(Waiter([read], begin_index, self._core.term, deadline_s))
-        return None
 
     def on_turn(self, committed_index: int) -> None:
         """Answer the reads whose entry is committed; all of them once this member does not lead."""
@@ -82,14 +88,21 @@ class Follows:
                 connection.send(frames.encode_responses([(opaque, refused)]))
 
     def _send(self, waiters: Iterable[Waiter[_Read]]) -> None:
-        """Answer reads; equal reads get the same bytes."""
+        """Answer the reads of these waiters."""
+        self._submit([read for waiter in waiters for read in waiter.replies])
+
+    def _submit(self, reads: Iterable[_Read]) -> None:
+        """Answer reads in the turns of their connections; equal reads get the same bytes."""
         answers: dict[tuple[int, int], bytes] = {}
-        for waiter in waiters:
-            for connection, opaque, begin_index, max_size in waiter.replies:
-                key = (begin_index, max_size)
-                if key not in answers:
-                    answers[key] = self._answer(*key).to_json()
-                connection.send(frames.encode_responses([(opaque, answers[key])]))
+
+        def answer(read: _Read) -> None:
+            key = (read.begin_index, read.max_size)
+            if key not in answers:
+                answers[key] = self._answer(*key).to_json()
+            read.connection.send(frames.encode_responses([(read.opaque, answers[key])]))
+
+        for read in reads:
+            self._turns.submit(read.connection, partial(answer, read))
 
     def _answer(self, begin_index: int, max_size: int) -> FollowResponse:
         core = self._core

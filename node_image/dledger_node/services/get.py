@@ -13,6 +13,7 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import ReadState
+from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.services.entries import read_entries
 from dledger_node.services.waiting import Answer, CommitWaiters, Waiter, answer_all
 from dledger_node.store.log.log_store import LogStore
@@ -32,12 +33,14 @@ class Reads:
         store: LogStore,
         *,
         group: str,
+        turns: ReadTurns,
         drive: Callable[[Callable[[], None]], None],
     ) -> None:
         """`drive` gives the core an input and runs the resulting work."""
         self._core = core
         self._store = store
         self._group = group
+        self._turns = turns
         self._drive = drive
         self._in_core_count = 0
         """Requests for a proof that the core has not answered."""
@@ -46,17 +49,20 @@ class Reads:
         self._unproved: list[Answer] = []
         """Requests that the core could not prove, until the end of the turn."""
 
-    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
-        """Answer a GET of a committed entry at once, and any other after a proof."""
-        if not self._core.master or request.begin_index <= self._core.committed_index:
+    def get(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:
+        """Answer a GET of a committed entry in the reader's turn, and any other after a proof."""
+
+        def read() -> None:
             reply(self._read(request))
-            return
 
         def answer(code: DLedgerResponseCode) -> None:
             proved = code is DLedgerResponseCode.SUCCESS
-            reply(self._read(request) if proved else self._refused(code))
+            self._turns.submit(reader, read if proved else lambda: reply(self._refused(code)))
 
-        self.prove(answer)
+        if not self._core.master or request.begin_index <= self._core.committed_index:
+            self._turns.submit(reader, read)
+        else:
+            self.prove(answer)
 
     def prove(self, answer: Answer) -> None:
         """Call `answer` once with a code.

@@ -1,5 +1,6 @@
 """Builds the services for clients, and passes requests from connections to them."""
 
+import asyncio
 from typing import Final
 
 from dledger_formats.protocol import follow, requests
@@ -11,7 +12,8 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.http import status
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.gate import Gate
-from dledger_node.remoting.service import Caller, Reply
+from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.service import Reply
 from dledger_node.services.append import Appends
 from dledger_node.services.follow import Follows
 from dledger_node.services.get import Reads
@@ -52,7 +54,9 @@ class ClientService:
         self._settings = settings
         self._core = core
         group = settings.group
-        self.reads = Reads(core, store, group=group, drive=loop.turn)
+        self.read_turns = ReadTurns(asyncio.get_running_loop().call_soon)
+        turns = self.read_turns
+        self.reads = Reads(core, store, group=group, turns=turns, drive=loop.turn)
         self.idempotent = IdempotentAppends(
             core,
             store,
@@ -66,7 +70,7 @@ class ClientService:
             settings, core, store, self.idempotent, reserve=room.reserve, drive=loop.turn
         )
         """Connections call it directly, since thousands of appends may arrive per second."""
-        self.follows = Follows(core, store, group=group)
+        self.follows = Follows(core, store, group=group, turns=turns)
         self.registers = RegisterReads(core, state, group=group, prove=self.reads.prove)
         self.transfers = LeadershipTransfers(
             core,
@@ -120,15 +124,13 @@ class ClientService:
         """Register a producer."""
         self.idempotent.register(request, reply)
 
-    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
+    def get(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Read committed entries."""
-        self.reads.get(request, reply)
+        self.reads.get(reader, request, reply)
 
-    def follow(
-        self, connection: Caller, opaque: int, request: follow.FollowRequest
-    ) -> follow.FollowResponse | None:
-        """Read committed entries. Return None if the answer is sent later, once there are some."""
-        return self.follows.follow(connection, opaque, request)
+    def follow(self, reader: Reader, opaque: int, request: follow.FollowRequest) -> None:
+        """Read committed entries, or wait until there are some."""
+        self.follows.follow(reader, opaque, request)
 
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
         """Read a value of the register."""

@@ -6,7 +6,7 @@ from typing import Self
 from dledger_fake_server.member import Member
 from dledger_fake_server.producers import Producers
 from dledger_formats.log import disk
-from dledger_formats.protocol.entry import DLedgerEntry
+from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
 
 
 class Group:
@@ -69,4 +69,4 @@ class Group:
         size = disk.ENTRY_HEADER_SIZE + len(body)
         crc = disk.body_crc(body)
         header = disk.EntryHeader(disk.NORMAL, size, index, self.term, 0, 0, 0, crc, len(body))
-        return DLedgerEntry.from_disk(header, body)
+        return next(entries_from_disk(disk.ENTRY_HEADER.pack(*header) + body))

@@ -13,6 +13,7 @@ from dledger_node.remoting import native
 from dledger_node.remoting.connection import Connection
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
+from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.remoting.service import AppendCall, Reply
 
 HOST = "127.0.0.1"
@@ -42,7 +43,15 @@ class Listener:
     appended: list[AppendCall] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     gets: int = 0
+    turns: ReadTurns = field(
+        default_factory=lambda: ReadTurns(asyncio.get_running_loop().call_soon)
+    )
     callers: "list[Caller]" = field(default_factory=list)
+
+    @property
+    def read_turns(self) -> ReadTurns:
+        """One for all connections, and with time left in each turn."""
+        return self.turns
 
     @property
     def appends(self) -> "Listener":
@@ -65,7 +74,7 @@ class Listener:
         """Return a group without members."""
         return requests.MetadataResponse(group=self.group, local_id=self.self_id, peers={})
 
-    def get(self, request: requests.GetEntriesRequest, reply: Reply) -> None:
+    def get(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Answer with an entry of `entry_bytes`."""
         self.gets += 1
         entry = DLedgerEntry(

@@ -32,6 +32,11 @@ class Client:
 
     def __init__(self) -> None:
         self.answers: list[requests.AppendEntryResponse] = []
+        self.unread_since_s: float | None = None
+        self.reads_waiting = 0
+
+    def go_on(self) -> None:
+        """Do nothing: no request was put off."""
 
     def send(self, data: bytes) -> None:
         """Keep the answers."""

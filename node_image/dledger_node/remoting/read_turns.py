@@ -1,0 +1,116 @@
+"""Share the event loop's time among the reads of all connections.
+
+One read takes up to 2 ms of the loop, and a client can ask for thousands at once. Without a bound
+they would hold up heartbeats and appends until the group elects another leader. So reads get a
+slice of each turn of the loop; the others wait, in a queue for each connection, and the connections
+take turns. A connection whose queue is full, or that does not read its answers, is not served.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeAlias
+
+from dledger_node.remoting.service import Caller
+
+READS_WAITING_MAX: Final = 8
+"""Reads of one connection that may wait. Its further requests are put off."""
+SLICE_S: Final = 0.001
+"""A turn begins no further read once its reads have taken this long."""
+
+Read: TypeAlias = Callable[[], None]
+"""Reads entries and sends the answer."""
+
+
+class Reader(Caller, Protocol):
+    """A connection, as far as its reads need it."""
+
+    unread_since_s: float | None
+    """The time since which the other side has not read its answers; None while it reads them."""
+    reads_waiting: int
+    """The number of its reads that are not answered."""
+
+    def go_on(self) -> None:
+        """Handle the requests that were put off while too many reads waited."""
+
+
+class ReadTurns:
+    """Does the reads of all connections, a bounded time in each turn of the loop."""
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], Any],
+        now_s: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """`call_soon` runs a function in the next turn of the loop."""
+        self._call_soon = call_soon
+        self._now_s = now_s
+        self._spent_s = 0.0
+        self._turn_is_due = False
+        # The reads of each connection; connections are in the order of their turns.
+        self._waiting: dict[Reader, deque[Read]] = {}
+        # The reads of connections that do not read their answers.
+        self._unread: dict[Reader, deque[Read]] = {}
+
+    def submit(self, reader: Reader, read: Read) -> None:
+        """Do a read in this turn if there is time left and no other read waits, else later."""
+        reader.reads_waiting += 1
+        if reader.unread_since_s is not None or reader in self._unread:
+            self._unread.setdefault(reader, deque()).append(read)
+            return
+        self._schedule()
+        if self._waiting or self._spent_s >= SLICE_S:
+            self._waiting.setdefault(reader, deque()).append(read)
+        else:
+            self._do(reader, read)
+
+    def hold(self, reader: Reader) -> None:
+        """Count a read that continues on another thread; `release` must follow."""
+        reader.reads_waiting += 1
+
+    def release(self, reader: Reader) -> None:
+        """Count a read as answered."""
+        reader.reads_waiting -= 1
+        if reader.reads_waiting == READS_WAITING_MAX - 1:
+            reader.go_on()
+
+    def resume(self, reader: Reader) -> None:
+        """Serve a connection again, since it reads its answers."""
+        reads = self._unread.pop(reader, None)
+        if reads:
+            self._waiting[reader] = reads
+            self._schedule()
+
+    def forget(self, reader: Reader) -> None:
+        """Drop the reads of a connection that is closed."""
+        self._waiting.pop(reader, None)
+        self._unread.pop(reader, None)
+
+    def _schedule(self) -> None:
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Do reads until the turn's time is over, one of each connection in turn."""
+        self._turn_is_due, self._spent_s = False, 0.0
+        waiting = self._waiting
+        while waiting and self._spent_s < SLICE_S:
+            reader = next(iter(waiting))
+            reads = waiting.pop(reader)
+            if reader.unread_since_s is not None:
+                self._unread[reader] = reads
+                continue
+            read = reads.popleft()
+            if reads:
+                waiting[reader] = reads
+            self._schedule()
+            self._do(reader, read)
+
+    def _do(self, reader: Reader, read: Read) -> None:
+        began_s = self._now_s()
+        try:
+            read()
+        finally:
+            self._spent_s += self._now_s() - began_s
+            self.release(reader)

@@ -1,0 +1,139 @@
+"""The time of the event loop that reads may take."""
+
+from collections.abc import Callable
+
+import pytest
+
+from dledger_node.remoting.read_turns import READS_WAITING_MAX, SLICE_S, ReadTurns
+
+
+class Loop:
+    """An event loop whose turns the test runs, and a clock that only work moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.due: list[Callable[[], None]] = []
+
+    def turn(self) -> float:
+        """Run what is due; return how long it took."""
+        began_s, (due, self.due) = self.now_s, (self.due, [])
+        for run in due:
+            run()
+        return self.now_s - began_s
+
+
+class Reader:
+    """A connection that keeps the answers."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.unread_since_s: float | None = None
+        self.reads_waiting = 0
+        self.answers: list[int] = []
+        self.went_on = 0
+
+    def send(self, data: bytes) -> None:
+        pass
+
+    def go_on(self) -> None:
+        self.went_on += 1
+
+    def read(self, number: int, cost_s: float = SLICE_S / 2) -> Callable[[], None]:
+        def work() -> None:
+            self.loop.now_s += cost_s
+            self.answers.append(number)
+
+        return work
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def turns(loop: Loop) -> ReadTurns:
+    return ReadTurns(lambda run: loop.due.append(run), lambda: loop.now_s)
+
+
+def test_a_read_is_answered_at_once_while_the_turn_has_time(loop: Loop, turns: ReadTurns) -> None:
+    reader = Reader(loop)
+    turns.submit(reader, reader.read(1))
+
+    assert (reader.answers, reader.reads_waiting) == ([1], 0)
+
+
+def test_no_turn_takes_longer_than_a_slice_and_one_read(loop: Loop, turns: ReadTurns) -> None:
+    readers = [Reader(loop) for _ in range(100)]
+    for number in range(5):
+        for reader in readers:
+            turns.submit(reader, reader.read(number))
+    longest_s = loop.now_s
+    while loop.due:
+        longest_s = max(longest_s, loop.turn())
+
+    assert longest_s <= SLICE_S + SLICE_S / 2
+    assert all(reader.answers == [0, 1, 2, 3, 4] for reader in readers)
+
+
+def test_a_reader_with_many_reads_does_not_hold_up_another(loop: Loop, turns: ReadTurns) -> None:
+    greedy, modest = Reader(loop), Reader(loop)
+    for number in range(50):
+        turns.submit(greedy, greedy.read(number))
+    turns.submit(modest, modest.read(0))
+    loop.turn()
+
+    assert modest.answers == [0]
+    assert len(greedy.answers) < 5
+
+
+def test_a_reader_that_does_not_read_its_answers_is_not_served(
+    loop: Loop, turns: ReadTurns
+) -> None:
+    reader = Reader(loop)
+    for number in range(4):
+        turns.submit(reader, reader.read(number))
+    reader.unread_since_s = 1.0
+    while loop.due:
+        loop.turn()
+    assert reader.answers == [0, 1]
+
+    reader.unread_since_s = None
+    turns.resume(reader)
+    while loop.due:
+        loop.turn()
+    assert reader.answers == [0, 1, 2, 3]
+
+
+def test_a_reader_goes_on_once_its_queue_has_room(loop: Loop, turns: ReadTurns) -> None:
+    reader = Reader(loop)
+    while reader.reads_waiting < READS_WAITING_MAX:
+        turns.submit(reader, reader.read(0))
+    assert reader.went_on == 0
+    loop.turn()
+
+    assert reader.went_on == 1
+
+
+def test_the_reads_of_a_closed_connection_are_dropped(loop: Loop, turns: ReadTurns) -> None:
+    reader = Reader(loop)
+    for number in range(4):
+        turns.submit(reader, reader.read(number))
+    turns.forget(reader)
+    while loop.due:
+        loop.turn()
+
+    assert reader.answers == [0, 1]
+
+
+def test_a_read_that_fails_leaves_room_for_the_next(loop: Loop, turns: ReadTurns) -> None:
+    reader = Reader(loop)
+
+    def fail() -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        turns.submit(reader, fail)
+    turns.submit(reader, reader.read(1))
+
+    assert (reader.answers, reader.reads_waiting) == ([1], 0)
