@@ -23,6 +23,7 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership
 from dledger_node.remoting.connection import Connection
 from dledger_node.shell.lifecycle import Lifecycle, Opened
+from dledger_node.shell.loop_lag import LoopLag
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
@@ -77,14 +78,16 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
     if stop is None:
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
+    loop_lag = LoopLag()
     lifecycle = Lifecycle(
         settings,
         version=version("dledger-operator"),
         open_store=lambda verify_all: open_store(settings, verify_all=verify_all),
-        build_server=lambda opened: build_server(settings, opened),
+        build_server=lambda opened: build_server(settings, opened, loop_lag),
         serve=lambda server: serve_member(settings, server, stopping),
         heal=StoreRepair(settings, lambda: datetime.now(UTC)).repair,
         stopping=stopping,
+        loop_lag=loop_lag,
     )
     await lifecycle.run()
 
@@ -155,7 +158,9 @@ def open_store(
         raise
 
 
-def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
+def build_server(
+    settings: NodeSettings, opened: Opened, loop_lag: LoopLag | None = None
+) -> DLedgerServer:
     """Build the member around its store."""
     store, hard_state, state = opened
     folder = store_folder(settings)
@@ -182,6 +187,7 @@ def build_server(settings: NodeSettings, opened: Opened) -> DLedgerServer:
         save_hard_state=lambda state: save_hard_state(folder, state),
         version=version("dledger-operator"),
         uniform=chance.uniform,
+        loop_lag=loop_lag,
     )
 
 

@@ -14,6 +14,7 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode
+from dledger_group.turns import no_longer_turn
 from dledger_node.remoting.limits import Limits
 from tools.groups.node_group import NodeGroup
 
@@ -21,6 +22,10 @@ pytestmark = pytest.mark.fuzz
 LIB = Path(__file__).resolve().parent.parent / "lib"
 TRANSIENT_BYTES_MAX = 128 << 20
 """Memory beyond the limits: reads in progress, and free memory that the allocator keeps."""
+CROWD_TURN_S_MAX = 0.1
+"""Processor time of one turn that reads from hundreds of clients at once; one client's bound is
+smaller.
+"""
 CROWDED_CORE_S = 0.1
 """Delay of an append that the flood may cause by its use of the processor."""
 
@@ -76,7 +81,8 @@ async def test_a_crowd_costs_bounded_memory_and_no_leader(
         env=os.environ | {"PYTHONPATH": str(LIB)},
     )  # fmt: skip
     try:
-        during_s = await append_for(group, seconds)
+        with no_longer_turn(group, master, CROWD_TURN_S_MAX):
+            during_s = await append_for(group, seconds)
         peak_bytes = own_memory_bytes(group.process_id(master)) - memory_bytes
     finally:
         await asyncio.wait_for(flood.wait(), 60)

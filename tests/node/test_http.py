@@ -81,6 +81,18 @@ def test_the_metrics_contain_the_role_and_the_flushes(steady_group: NodeGroup) -
     assert b"dledger_node_flushes_total" in body
 
 
+def test_the_metrics_tell_how_late_the_loop_is_and_what_its_turns_cost(
+    steady_group: NodeGroup,
+) -> None:
+    lines = steady_group.get(steady_group.master(), "/metrics")[1].decode().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+    assert float(values["dledger_node_loop_lag_seconds_count"]) > 0
+    assert float(values["dledger_node_loop_turn_processor_seconds_count"]) > 0
+    assert float(values["dledger_node_loop_turn_processor_longest_seconds"]) > 0
+    assert "# TYPE dledger_node_loop_lag_seconds histogram" in lines
+
+
 def test_a_segment_is_served_by_range_up_to_the_committed_index(steady_group: NodeGroup) -> None:
     master = steady_group.master()
     file = steady_group.manifest(master).data[0]

@@ -80,11 +80,11 @@ async def test_a_member_that_was_held_up_cuts_no_connection_for_it() -> None:
         caller = await listener.connect()
 
         listener.clock.now_s += 60
-        listener.gate.sweep()
+        list(listener.gate.sweep())
 
         assert await caller.is_served()
         listener.clock.now_s += 1
-        listener.gate.sweep()
+        list(listener.gate.sweep())
         assert not listener.closed
 
 

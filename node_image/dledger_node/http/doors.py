@@ -30,10 +30,13 @@ class Doors:
         connections_max: int = CONNECTIONS_MAX,
         head_s: float = HEAD_S,
         idle_s: float = IDLE_S,
+        begin_turn: Callable[[], None] = lambda: None,
     ) -> None:
+        """`begin_turn` is called before a connection handles input."""
         self.connections_max = connections_max
         self.head_s = head_s
         self.idle_s = idle_s
+        self.begin_turn = begin_turn
         self.closed = 0
         """Connections that were refused, or closed because they timed out."""
         self._timers: dict[asyncio.BaseTransport, asyncio.TimerHandle | None] = {}
@@ -113,6 +116,7 @@ class _Door(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._doors.begin_turn()
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:

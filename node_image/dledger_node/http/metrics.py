@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from dledger_formats.http.status import NodeStatus
+from dledger_node.histogram import Histogram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,18 @@ class Source(Protocol):
 
     def counters(self) -> Counters:
         """The current counters."""
+
+
+class LoopTimes(Protocol):
+    """The times of the event loop."""
+
+    @property
+    def lag_s(self) -> Histogram:
+        """Wall time by which timers fired late."""
+
+    @property
+    def turn_cpu_s(self) -> Histogram:
+        """Processor time of each turn that was measured."""
 
 
 _STATUS_GAUGES: Final = {
@@ -171,8 +188,44 @@ def _counts(name: str, text: str, label: str, counted: Mapping[str, int]) -> Met
     return family
 
 
-def registry(source: Source) -> CollectorRegistry:
+class LoopCollector(Collector):
+    """Turns the times of the event loop into metric families."""
+
+    def __init__(self, times: LoopTimes) -> None:
+        self._times = times
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield every family."""
+        lag_s, turn_cpu_s = self._times.lag_s, self._times.turn_cpu_s
+        yield _histogram("loop_lag_seconds", "Time by which timers fired late.", lag_s)
+        yield _histogram(
+            "loop_turn_processor_seconds",
+            "Processor time of the turns of the event loop; nearly empty ones are not counted.",
+            turn_cpu_s,
+        )
+        yield GaugeMetricFamily(
+            "dledger_node_loop_lag_longest_seconds",
+            "The longest time by which a timer fired late, since the start.",
+            value=lag_s.max,
+        )
+        yield GaugeMetricFamily(
+            "dledger_node_loop_turn_processor_longest_seconds",
+            "Processor time of the longest turn of the event loop, since the start.",
+            value=turn_cpu_s.max,
+        )
+
+
+def _histogram(name: str, text: str, observed: Histogram) -> Metric:
+    bounds = [*map(str, observed.bounds), "+Inf"]
+    buckets = list(zip(bounds, map(float, observed.cumulative()), strict=True))
+    return HistogramMetricFamily(
+        f"dledger_node_{name}", text, buckets=buckets, sum_value=observed.sum
+    )
+
+
+def registry(source: Source, times: LoopTimes) -> CollectorRegistry:
     """Build a registry of this node's metrics only."""
     made = CollectorRegistry(auto_describe=False)
     made.register(NodeCollector(source))
+    made.register(LoopCollector(times))
     return made

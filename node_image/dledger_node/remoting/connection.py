@@ -147,6 +147,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Handle the frames that were put off, then read again."""
+        self._gate.begin_turn()
         self.unread_since_s = None
         now_s = self._active_at_s = self._gate.now_s()
         if self._frame_since_s is not None:
@@ -158,6 +159,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Decode and dispatch; all frames of one read are dispatched together."""
+        self._gate.begin_turn()
         self._active_at_s = self._gate.now_s()
         self._guarded(lambda: self._take(data))
 

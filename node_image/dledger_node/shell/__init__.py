@@ -2,6 +2,7 @@
 
 server        one member in service: its parts and its clock
 loop          gives inputs to the core, does the work that follows, and tells the services
+loop_lag      how late the event loop is, and how long its turns are
 writes        the core's writes, done in the log store
 clients       the services for clients, as connections use them
 room          room in the log for the entries of clients

@@ -27,6 +27,7 @@ from dledger_node.http import metrics, pages
 from dledger_node.http.doors import Doors
 from dledger_node.http.outage import Outage
 from dledger_node.raft.ready import HardState
+from dledger_node.shell.loop_lag import LoopLag
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
@@ -94,6 +95,7 @@ class Lifecycle:
         stopping: asyncio.Event,
         retry_delay_min_s: float = RETRY_DELAY_MIN_S,
         retry_delay_max_s: float = RETRY_DELAY_MAX_S,
+        loop_lag: LoopLag | None = None,
     ) -> None:
         """`open_store` blocks; its argument says whether to verify everything. `serve` returns if
         the member was asked to stop, and otherwise raises the error that stopped it. `heal` gets
@@ -107,6 +109,7 @@ class Lifecycle:
         self._heal = heal
         self._stopping = stopping
         self._shown = CurrentSource(self._outage(StorageState.SOUND, "the store is being opened"))
+        self._loop_lag = loop_lag or LoopLag()
         self._runner: web.AppRunner | None = None
         self._http_listener: asyncio.Server | None = None
         self._retry_delay_min_s = retry_delay_min_s
@@ -180,9 +183,11 @@ class Lifecycle:
     async def _start_http(self) -> None:
         if self._runner is not None:
             return
-        doors = Doors()
+        doors = Doors(begin_turn=self._loop_lag.begin_turn)
         runner = web.AppRunner(
-            pages.application(self._shown, metrics.registry(self._shown), [doors.middleware]),
+            pages.application(
+                self._shown, metrics.registry(self._shown, self._loop_lag), [doors.middleware]
+            ),
             handle_signals=False,
             access_log=None,
             shutdown_timeout=0.5,

@@ -27,6 +27,7 @@ from dledger_node.remoting.links import Links
 from dledger_node.shell.clients import ClientService
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.loop import CoreLoop
+from dledger_node.shell.loop_lag import LoopLag
 from dledger_node.shell.peers import LinkOwner, PeerMessages
 from dledger_node.shell.room import LogRoom
 from dledger_node.shell.view import MemberView
@@ -63,6 +64,7 @@ class DLedgerServer:
         save_hard_state: Callable[[HardState], None],
         version: str,
         uniform: Callable[[float, float], float],
+        loop_lag: LoopLag | None = None,
     ) -> None:
         self._name = f"{settings.group} {settings.self_id}"
         self._core = core
@@ -70,7 +72,8 @@ class DLedgerServer:
         self._loop = asyncio.get_running_loop()
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         """A future that gets the error once this member must stop."""
-        self._gate = Gate(Limits.of(settings), self._loop.time)
+        self._loop_lag = loop_lag or LoopLag()
+        self._gate = Gate(Limits.of(settings), self._loop.time, self._loop_lag.begin_turn)
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="store")
         async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
         self._group_commit = GroupCommit(
@@ -197,6 +200,8 @@ class DLedgerServer:
         next_s = self._loop.time() + tick_s
         while True:
             await asyncio.sleep(next_s - self._loop.time())
+            self._loop_lag.begin_turn()
+            self._loop_lag.timer_fired(self._loop.time() - next_s)
             next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
             self._watch_storage()
             if self._health.may_campaign or self._core.leads:
@@ -208,7 +213,8 @@ class DLedgerServer:
         """Once a second, close the connections that exceed a time limit."""
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)
-            self._gate.sweep()
+            for _ in self._gate.sweep():
+                await asyncio.sleep(0)
 
     def _watch_storage(self) -> None:
         if self._health.damage is not None:
@@ -222,6 +228,7 @@ class DLedgerServer:
         self._core_loop.turn(give)
 
     def _flushed(self, target: FlushTarget) -> None:
+        self._loop_lag.begin_turn()
         self._core_loop.persisted(target.end_index, target.end_term)
 
     def _release_reads(self, reads: Sequence[ReadState]) -> None:

@@ -99,8 +99,8 @@ class Listener:
     def pass_time(self, seconds: float) -> None:
         """Advance the clock, and let the gate sweep, as it does once a second."""
         self.clock.now_s += seconds
-        self.gate.sweep()
-        self.gate.sweep()
+        list(self.gate.sweep())
+        list(self.gate.sweep())
 
     async def connect(self, **options: object) -> "Caller":
         """Open a connection and wait until the gate has it."""

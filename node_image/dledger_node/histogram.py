@@ -1,0 +1,30 @@
+"""Counts of observed values by bucket, cheap enough for every turn of the event loop."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+
+class Histogram:
+    """A cumulative histogram, as Prometheus defines it."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """`bounds` are the upper bounds of the buckets, in ascending order, without infinity."""
+        assert list(bounds) == sorted(set(bounds)), "ascending bounds"
+        self.bounds = tuple(bounds)
+        self.sum = 0.0
+        """Sum of all observed values."""
+        self.max = 0.0
+        """The largest observed value; 0 before the first."""
+        self._counts = [0] * (len(self.bounds) + 1)
+
+    def observe(self, value: float) -> None:
+        """Count one value, which is not negative."""
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+        if value > self.max:
+            self.max = value
+
+    def cumulative(self) -> list[int]:
+        """Return, for each bound and at last for infinity, how many values were at most that."""
+        return list(accumulate(self._counts))

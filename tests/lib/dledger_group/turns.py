@@ -1,0 +1,41 @@
+"""How long the turns of a member's event loop were, read from its metrics."""
+
+import contextlib
+from collections.abc import Iterator
+
+from tools.groups.node_group import NodeGroup
+
+TURN_S_MAX = 0.005
+"""No request may cost a member more processor time in one turn of its loop."""
+LARGEST_ENTRY_TURN_S_MAX = 0.02
+"""The same for a request with an entry of the largest size."""
+_TURN = "dledger_node_loop_turn_processor_seconds"
+
+
+def metrics(group: NodeGroup, member: str) -> dict[str, float]:
+    """Return every sample of a member's metrics by its name and labels."""
+    lines = group.get(member, "/metrics")[1].decode().splitlines()
+    samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+    return {name: float(value) for name, value in samples}
+
+
+def longer_turns(group: NodeGroup, member: str, bound_s: float) -> int:
+    """Return how many turns took more processor time than `bound_s`, a bound of a bucket.
+
+    Processor time of the loop's own thread does not depend on what else the machine does.
+    """
+    samples = metrics(group, member)
+    return int(samples[f"{_TURN}_count"] - samples[f'{_TURN}_bucket{{le="{bound_s}"}}'])
+
+
+@contextlib.contextmanager
+def no_longer_turn(group: NodeGroup, member: str, bound_s: float = TURN_S_MAX) -> Iterator[None]:
+    """Check that no turn of the member takes more processor time than this during the block."""
+    before = longer_turns(group, member, bound_s)
+    yield
+    longer = longer_turns(group, member, bound_s) - before
+    longest_s = metrics(group, member)["dledger_node_loop_turn_processor_longest_seconds"]
+    assert longer == 0, (
+        f"{longer} turns of {member} took more than {bound_s * 1000:g} ms of the processor; "
+        f"the longest since its start took {longest_s * 1000:.1f} ms"
+    )
