@@ -6,7 +6,15 @@ from typing import Final
 
 from dledger_client.append.batches import body_type_error
 from dledger_client.append.producer import Producer
-from dledger_client.calls.call import APPEND, APPEND_BATCH, APPEND_IDEMPOTENT, GET, Call, CallKind
+from dledger_client.calls.call import (
+    APPEND,
+    APPEND_BATCH,
+    APPEND_IDEMPOTENT,
+    APPEND_IDEMPOTENT_BATCH,
+    GET,
+    Call,
+    CallKind,
+)
 from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError, RefusedError
@@ -51,12 +59,9 @@ class Session:
 
     @property
     def takes_batches(self) -> bool:
-        """Whether several appends may share a request.
-
-        False while no leader is known, and always for idempotent appends.
-        """
+        """Whether several appends may share a request; False while no leader is known."""
         leader = self.dispatcher.leader
-        return self._producer is None and leader is not None and leader.takes_batches
+        return leader is not None and leader.takes_batches
 
     def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
         """Start to append one body. Refuse a body that is too large for an entry at once.
@@ -93,13 +98,19 @@ class Session:
         A body that is too large for an entry must be alone in its batch; it is refused at once.
         """
         request = AppendBatchRequest(group=self._group, bodies=bodies)
-        call = self._call(APPEND_BATCH, request, deadline_s, is_repeatable=self._at_least_once)
+        producer = self._producer
+        repeatable = self._at_least_once or producer is not None
+        kind = APPEND_BATCH if producer is None else APPEND_IDEMPOTENT_BATCH
+        call = self._call(kind, request, deadline_s, is_repeatable=repeatable)
         call.entry_count = len(bodies)
         longest = max(map(len, bodies))
         if longest > disk.BODY_SIZE_MAX:
             _refuse_large(call, longest)
-        else:
+        elif producer is None:
             self.dispatcher.submit(call)
+        else:
+            self.dispatcher.record_start(call)
+            producer.start(call)
         return call
 
     def close(self) -> None:

@@ -167,12 +167,13 @@ async def test_at_least_once_resends_a_batch_with_an_unknown_outcome(group: Grou
     assert group.log == BODIES[:3] * 2
 
 
-async def test_idempotent_appends_share_no_request(group: Group) -> None:
+async def test_idempotent_appends_share_requests(group: Group) -> None:
     async with client_of(group, idempotent=True) as client:
-        await client.append_batch(BODIES)
+        outcomes = await client.append_batch(BODIES)
 
+    assert outcomes == acknowledged(BODIES)
     assert group.log == BODIES
-    assert not group["n0"].batches
+    assert [body for batch in group["n0"].batches for body in batch] == BODIES
 
 
 async def test_every_body_gets_an_outcome_when_the_leader_fails(group: Group) -> None:

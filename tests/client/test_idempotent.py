@@ -1,6 +1,7 @@
 """Idempotent appends: resent appends are in the log once; errors where that is impossible."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,74 @@ async def test_every_body_is_in_the_log_once_across_a_change_of_the_leader(group
     assert [group.log[outcome.index] for outcome in outcomes] == bodies
     assert len(group.log) == len(bodies)
     assert max(outcome.attempts for outcome in outcomes) > 1
+
+
+@pytest.mark.parametrize(
+    "behavior", [Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT, Code.WAIT_QUORUM_ACK_TIMEOUT],
+    ids=name_of,
+)  # fmt: skip
+async def test_a_batch_with_an_unknown_outcome_is_in_the_log_once(
+    group: Group, behavior: Any
+) -> None:
+    group.enable_batches()
+    bodies = [b"%d" % number for number in range(300)]
+    async with client_of(group) as client:
+        await client.append(b"first")
+        group["n0"].script.extend([Code.SUCCESS, behavior])
+        outcomes = await outcomes_of(client, bodies, in_flight=400)
+
+    assert sorted(group.log) == sorted([b"first", *bodies])
+    assert [group.log[outcome.index] for outcome in outcomes] == bodies
+    assert {type(outcome) for outcome in outcomes} == {Acknowledged}
+    assert len(group["n0"].batches) > 2, "bodies shared requests"
+
+
+async def test_a_batch_behind_a_later_one_is_sent_body_by_body(group: Group) -> None:
+    group.enable_batches()
+    bodies = [b"%d" % number for number in range(100)]
+    async with client_of(group) as client:
+        await client.append(b"first")
+        group["n0"].script.append(Code.LEADER_PENDING_FULL)
+        outcomes = await outcomes_of(client, bodies, in_flight=400)
+        singles_before = len(group["n0"].appends)
+        more = await outcomes_of(client, [b"x"] * 100, in_flight=400)
+
+    assert sorted(group.log) == sorted([b"first", *bodies, *[b"x"] * 100])
+    assert [group.log[outcome.index] for outcome in outcomes] == bodies
+    assert {type(outcome) for outcome in more} == {Acknowledged}
+    batched = [body for batch in group["n0"].batches for body in batch]
+    assert batched.count(b"x") == 100, "the server still gets batches"
+    assert singles_before > len(bodies)
+
+
+async def test_a_batch_of_a_forgotten_producer_is_sent_again_as_a_batch(group: Group) -> None:
+    group.enable_batches()
+    async with client_of(group) as client:
+        await client.append(b"a")
+        group.producers.forget_all()
+        outcomes = await client.append_batch([b"b", b"c", b"d"])
+
+    assert {type(outcome) for outcome in outcomes} == {Acknowledged}
+    assert group.log == [b"a", b"b", b"c", b"d"]
+    assert group["n0"].batches == [[b"b", b"c", b"d"]] * 2
+
+
+async def test_cancelled_batches_leave_no_sequence_unresolved(group: Group) -> None:
+    group.enable_batches()
+    async with client_of(group, request_timeout_s=0.1) as client:
+        await client.append(b"first")
+        group["n0"].script.append(Fault.NO_ANSWER)
+        stream = client.append_all([b"x"] * 100, in_flight=100)
+        waiting = asyncio.ensure_future(anext(stream))
+        group["n0"].append_received.clear()
+        await group["n0"].append_received.wait()
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+        await stream.aclose()
+        outcomes = await client.append_batch([b"y"] * 3 * WINDOW)
+
+    assert {type(outcome) for outcome in outcomes} == {Acknowledged}
 
 
 async def test_at_most_one_window_of_appends_is_in_flight(group: Group) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats.log import disk
+from dledger_formats.log.channels import runs_of
 from dledger_formats.log.scanning import EntryScan, scan_entries
 
 BODIES = [b"", b"a", b"body-1", bytes(range(256)), b"\xff" * 700]
@@ -34,7 +35,8 @@ def scan(data: bytes, *, at: int = 0, limit: int | None = None, **changed: Any) 
     st.integers(0, 2**62),
     st.integers(0, 2**61),
     st.integers(0, 2**32 - 1),
-    st.lists(st.integers(0, 2**31 - 1) | st.just(0), min_size=8, max_size=8) | st.none(),
+    st.lists(st.integers(0, 2**31 - 1) | st.integers(0, 3), min_size=8, max_size=8) | st.none(),
+    st.sampled_from(disk.ENTRY_MAGICS),
 )
 def test_packed_entries_are_scanned_back(
     bodies: list[bytes],
@@ -43,10 +45,11 @@ def test_packed_entries_are_scanned_back(
     pos: int,
     chain_crc: int,
     channels: list[int] | None,
+    magic: int,
 ) -> None:
     made = disk.pack_entries(
         bodies,
-        magic=disk.NOOP,
+        magic=magic,
         first_index=first_index,
         term=term,
         pos=pos,
@@ -56,11 +59,7 @@ def test_packed_entries_are_scanned_back(
 
     found = scan(made.data, index=first_index, term=term, pos=pos, chain_crc=chain_crc)
 
-    with_channels = [
-        (first_index + number, disk.NOOP, channel)
-        for number, channel in enumerate((channels or [])[: len(bodies)])
-        if channel
-    ]
+    with_channels = list(runs_of(first_index, magic, (channels or [])[: len(bodies)]))
     assert found == (
         len(made.data), first_index + len(bodies), made.chain_crc, made.units, with_channels, None,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from dledger_formats.log import disk
 from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchRequest
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
-from dledger_formats.protocol.producers import APPEND_IDEMPOTENT
+from dledger_formats.protocol.producers import APPEND_IDEMPOTENT, APPEND_IDEMPOTENT_BATCH
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.wire import ask, connect
 from dledger_node.raft.membership import Membership, MembershipEntry
@@ -173,7 +173,14 @@ def test_a_membership_in_a_message_must_be_in_the_pushed_bytes(steady_group: Nod
 
 @pytest.mark.parametrize(
     "code",
-    [RequestCode.METADATA, RequestCode.APPEND, RequestCode.GET, APPEND_IDEMPOTENT, APPEND_BATCH],
+    [
+        RequestCode.METADATA,
+        RequestCode.APPEND,
+        RequestCode.GET,
+        APPEND_IDEMPOTENT,
+        APPEND_BATCH,
+        APPEND_IDEMPOTENT_BATCH,
+    ],
 )
 def test_a_body_of_another_form_is_answered_and_the_connection_lives(
     steady_group: NodeGroup, code: int

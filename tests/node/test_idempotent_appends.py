@@ -1,75 +1,21 @@
 """REGISTER_PRODUCER and APPEND_IDEMPOTENT over the wire: duplicates and malformed requests."""
 
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
 from dledger_formats.log.channels import WINDOW
-from dledger_formats.protocol import frames
-from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.protocol.producers import APPEND_IDEMPOTENT, REGISTER_PRODUCER
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
-from dledger_group.wire import connect
+from dledger_group.producer_client import ProducerClient
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.group
 
 Code = DLedgerResponseCode
-
-
-class Client:
-    """A client of one member that can also send malformed requests."""
-
-    def __init__(self, group: NodeGroup, member: str) -> None:
-        self.member = member
-        self._socket: socket.socket = connect(group, member)
-        self._decoder = FrameDecoder()
-        self._answers: dict[int, RemotingCommand] = {}
-        self._opaque = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def send(self, code: int, **fields: object) -> int:
-        """Send one request and return its opaque."""
-        self._opaque += 1
-        body = {"group": "g", "remoteId": self.member, "code": 200, "term": -1, **fields}
-        command = RemotingCommand(
-            code=code, opaque=self._opaque, body=json.dumps(body, separators=(",", ":")).encode()
-        )
-        self._socket.sendall(frames.encode(command))
-        return self._opaque
-
-    def answer(self, opaque: int) -> RemotingCommand:
-        while opaque not in self._answers:
-            data = self._socket.recv(65536)
-            assert data, "the connection was closed"
-            self._answers |= {command.opaque: command for command in self._decoder.feed(data)}
-        return self._answers.pop(opaque)
-
-    def ask(self, code: int, **fields: object) -> dict[str, object]:
-        answer = self.answer(self.send(code, **fields))
-        assert answer.code == SystemCode.SUCCESS, answer.remark
-        decoded: dict[str, object] = json.loads(answer.body)
-        return decoded
-
-    def register(self) -> int:
-        answer = self.ask(REGISTER_PRODUCER)
-        assert answer["code"] == Code.SUCCESS
-        producer = answer["producer"]
-        assert isinstance(producer, int)
-        return producer
-
-    def append(self, producer: int, sequence: int, body: str = "AAAA") -> dict[str, object]:
-        return self.ask(APPEND_IDEMPOTENT, body=body, producer=producer, sequence=sequence)
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +33,8 @@ def calm_group(tmp_path: Path) -> Iterator[NodeGroup]:
 
 
 @pytest.fixture
-def client(lone_group: NodeGroup) -> Iterator[Client]:
-    with Client(lone_group, lone_group.master()) as client:
+def client(lone_group: NodeGroup) -> Iterator[ProducerClient]:
+    with ProducerClient(lone_group, lone_group.master()) as client:
         yield client
 
 
@@ -97,7 +43,7 @@ def end_index(group: NodeGroup) -> int:
 
 
 def test_a_registration_is_an_entry_and_its_index_the_producer(
-    lone_group: NodeGroup, client: Client
+    lone_group: NodeGroup, client: ProducerClient
 ) -> None:
     before = end_index(lone_group)
 
@@ -111,7 +57,7 @@ def test_a_registration_is_an_entry_and_its_index_the_producer(
 
 
 def test_a_copy_is_answered_with_the_first_ones_place_and_not_appended(
-    lone_group: NodeGroup, client: Client
+    lone_group: NodeGroup, client: ProducerClient
 ) -> None:
     producer = client.register()
     first = client.append(producer, 1)
@@ -125,7 +71,9 @@ def test_a_copy_is_answered_with_the_first_ones_place_and_not_appended(
     assert end_index(lone_group) == before
 
 
-def test_duplicates_in_one_write_become_one_entry(lone_group: NodeGroup, client: Client) -> None:
+def test_duplicates_in_one_write_become_one_entry(
+    lone_group: NodeGroup, client: ProducerClient
+) -> None:
     producer = client.register()
     before = end_index(lone_group)
     sent = [
@@ -140,7 +88,7 @@ def test_duplicates_in_one_write_become_one_entry(lone_group: NodeGroup, client:
 
 
 def test_appends_that_arrive_out_of_order_are_appended_once(
-    lone_group: NodeGroup, client: Client
+    lone_group: NodeGroup, client: ProducerClient
 ) -> None:
     producer = client.register()
     before = end_index(lone_group)
@@ -150,7 +98,9 @@ def test_appends_that_arrive_out_of_order_are_appended_once(
     assert indexes == [before + at for at in (1, 2, 3, 1, 3, 2)]
 
 
-def test_a_sequence_outside_the_window_is_refused(lone_group: NodeGroup, client: Client) -> None:
+def test_a_sequence_outside_the_window_is_refused(
+    lone_group: NodeGroup, client: ProducerClient
+) -> None:
     producer = client.register()
     before = end_index(lone_group)
 
@@ -165,7 +115,7 @@ def test_a_sequence_outside_the_window_is_refused(lone_group: NodeGroup, client:
 
 
 @pytest.mark.parametrize("producer", [0, 1 << 62, 999_999_999])
-def test_a_producer_that_never_registered_is_unknown(client: Client, producer: int) -> None:
+def test_a_producer_that_never_registered_is_unknown(client: ProducerClient, producer: int) -> None:
     assert client.append(producer, 1)["code"] == Code.UNKNOWN_PRODUCER
 
 
@@ -174,7 +124,7 @@ def test_a_producer_that_never_registered_is_unknown(client: Client, producer: i
     "value", [-1, 1 << 63, 1 << 200, 1.5, True, None, "1", [1], {"a": 1}, -(1 << 63)], ids=repr
 )
 def test_a_malformed_number_is_refused_and_nothing_is_appended(
-    lone_group: NodeGroup, client: Client, key: str, value: object
+    lone_group: NodeGroup, client: ProducerClient, key: str, value: object
 ) -> None:
     producer = client.register()
     client.append(producer, 1)  # and the next one has the same form
@@ -188,7 +138,7 @@ def test_a_malformed_number_is_refused_and_nothing_is_appended(
     assert client.append(producer, 2)["index"] == before + 1
 
 
-def test_sequence_0_is_refused(client: Client) -> None:
+def test_sequence_0_is_refused(client: ProducerClient) -> None:
     producer = client.register()
 
     answer = client.answer(
@@ -199,7 +149,7 @@ def test_sequence_0_is_refused(client: Client) -> None:
 
 
 def test_the_layout_of_requests_may_change_at_any_time(
-    lone_group: NodeGroup, client: Client
+    lone_group: NodeGroup, client: ProducerClient
 ) -> None:
     """A request is read the same whether its envelope is recognized or parsed again."""
     producer = client.register()
@@ -230,7 +180,7 @@ def test_the_layout_of_requests_may_change_at_any_time(
     [("group", "other", Code.UNKNOWN_GROUP), ("remoteId", "n9", Code.UNKNOWN_MEMBER)],
 )
 def test_a_request_for_another_member_or_group_is_refused(
-    client: Client, code: int, key: str, value: str, expected: Code
+    client: ProducerClient, code: int, key: str, value: str, expected: Code
 ) -> None:
     fields = {"body": "AAAA", "producer": 1, "sequence": 1, key: value}
 
@@ -240,13 +190,13 @@ def test_a_request_for_another_member_or_group_is_refused(
 def test_a_follower_refuses_registrations_and_idempotent_appends(calm_group: NodeGroup) -> None:
     master = calm_group.master()
     follower = next(member for member in calm_group.running() if member != master)
-    with Client(calm_group, follower) as client:
+    with ProducerClient(calm_group, follower) as client:
         assert client.ask(REGISTER_PRODUCER)["code"] == Code.NOT_LEADER
         assert client.append(1, 1)["code"] == Code.NOT_LEADER
 
 
 def test_a_body_that_no_entry_can_hold_is_refused_and_its_sequence_is_free(
-    lone_group: NodeGroup, client: Client
+    lone_group: NodeGroup, client: ProducerClient
 ) -> None:
     producer = client.register()
     before = end_index(lone_group)
@@ -257,7 +207,9 @@ def test_a_body_that_no_entry_can_hold_is_refused_and_its_sequence_is_free(
     assert client.append(producer, 1)["index"] == before + 1
 
 
-def test_metrics_count_duplicates_and_producers(lone_group: NodeGroup, client: Client) -> None:
+def test_metrics_count_duplicates_and_producers(
+    lone_group: NodeGroup, client: ProducerClient
+) -> None:
     def metric(name: str) -> float:
         lines = lone_group.get(client.member, "/metrics")[1].decode().splitlines()
         return float(next(line for line in lines if line.startswith(name + " ")).split()[1])
@@ -276,13 +228,13 @@ def place_of(answer: dict[str, object]) -> list[object]:
 
 
 def test_a_new_leader_knows_the_appends_of_the_old_one(calm_group: NodeGroup) -> None:
-    with Client(calm_group, calm_group.master()) as client:
+    with ProducerClient(calm_group, calm_group.master()) as client:
         old = client.member
         producer = client.register()
         places = [place_of(client.append(producer, sequence)) for sequence in (1, 2, 4)]
     calm_group.kill(old)
 
-    with Client(calm_group, calm_group.master()) as client:
+    with ProducerClient(calm_group, calm_group.master()) as client:
         duplicates = [place_of(client.append(producer, sequence)) for sequence in (1, 2, 4)]
         new = place_of(client.append(producer, 3))
 
@@ -297,7 +249,7 @@ def test_duplicates_are_still_known_after_all_members_restart(
     calm_group: NodeGroup, keeps_files: bool
 ) -> None:
     group = calm_group
-    with Client(group, group.master()) as client:
+    with ProducerClient(group, group.master()) as client:
         producer = client.register()
         place = place_of(client.append(producer, 1))
     wait_for(
@@ -312,7 +264,7 @@ def test_duplicates_are_still_known_after_all_members_restart(
     for member in group.peers:
         group.start(member)
 
-    with Client(group, group.master()) as client:
+    with ProducerClient(group, group.master()) as client:
         copy = place_of(client.append(producer, 1))
         new = place_of(client.append(producer, 2))
 
@@ -323,7 +275,7 @@ def test_duplicates_are_still_known_after_all_members_restart(
 def test_a_leader_without_a_quorum_acknowledges_no_duplicate_of_an_uncommitted_entry(
     calm_group: NodeGroup,
 ) -> None:
-    with Client(calm_group, calm_group.master()) as client:
+    with ProducerClient(calm_group, calm_group.master()) as client:
         producer = client.register()
         for member in calm_group.running():
             if member != client.member:
@@ -340,7 +292,7 @@ def test_a_leader_without_a_quorum_acknowledges_no_duplicate_of_an_uncommitted_e
 
 def test_a_leader_that_was_cut_off_calls_no_producer_unknown(calm_group: NodeGroup) -> None:
     """It may be deposed, and its log may lack a registration that the others have committed."""
-    with Client(calm_group, calm_group.master()) as client:
+    with ProducerClient(calm_group, calm_group.master()) as client:
         for member in calm_group.running():
             if member != client.member:
                 calm_group.freeze(member)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from dledger_formats.log import disk
-from dledger_formats.log.channels import ChannelEntry, channel_of
+from dledger_formats.log.channels import ChannelRun, channel_of, runs_of
 from dledger_node.store.derived import producers_file
 from dledger_node.store.derived.producers import Finding, Producers
 from dledger_node.store.derived.producers_file import Image
@@ -21,12 +21,12 @@ LIMITS = {"producers_max": 3, "window": WINDOW, "undo_max": 40}
 class Log:
     """All entries: registrations, and appends as (producer, sequence)."""
 
-    entries: list[tuple[ChannelEntry, tuple[int, int] | None]] = field(default_factory=list)
+    entries: list[tuple[ChannelRun, tuple[int, int] | None]] = field(default_factory=list)
     stable_index: int = -1
 
     @property
     def next_index(self) -> int:
-        return max(self.stable_index, self.entries[-1][0].index if self.entries else -1) + 1
+        return max(self.stable_index, self.entries[-1][0].first_index if self.entries else -1) + 1
 
     def known(self) -> dict[int, dict[int, int]]:
         """Return the indexes by sequence of every producer that has not been dropped."""
@@ -34,9 +34,9 @@ class Log:
         indexes: dict[int, dict[int, int]] = defaultdict(dict)
         for entry, append in self.entries:
             if append is None:
-                numbers[entry.channel >> 16] = entry.index
+                numbers[entry.channel >> 16] = entry.first_index
             else:
-                indexes[append[0]][append[1]] = entry.index
+                indexes[append[0]][append[1]] = entry.first_index
         return {identity: indexes[identity] for identity in numbers.values()}
 
     def find(self, identity: int, sequence: int) -> int | Finding:
@@ -80,14 +80,14 @@ class Story:
         self.table = Producers(**LIMITS)
         self.identities: set[int] = {-5, 10**9}
 
-    def note(self, entry: ChannelEntry, append: tuple[int, int] | None) -> None:
+    def note(self, entry: ChannelRun, append: tuple[int, int] | None) -> None:
         self.log.entries.append((entry, append))
         self.table.note(entry)
 
     def register(self) -> None:
         number = self.table.next_number()
         index = self.log.next_index + self.choices.randrange(3)  # ordinary appends between
-        self.note(ChannelEntry(index, disk.NOOP, channel_of(number, 0)), None)
+        self.note(ChannelRun(index, disk.NOOP, channel_of(number, 0)), None)
         self.identities.add(index)
 
     def append(self) -> None:
@@ -100,12 +100,35 @@ class Story:
         sequence = max(1, highest + self.choices.choice([1] * 9 + [-3, -1, 2, 5, WINDOW]))
         if self.table.find(identity, sequence) is Finding.NEW:
             channel = self.table.channel(identity, sequence)
-            entry = ChannelEntry(self.log.next_index, disk.NORMAL, channel)
+            entry = ChannelRun(self.log.next_index, disk.NORMAL, channel)
             self.note(entry, (identity, sequence))
+
+    def append_batch(self) -> None:
+        """Append consecutive sequences as a leader does: only if all are above the highest."""
+        known = self.log.known()
+        if not known:
+            return
+        identity = self.choices.choice(sorted(known))
+        highest = max(known[identity], default=0)
+        first = max(1, highest + self.choices.choice([1, 1, 1, -1, 0, 2, 3]))
+        length = self.choices.randint(1, WINDOW + 2)
+        last = first + length - 1
+        found = self.table.find_run(identity, first, last)
+        if first <= highest:
+            assert found is None
+        else:
+            assert found is (Finding.NEW if last <= highest + WINDOW else Finding.TOO_NEW)
+        if found is Finding.NEW:
+            index, channels = self.log.next_index, self.table.channels(identity, first, length)
+            for at, channel in enumerate(channels):
+                entry = ChannelRun(index + at, disk.NORMAL, channel)
+                self.log.entries.append((entry, (identity, first + at)))
+            for run in runs_of(index, disk.NORMAL, channels):
+                self.table.note(run)
 
     def truncate(self) -> None:
         first_index = self.choices.randint(self.log.stable_index + 1, self.log.next_index)
-        kept = [pair for pair in self.log.entries if pair[0].index < first_index]
+        kept = [pair for pair in self.log.entries if pair[0].first_index < first_index]
         self.log.entries = kept
         if not self.table.undo_from(first_index):  # too many to undo: read the log again
             self.table = Producers(**LIMITS)
@@ -125,7 +148,7 @@ class Story:
             return
         self.table, index = restored
         for entry, _ in self.log.entries:
-            if entry.index > index:
+            if entry.first_index > index:
                 self.table.note(entry)
 
 
@@ -133,7 +156,7 @@ class Story:
 def test_the_table_always_agrees_with_the_log(seed: int) -> None:
     story = Story(seed)
     acts = (
-        [story.append] * 30 + [story.register] * 2 + [story.truncate] * 2
+        [story.append] * 24 + [story.append_batch] * 6 + [story.register] * 2 + [story.truncate] * 2
         + [story.mark_stable] * story.choices.choice([0, 1, 4]) + [story.restart]
     )  # fmt: skip
     for _ in range(200):
@@ -143,9 +166,9 @@ def test_the_table_always_agrees_with_the_log(seed: int) -> None:
 
 def test_sequences_may_wrap_their_low_bits_many_times() -> None:
     table = Producers()
-    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
+    table.note(ChannelRun(0, disk.NOOP, channel_of(1, 0)))
     for sequence in range(1, 200_000):
-        table.note(ChannelEntry(sequence, disk.NORMAL, table.channel(0, sequence)))
+        table.note(ChannelRun(sequence, disk.NORMAL, table.channel(0, sequence)))
         if sequence % 1000 == 0:
             table.mark_stable(sequence)
 
@@ -159,17 +182,17 @@ def test_sequences_may_wrap_their_low_bits_many_times() -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        ChannelEntry(5, disk.NORMAL, channel_of(9, 1)),
-        ChannelEntry(5, disk.NOOP, channel_of(1025, 0)),
-        ChannelEntry(5, disk.NOOP, channel_of(9, 1)),
-        ChannelEntry(5, disk.NORMAL, -1),
-        ChannelEntry(5, disk.NOOP, -65536),
-        ChannelEntry(5, disk.NORMAL, 77),
+        ChannelRun(5, disk.NORMAL, channel_of(9, 1)),
+        ChannelRun(5, disk.NOOP, channel_of(1025, 0)),
+        ChannelRun(5, disk.NOOP, channel_of(9, 1)),
+        ChannelRun(5, disk.NORMAL, -1),
+        ChannelRun(5, disk.NOOP, -65536),
+        ChannelRun(5, disk.NORMAL, 77),
     ],
 )
-def test_a_channel_without_a_producer_is_ignored(entry: ChannelEntry) -> None:
+def test_a_channel_without_a_producer_is_ignored(entry: ChannelRun) -> None:
     table = Producers()
-    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
+    table.note(ChannelRun(0, disk.NOOP, channel_of(1, 0)))
 
     table.note(entry)
 
@@ -181,10 +204,10 @@ def test_a_channel_without_a_producer_is_ignored(entry: ChannelEntry) -> None:
 def test_the_longest_idle_producer_is_dropped_when_all_numbers_are_taken() -> None:
     table = Producers()
     for index in range(1024):
-        table.note(ChannelEntry(index, disk.NOOP, channel_of(table.next_number(), 0)))
-    table.note(ChannelEntry(1024, disk.NORMAL, table.channel(0, 1)))
+        table.note(ChannelRun(index, disk.NOOP, channel_of(table.next_number(), 0)))
+    table.note(ChannelRun(1024, disk.NORMAL, table.channel(0, 1)))
 
-    table.note(ChannelEntry(1025, disk.NOOP, channel_of(table.next_number(), 0)))
+    table.note(ChannelRun(1025, disk.NOOP, channel_of(table.next_number(), 0)))
 
     assert len(table) == 1024
     assert table.find(0, 1) == 1024, "it has just appended"
@@ -194,9 +217,9 @@ def test_the_longest_idle_producer_is_dropped_when_all_numbers_are_taken() -> No
 
 def test_a_dropped_producer_returns_when_its_replacement_is_cut_from_the_log() -> None:
     table = Producers()
-    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
-    table.note(ChannelEntry(1, disk.NORMAL, table.channel(0, 1)))
-    table.note(ChannelEntry(2, disk.NOOP, channel_of(1, 0)))
+    table.note(ChannelRun(0, disk.NOOP, channel_of(1, 0)))
+    table.note(ChannelRun(1, disk.NORMAL, table.channel(0, 1)))
+    table.note(ChannelRun(2, disk.NOOP, channel_of(1, 0)))
     assert table.find(0, 1) is Finding.UNKNOWN_PRODUCER
 
     assert table.undo_from(2)
@@ -207,7 +230,7 @@ def test_a_dropped_producer_returns_when_its_replacement_is_cut_from_the_log() -
 
 def test_stable_entries_are_never_undone() -> None:
     table = Producers()
-    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
+    table.note(ChannelRun(0, disk.NOOP, channel_of(1, 0)))
     table.mark_stable(0)
 
     assert not table.undo_from(0)

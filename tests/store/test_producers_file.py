@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log import disk
-from dledger_formats.log.channels import ChannelEntry, channel_of
+from dledger_formats.log.channels import ChannelRun, channel_of
 from dledger_node.errors import StoreFullError
 from dledger_node.store.derived import producers_file
 from dledger_node.store.derived.log_producers import SAVE_ENTRIES
@@ -143,8 +143,8 @@ def test_saving_on_a_full_volume_raises_store_full_error(
 
 def good() -> Producer:
     table = Producers()
-    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
-    table.note(ChannelEntry(1, disk.NORMAL, channel_of(1, 1)))
+    table.note(ChannelRun(0, disk.NOOP, channel_of(1, 0)))
+    table.note(ChannelRun(1, disk.NORMAL, channel_of(1, 1)))
     return next(iter(table))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from dledger_formats.log import disk
-from dledger_formats.log.channels import ChannelEntry, channel_of
+from dledger_formats.log.channels import ChannelRun, channel_of
 from dledger_node.store.derived.producers import Finding, Producers
 
 WINDOW = 6
@@ -60,7 +60,7 @@ class Member:
         self.table.mark_stable(self.committed)
 
     def _note(self, index: int) -> None:
-        self.table.note(ChannelEntry(index, self.log[index].magic, self.log[index].channel))
+        self.table.note(ChannelRun(index, self.log[index].magic, self.log[index].channel))
 
 
 class Group:
@@ -154,8 +154,35 @@ class Group:
             else:
                 self.awaited.append((leader, leader.term, found, append))
 
+    def send_batch(self) -> None:
+        """Send a copy of any batch to any leader, which takes it as a whole or not at all."""
+        leaders = [member for member in self.members if member.leads]
+        if not leaders or not self.sent:
+            return
+        leader, producer = self.choices.choice(leaders), self.choices.choice(sorted(self.sent))
+        acknowledged = max((s for p, s in self.acknowledged if p == producer), default=0)
+        length = self.choices.randint(2, 4)
+        first = self.choices.randint(max(1, acknowledged - 2), self.sent[producer] + 1)
+        last = first + length - 1
+        if last > acknowledged + WINDOW:
+            return
+        self.sent[producer] = max(self.sent[producer], last)
+        if leader.table.find_run(producer, first, last) is not Finding.NEW:
+            return
+        channels = leader.table.channels(producer, first, length)
+        for sequence, channel in enumerate(channels, first):
+            append = (producer, sequence)
+            index = leader.write(Entry(leader.term, disk.NORMAL, channel, append))
+            self.awaited.append((leader, leader.term, index, append))
+
     def run(self, steps: int) -> None:
-        acts = [self.send] * 6 + [self.replicate] * 6 + [self.elect] + [self.register]
+        acts = (
+            [self.send] * 5
+            + [self.send_batch] * 2
+            + [self.replicate] * 6
+            + [self.elect]
+            + [self.register]
+        )
         for number in range(steps):
             (self.register if number in (20, 40) else self.choices.choice(acts[:-1]))()
             if self.choices.random() < 0.01:

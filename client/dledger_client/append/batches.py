@@ -63,14 +63,16 @@ class Batch:
             return None
         answer = await self._shared_call.answer
         if must_be_split(self._shared_call.kind, answer):
-            self._shared_call = None
-            self._start_each()
+            self.calls, self._shared_call = self._shared_call.parts, None
+            if not self.calls:
+                self._start_each()
             return None
         return _outcomes_of_all(first_number, len(self.bodies), self._shared_call, answer)
 
     def cancel(self) -> None:
         """Cancel all calls that have not ended; bodies that were not sent yet are dropped."""
-        for call in self.calls if self._shared_call is None else [self._shared_call]:
+        shared = self._shared_call
+        for call in self.calls if shared is None else [shared, *shared.parts]:
             if not call.answer.done():
                 call.cancel()
 

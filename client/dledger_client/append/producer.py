@@ -8,15 +8,17 @@ as the group remembers; further appends wait here.
 
 import asyncio
 from collections import deque
-from typing import Final
+from typing import Final, TypeAlias
 
-from dledger_client.calls.call import REGISTER, Call
+from dledger_client.calls.call import APPEND_IDEMPOTENT, REGISTER, Call
 from dledger_client.calls.dispatcher import EXPIRY_INTERVAL_S, Dispatcher
 from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import Spawn
 from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.append_batch import AppendBatchRequest
 from dledger_formats.protocol.producers import (
     IdempotentAppendRequest,
+    IdempotentBatchRequest,
     RegisterProducerRequest,
     RegisterProducerResponse,
 )
@@ -26,6 +28,9 @@ from dledger_formats.protocol.requests import (
     DLedgerResponseCode,
     Message,
 )
+
+Numbered: TypeAlias = IdempotentAppendRequest | IdempotentBatchRequest
+"""A request with a sequence, or with one for each of its bodies."""
 
 _PERMANENT: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.UNKNOWN_GROUP)
 
@@ -41,31 +46,30 @@ class Sequences:
         self._oldest = 1
         self._unresolved: set[int] = set()
 
-    @property
-    def has_room(self) -> bool:
-        """Whether the next sequence fits the group's window.
+    def has_room(self, count: int = 1) -> bool:
+        """Whether the next `count` sequences fit the group's window.
 
         The group accepts sequences less than WINDOW below, and at most WINDOW above, the highest
         in its log.
         """
-        return self._next - self._oldest < WINDOW and self._next - self._acknowledged <= WINDOW
+        last = self._next + count - 1
+        return last - self._oldest < WINDOW and last - self._acknowledged <= WINDOW
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether no sequence of this registration can be used any longer."""
-        return not (self.has_room or self._unresolved)
+    def is_exhausted(self, count: int = 1) -> bool:
+        """Whether the next `count` sequences of this registration can never be used."""
+        return not (self.has_room(count) or self._unresolved)
 
-    def take(self) -> int:
-        """Return the next sequence; `has_room` must be true."""
-        sequence, self._next = self._next, self._next + 1
-        self._unresolved.add(sequence)
-        return sequence
+    def take(self, count: int = 1) -> int:
+        """Return the first of the next `count` sequences; `has_room` must be true."""
+        first, self._next = self._next, self._next + count
+        self._unresolved.update(range(first, self._next))
+        return first
 
-    def resolve(self, sequence: int, *, acknowledged: bool) -> None:
-        """Mark a sequence as resolved: no further copy of its append will be sent."""
-        self._unresolved.discard(sequence)
+    def resolve(self, first: int, count: int = 1, *, acknowledged: bool) -> None:
+        """Mark sequences as resolved: no further copy of their appends will be sent."""
+        self._unresolved.difference_update(range(first, first + count))
         if acknowledged:
-            self._acknowledged = max(self._acknowledged, sequence)
+            self._acknowledged = max(self._acknowledged, first + count - 1)
         while self._oldest < self._next and self._oldest not in self._unresolved:
             self._oldest += 1
 
@@ -86,9 +90,9 @@ class Producer:
         self._is_closed = False
 
     def start(self, call: Call) -> None:
-        """Send an append as an idempotent append as soon as a sequence is available.
+        """Send an append as an idempotent append as soon as sequences are available.
 
-        The call's request must be an AppendEntryRequest.
+        The call's request must be an AppendEntryRequest or an AppendBatchRequest.
         """
         call.sequencer = self
         self._waiting.append(call)
@@ -100,18 +104,53 @@ class Producer:
         self._waiting.appendleft(call)
         self._send_waiting()
 
+    def split(self, call: Call) -> None:
+        """Send the bodies of a refused batch one by one, each with the sequence that it has.
+
+        An earlier copy of the batch may be in the log in whole or in part.
+        """
+        batch = call.request
+        assert isinstance(batch, IdempotentBatchRequest)
+        parts = [
+            Call(
+                kind=APPEND_IDEMPOTENT,
+                request=IdempotentAppendRequest(
+                    group=self._group,
+                    remote_id=batch.remote_id,
+                    body=body,
+                    producer=batch.producer,
+                    sequence=sequence,
+                ),
+                is_repeatable=True,
+                began_s=call.began_s,
+                deadline_s=call.deadline_s,
+                handler=self._dispatcher,
+                answer=self._loop.create_future(),
+                attempts=call.attempts,
+                may_have_happened=call.may_have_happened,
+                sequencer=self,
+            )
+            for sequence, body in enumerate(batch.bodies, batch.sequence)
+        ]
+        call.parts = parts
+        for part in parts:
+            self._dispatcher.record_start(part)
+            self._dispatcher.forward(part)
+
     def ended(self, call: Call) -> None:
-        """Resolve the sequence of a call that has ended."""
+        """Resolve the sequences of a call that has ended; a batch's parts resolve their own."""
         request, sequences = call.request, self._sequences
         if (
             sequences is not None
-            and isinstance(request, IdempotentAppendRequest)
+            and isinstance(request, Numbered)
             and request.producer == sequences.producer_id
+            and not call.parts
         ):
             if call.last_code is DLedgerResponseCode.UNKNOWN_PRODUCER:
                 self._forget(call)
             else:
-                sequences.resolve(request.sequence, acknowledged=_is_acknowledged(call))
+                acknowledged = _is_acknowledged(call)
+                sequences.resolve(request.sequence, call.entry_count, acknowledged=acknowledged)
         self._send_waiting()
 
     def close(self) -> list[Call]:
@@ -126,7 +165,7 @@ class Producer:
 
     def _forget(self, call: Call) -> None:
         sequences, request = self._sequences, call.request
-        assert isinstance(request, IdempotentAppendRequest)
+        assert isinstance(request, Numbered)
         if sequences is not None and sequences.producer_id == request.producer:
             self._sequences = None
 
@@ -136,13 +175,14 @@ class Producer:
         self._is_sending = True  # guards against recursion: a call may end during _send
         try:
             while self._waiting:
-                if self._sequences is not None and self._sequences.is_exhausted:
+                count = self._waiting[0].entry_count
+                if self._sequences is not None and self._sequences.is_exhausted(count):
                     self._sequences = None
                 if self._sequences is None:
                     if self._registration is None:
                         self._registration = self._spawn(self._register())
                     break
-                if not self._sequences.has_room:
+                if not self._sequences.has_room(count):
                     break
                 self._send(self._waiting.popleft(), self._sequences)
         finally:
@@ -152,16 +192,27 @@ class Producer:
 
     def _send(self, call: Call, sequences: Sequences) -> None:
         if not self._has_ended(call):
-            request = call.request
-            assert isinstance(request, AppendEntryRequest | IdempotentAppendRequest)
-            call.request = IdempotentAppendRequest(
+            call.request = self._numbered(call, sequences)
+        self._dispatcher.forward(call)
+
+    def _numbered(self, call: Call, sequences: Sequences) -> Numbered:
+        request, first = call.request, sequences.take(call.entry_count)
+        if isinstance(request, AppendBatchRequest | IdempotentBatchRequest):
+            return IdempotentBatchRequest(
                 group=self._group,
                 remote_id=request.remote_id,
-                body=request.body,
+                bodies=request.bodies,
                 producer=sequences.producer_id,
-                sequence=sequences.take(),
+                sequence=first,
             )
-        self._dispatcher.forward(call)
+        assert isinstance(request, AppendEntryRequest | IdempotentAppendRequest)
+        return IdempotentAppendRequest(
+            group=self._group,
+            remote_id=request.remote_id,
+            body=request.body,
+            producer=sequences.producer_id,
+            sequence=first,
+        )
 
     async def _register(self) -> None:
         if not self._waiting:  # all waiting calls have ended in the meantime

@@ -2,14 +2,19 @@
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from dledger_client.cluster.connection import Connection
-from dledger_client.errors import ClientError, ConnectionLostError, RefusedError
+from dledger_client.errors import (
+    ClientError,
+    ConnectionLostError,
+    NoEntryError,
+    RefusedError,
+)
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import append_batch, membership_change, producers
 from dledger_formats.protocol.append_batch import AppendBatchRequest
@@ -18,7 +23,7 @@ from dledger_formats.protocol.follow import FollowResponse
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_formats.protocol.membership_change import ChangeMembershipResponse
-from dledger_formats.protocol.producers import RegisterProducerResponse
+from dledger_formats.protocol.producers import IdempotentBatchRequest, RegisterProducerResponse
 from dledger_formats.protocol.register import READ_REGISTER as READ_REGISTER_CODE
 from dledger_formats.protocol.register import ReadRegisterResponse
 from dledger_formats.protocol.requests import (
@@ -63,6 +68,7 @@ _VERDICTS: Final[Mapping[DLedgerResponseCode, Verdict]] = {
     DLedgerResponseCode.UNKNOWN_PRODUCER: Verdict.REREGISTER,
     DLedgerResponseCode.SEQUENCE_TOO_NEW: Verdict.RETRY_LATER,  # sent by a deposed leader
     DLedgerResponseCode.SEQUENCE_TOO_OLD: Verdict.REFUSED,
+    DLedgerResponseCode.SEQUENCES_NOT_NEW: Verdict.REFUSED,
     DLedgerResponseCode.UNKNOWN_GROUP: Verdict.REFUSED,
     DLedgerResponseCode.UNSUPPORTED: Verdict.REFUSED,
     DLedgerResponseCode.INDEX_OUT_OF_RANGE: Verdict.REFUSED,
@@ -95,7 +101,7 @@ def _as_json(request: Message, as_numbers: bool) -> bytes:
 
 
 def _as_batch(request: Message, _: bool) -> bytes:
-    assert isinstance(request, AppendBatchRequest)
+    assert isinstance(request, AppendBatchRequest | IdempotentBatchRequest)
     return request.to_bytes()
 
 
@@ -123,6 +129,9 @@ APPEND: Final = _kind(RequestCode.APPEND, AppendEntryResponse, appends=True)
 APPEND_IDEMPOTENT: Final = _kind(producers.APPEND_IDEMPOTENT, AppendEntryResponse, appends=True)
 APPEND_BATCH: Final = _kind(
     append_batch.APPEND_BATCH, AppendEntryResponse, appends=True, encode=_as_batch
+)
+APPEND_IDEMPOTENT_BATCH: Final = _kind(
+    producers.APPEND_IDEMPOTENT_BATCH, AppendEntryResponse, appends=True, encode=_as_batch
 )
 REGISTER: Final = _kind(producers.REGISTER_PRODUCER, RegisterProducerResponse)
 METADATA: Final = _kind(RequestCode.METADATA, MetadataResponse)
@@ -154,12 +163,15 @@ TRANSFER: Final = _kind(
 )
 
 
+_SPLIT_CODES: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.SEQUENCES_NOT_NEW)
+
+
 def must_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
     """Whether a member refused a batch whose bodies it may accept one by one."""
     return (
-        kind is APPEND_BATCH
+        kind in (APPEND_BATCH, APPEND_IDEMPOTENT_BATCH)
         and isinstance(answer, RefusedError)
-        and answer.code is DLedgerResponseCode.UNSUPPORTED
+        and answer.code in _SPLIT_CODES
     )
 
 
@@ -181,6 +193,9 @@ class Sequencer(Protocol):
 
     def reregister(self, call: "Call") -> None:
         """Resend a call that had no effect under a new registration."""
+
+    def split(self, call: "Call") -> None:
+        """Send the bodies of a refused batch one by one, as `parts`, with the same sequences."""
 
     def ended(self, call: "Call") -> None:
         """Process the end of a call; no copy of it will be sent again."""
@@ -217,6 +232,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     """Why the last attempt failed; human-readable."""
     sequencer: "Sequencer | None" = None
     """Assigned the sequence of an idempotent append; None for other calls."""
+    parts: "Sequence[Call]" = ()
+    """The calls that replace an idempotent batch which a member refused as a whole."""
     on_end: Callable[[], None] | None = None
     """Called once when the call has ended, even if `answer` was cancelled earlier."""
 
@@ -224,6 +241,15 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         """Stop waiting for the response; a call that was not sent yet is dropped."""
         self.answer.cancel()
         self.handler.cancelled(self)
+
+    def refusal(self) -> RefusedError:
+        """Return the error of a call whose last response was a refusal."""
+        code = self.last_code or DLedgerResponseCode.UNSUPPORTED
+        is_no_entry = code in (
+            DLedgerResponseCode.INDEX_OUT_OF_RANGE,
+            DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN,
+        )
+        return (NoEntryError if is_no_entry else RefusedError)(code, self.problem)
 
     def answered(self, command: RemotingCommand) -> None:
         """Pass a member's response to the handler."""

@@ -16,10 +16,8 @@ from dledger_client.errors import (
     ClientError,
     ConnectionLostError,
     GroupUnreachableError,
-    NoEntryError,
     NotLeaderError,
     OutcomeUnknownError,
-    RefusedError,
 )
 from dledger_client.tasks import Spawn
 from dledger_formats.protocol.frames import RemotingCommand
@@ -112,10 +110,9 @@ class Dispatcher:
         if judgement.verdict is Verdict.REFUSED or (
             judgement.verdict is Verdict.RETRY_WITH_NUMBERS and call.sent_as_numbers
         ):
-            refusal = _refusal(call)
+            refusal = call.refusal()
             if must_be_split(call.kind, refusal):
-                assert call.connection is not None
-                call.connection.takes_batches = False
+                self._split(call)
             self.end(call, refusal)
         elif judgement.verdict is Verdict.RETRY_ELSEWHERE:
             self._send_elsewhere(call, judgement)
@@ -216,9 +213,17 @@ class Dispatcher:
             leader_id = judgement.response.leader_id if judgement.response else None
             self.end(call, NotLeaderError(call.problem, leader_id))
 
+    def _split(self, call: Call) -> None:
+        """Have a refused batch sent as single appends, by the sequencer or by its owner."""
+        assert call.connection is not None
+        if call.last_code is DLedgerResponseCode.UNSUPPORTED:
+            call.connection.takes_batches = False
+        if call.sequencer is not None and not call.answer.done():
+            call.sequencer.split(call)
+
     def _reregister(self, call: Call) -> None:
         if call.sequencer is None or call.may_have_happened:
-            self.end(call, _refusal(call))
+            self.end(call, call.refusal())
         else:
             call.sequencer.reregister(call)
 
@@ -236,7 +241,7 @@ class Dispatcher:
     def end(self, call: Call, answer: ClientError) -> None:
         """End a call that failed."""
         if call.kind.appends:
-            if call.may_have_happened:
+            if call.may_have_happened and not call.parts:
                 # The last attempt had no effect, but an earlier one may have had.
                 answer = OutcomeUnknownError(call.problem or str(answer))
             if must_be_split(call.kind, answer):
@@ -255,7 +260,7 @@ class Dispatcher:
 
     def _end_overdue(self, call: Call) -> None:
         if call.last_code is not None:
-            self.end(call, _refusal(call))
+            self.end(call, call.refusal())
             return
         waited_s = self._loop.time() - call.began_s
         reason = call.problem or self.members.problem
@@ -339,12 +344,3 @@ class Dispatcher:
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             self.end(call, error)
-
-
-def _refusal(call: Call) -> RefusedError:
-    code = call.last_code or DLedgerResponseCode.UNSUPPORTED
-    is_no_entry = code in (
-        DLedgerResponseCode.INDEX_OUT_OF_RANGE,
-        DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN,
-    )
-    return (NoEntryError if is_no_entry else RefusedError)(code, call.problem)

@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
-from dledger_formats.log.channels import ChannelEntry
+from dledger_formats.log.channels import ChannelRun, may_continue
 from dledger_formats.log.checksum import crc32
 from dledger_formats.log.disk import (
     ENTRY_HEADER,
     ENTRY_HEADER_SIZE,
     ENTRY_MAGICS,
     INDEX_UNIT,
+    NORMAL,
     DamagedRecordError,
     check_entry,
 )
@@ -24,8 +25,8 @@ class EntryScan(NamedTuple):
     """The chain_crc of the last accepted entry."""
     units: bytes
     """The index units of the accepted entries."""
-    channels: list[ChannelEntry]
-    """The accepted entries that have a channel."""
+    channels: list[ChannelRun]
+    """The runs of accepted entries that have a channel."""
     damage: DamagedRecordError | None
     """Why the record at `end` was rejected; None if the limit or the count was reached."""
 
@@ -51,7 +52,8 @@ def scan_entries(
     """
     unpack, pack_header, pack_unit = ENTRY_HEADER.unpack_from, ENTRY_HEADER.pack, INDEX_UNIT.pack
     units: list[bytes] = []
-    channels: list[ChannelEntry] = []
+    runs: list[list[int]] = []  # the fields of a ChannelRun
+    next_channel = next_of_run = 0
     stop_index, start_max = index + count_max, limit - ENTRY_HEADER_SIZE
     while index < stop_index and at <= start_max:
         magic, size, own_index, own_term, own_pos, channel, own_chain, own_crc, body_size = unpack(
@@ -76,7 +78,12 @@ def scan_entries(
                 break
         units.append(pack_unit(magic, pos, size, index, term))
         if channel:
-            channels.append(ChannelEntry(index, magic, channel))
+            if channel == next_channel and index == next_of_run and may_continue(channel):
+                runs[-1][3] += 1
+            else:
+                runs.append([index, magic, channel, 1])
+            next_channel = channel + 1 if magic == NORMAL else 0
+            next_of_run = index + 1
         chain_crc = own_chain
         pos += size
         index += 1
@@ -84,6 +91,7 @@ def scan_entries(
     damage = None
     if index < stop_index and at < limit:
         damage = _damage_of(source, at, limit, index, term, pos, chain_crc)
+    channels = [ChannelRun(*fields) for fields in runs]
     return EntryScan(at, index, chain_crc, b"".join(units), channels, damage)
 
 

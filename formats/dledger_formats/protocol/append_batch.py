@@ -35,10 +35,14 @@ class AppendBatchRequest(Request, kw_only=True, frozen=True):
 
     def to_bytes(self) -> bytes:
         """Encode. The caller limits the total length."""
-        envelope = Request(group=self.group, remote_id=self.remote_id).to_json()
-        count = len(self.bodies)
-        sizes = struct.pack(f">{count + 1}I", count, *map(len, self.bodies))
-        return b"".join((_U32.pack(len(envelope)), envelope, sizes, *self.bodies))
+        return encode_batch(Request(group=self.group, remote_id=self.remote_id), self.bodies)
+
+
+def encode_batch(envelope: Request, bodies: Sequence[bytes]) -> bytes:
+    """Encode an envelope and the bodies after it. The caller limits the total length."""
+    encoded, count = envelope.to_json(), len(bodies)
+    sizes = struct.pack(f">{count + 1}I", count, *map(len, bodies))
+    return b"".join((_U32.pack(len(encoded)), encoded, sizes, *bodies))
 
 
 def split(raw: bytes) -> tuple[bytes, list[bytes]]:

@@ -102,6 +102,8 @@ class DLedgerResponseCode(enum.IntEnum):
     """The sequence is below the remembered sequences of its producer."""
     SEQUENCE_TOO_NEW = 603
     """The sequence is too far above the producer's highest in the answering member's log."""
+    SEQUENCES_NOT_NEW = 604
+    """The log may have a sequence of this batch. Its bodies must be sent one by one."""
     MEMBERSHIP_CHANGING = 611
     """An earlier change is not committed yet (`membership_change`, as the codes that follow)."""
     NO_SUCH_MEMBER = 612
@@ -128,6 +130,7 @@ NOT_APPENDED: Final = frozenset(
         DLedgerResponseCode.UNKNOWN_PRODUCER,
         DLedgerResponseCode.SEQUENCE_TOO_OLD,
         DLedgerResponseCode.SEQUENCE_TOO_NEW,
+        DLedgerResponseCode.SEQUENCES_NOT_NEW,
     }
 )
 """Codes which mean that the entry of an APPEND was not appended and never will be.

@@ -2,8 +2,8 @@
 
 A client writes the same JSON around each of its bodies. A reader decodes that envelope strictly the
 first time, and compares bytes from then on, so that it only has to decode the base64. For
-APPEND_IDEMPOTENT it also reads the last two numbers each time. APPEND_BATCH has its envelope
-separate from the bodies.
+APPEND_IDEMPOTENT it also reads the last two numbers each time. Batches have their envelope separate
+from the bodies.
 """
 
 import re
@@ -15,7 +15,7 @@ import msgspec
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import append_batch
 from dledger_formats.protocol.decoding import reads_numbers
-from dledger_formats.protocol.producers import IdempotentAppendRequest
+from dledger_formats.protocol.producers import IdempotentAppendRequest, IdempotentBatchEnvelope
 from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Request
 
 ENVELOPE_BYTES_MAX: Final = 1024
@@ -128,6 +128,22 @@ class AppendBatchReader:
                 return judgement, bodies
             self._envelope, self._judgement = envelope, judgement
         return self._judgement, bodies
+
+
+class IdempotentBatchReader:
+    """Reads the APPEND_IDEMPOTENT_BATCH requests of one connection; `judge` as in AppendReader."""
+
+    def __init__(self, judge: Callable[[Request], Judgement]) -> None:
+        self._judge = judge
+
+    def read(self, raw: bytes) -> tuple[Judgement, IdempotentBatchEnvelope, list[bytes]]:
+        """Return the code of the refusal, or None, the envelope, and the bodies.
+
+        The envelope is decoded each time, since the sequence differs. Raises FormatError.
+        """
+        encoded, bodies = append_batch.split(raw)
+        envelope = IdempotentBatchEnvelope.from_json(encoded)
+        return self._judge(envelope), envelope, bodies
 
 
 def _decides_the_body(before: bytes, after: bytes, body: bytes) -> bool:

@@ -35,6 +35,7 @@ from dledger_node.remoting.append_reader import (
     AppendBatchReader,
     AppendReader,
     IdempotentAppendReader,
+    IdempotentBatchReader,
 )
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.read_turns import READS_WAITING_MAX, Reader
@@ -42,6 +43,7 @@ from dledger_node.remoting.service import (
     AppendCall,
     BatchCall,
     Caller,
+    IdempotentBatchCall,
     IdempotentCall,
     Reply,
     Service,
@@ -93,6 +95,7 @@ class Dispatcher:
         self._append_reader = AppendReader(partial(misdirected, service))
         self._idempotent_reader = IdempotentAppendReader(partial(misdirected, service))
         self._batch_reader = AppendBatchReader(partial(misdirected, service))
+        self._idempotent_batch_reader = IdempotentBatchReader(partial(misdirected, service))
 
     def dispatch(
         self, commands: Sequence[RemotingCommand], line: Line, only_hello: Reason | None
@@ -147,6 +150,8 @@ class Dispatcher:
                 self._append_idempotent(command, line, idempotent)
             case append_batch.APPEND_BATCH:
                 self._append_batch(command, line, batches)
+            case producers.APPEND_IDEMPOTENT_BATCH:
+                self._append_idempotent_batch(command, line, batches)
             case RequestCode.METADATA:
                 _reply(line, command.opaque, answer_metadata(service, command.body))
             case RequestCode.GET:
@@ -184,6 +189,16 @@ class Dispatcher:
             calls.append(BatchCall(line, command.opaque, bodies))
         else:
             self._refuse_append(command, line, refused)
+
+    def _append_idempotent_batch(
+        self, command: RemotingCommand, line: Line, calls: list[BatchCall]
+    ) -> None:
+        refused, envelope, bodies = self._idempotent_batch_reader.read(command.body)
+        if refused is not None:
+            self._refuse_append(command, line, refused)
+            return
+        producer, sequence = envelope.producer, envelope.sequence
+        calls.append(IdempotentBatchCall(line, command.opaque, bodies, producer, sequence))
 
     def _refuse_append(
         self, command: RemotingCommand, line: Line, code: DLedgerResponseCode

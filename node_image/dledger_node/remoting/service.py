@@ -56,6 +56,18 @@ class BatchCall(ClientCall, frozen=True, gc=False):
     bodies: Sequence[bytes]
 
 
+class IdempotentBatchCall(BatchCall, frozen=True, gc=False):
+    """An APPEND_IDEMPOTENT_BATCH, with its producer and the sequence of its first body."""
+
+    producer: int
+    sequence: int
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last body."""
+        return self.sequence + len(self.bodies) - 1
+
+
 class AppendService(Protocol):
     """Takes appends, and answers each on its connection."""
 
@@ -66,7 +78,7 @@ class AppendService(Protocol):
         """Append entries that may already be in the log."""
 
     def append_batches(self, calls: list[BatchCall]) -> None:
-        """Append batches; each call gets one answer for all its entries."""
+        """Append batches, idempotent or not; each call gets one answer for all its entries."""
 
 
 class PeerService(Protocol):

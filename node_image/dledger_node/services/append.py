@@ -19,7 +19,14 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Proposal, Refusal
-from dledger_node.remoting.service import AppendCall, BatchCall, Caller, ClientCall, IdempotentCall
+from dledger_node.remoting.service import (
+    AppendCall,
+    BatchCall,
+    Caller,
+    ClientCall,
+    IdempotentBatchCall,
+    IdempotentCall,
+)
 from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.refusals import PROPOSAL_CODES, Reserve
@@ -169,6 +176,10 @@ class Appends:
             return
         if upcoming.idempotent:
             upcoming.singles += self._without_duplicates(upcoming.idempotent)
+        numbered = bool(upcoming.idempotent)
+        if any(isinstance(batch, IdempotentBatchCall) for batch in upcoming.batches):
+            numbered = True
+            upcoming.batches = self._idempotent.new_batches(upcoming.batches, upcoming.singles)
         bodies = upcoming.bodies()
         sizes = list(map(len, bodies))
         if not self._may_wait(sizes):
@@ -181,10 +192,7 @@ class Appends:
         if refused is not None:
             self._refuse(upcoming.calls(), refused)
             return
-        channels = None
-        if upcoming.idempotent:
-            of_singles = self._idempotent.channels(upcoming.singles)
-            channels = of_singles + [0] * (len(bodies) - len(of_singles))
+        channels = self._idempotent.channels(upcoming.calls()) if numbered else None
         proposal = self._core.propose(len(bodies), ProposedEntries(bodies, channels))
         if isinstance(proposal, Refusal):
             self._refuse(upcoming.calls(), PROPOSAL_CODES[proposal.reason])

@@ -6,7 +6,7 @@ soon as the entry is committed.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from dledger_formats.log import disk
@@ -16,7 +16,13 @@ from dledger_formats.protocol.producers import RegisterProducerRequest, Register
 from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
-from dledger_node.remoting.service import AppendCall, IdempotentCall, Reply
+from dledger_node.remoting.service import (
+    BatchCall,
+    ClientCall,
+    IdempotentBatchCall,
+    IdempotentCall,
+    Reply,
+)
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Reserve
 from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, CommitWaiters, Waiter, answer_all
@@ -80,13 +86,44 @@ class IdempotentAppends:
                 self._answer_duplicate(call, found)
         return new, repeated
 
-    def channels(self, calls: Sequence[AppendCall]) -> list[int]:
-        """Return the channels with which appends are written; 0 for ordinary ones."""
+    def new_batches(
+        self, batches: Sequence[BatchCall], singles: Sequence[ClientCall]
+    ) -> list[BatchCall]:
+        """Answer the idempotent batches that must not be appended whole; return all others.
+
+        `singles` are the appends that precede the batches in the log.
+        """
+        last: dict[int, int] = {}
+        """The highest sequence that each producer has in the same proposal."""
+        for call in singles:
+            if isinstance(call, IdempotentCall):
+                last[call.producer] = max(last.get(call.producer, 0), call.sequence)
+        new: list[BatchCall] = []
+        for batch in batches:
+            if isinstance(batch, IdempotentBatchCall):
+                if not self._is_new(batch, last.get(batch.producer, 0)):
+                    continue
+                last[batch.producer] = batch.last_sequence
+            new.append(batch)
+        return new
+
+    def channels(self, calls: Iterable[ClientCall]) -> list[int]:
+        """Return the channels with which the bodies of appends are written; 0 for ordinary ones."""
         channel = self._store.producers.table.channel
-        return [
-            channel(call.producer, call.sequence) if isinstance(call, IdempotentCall) else 0
-            for call in calls
-        ]
+        channels: list[int] = []
+        for call in calls:
+            match call:
+                case IdempotentCall():
+                    channels.append(channel(call.producer, call.sequence))
+                case IdempotentBatchCall():
+                    channels += self._store.producers.table.channels(
+                        call.producer, call.sequence, len(call.bodies)
+                    )
+                case BatchCall():
+                    channels += [0] * len(call.bodies)
+                case _:
+                    channels.append(0)
+        return channels
 
     def register(self, _: RegisterProducerRequest, reply: Reply) -> None:
         """Register a new producer. Its identity is the index of the registration's entry."""
@@ -128,7 +165,26 @@ class IdempotentAppends:
         """Answer every request that waits: its outcome is unknown."""
         answer_all(self._waiters.take_all(), DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
-    def _refuse_unknown_producer(self, call: IdempotentCall) -> None:
+    def _is_new(self, batch: IdempotentBatchCall, proposed_sequence: int) -> bool:
+        """Tell whether a batch may be appended whole; answer it if not.
+
+        `proposed_sequence` is the producer's highest one in the same proposal.
+        """
+        found: Finding | None = None
+        if batch.sequence > proposed_sequence:
+            found = self._store.producers.table.find_run(
+                batch.producer, batch.sequence, batch.last_sequence
+            )
+        if found is Finding.NEW:
+            return True
+        if found is Finding.UNKNOWN_PRODUCER:
+            self._refuse_unknown_producer(batch)
+        else:
+            code = DLedgerResponseCode.SEQUENCES_NOT_NEW
+            self._answer_append(batch, code if found is None else _REFUSALS[found])
+        return False
+
+    def _refuse_unknown_producer(self, call: IdempotentCall | IdempotentBatchCall) -> None:
         """Refuse a producer that this log lacks, once this member has proved that it leads: a
         deposed leader may lack a registration that the group has.
         """
@@ -176,7 +232,7 @@ class IdempotentAppends:
             ),
         )
 
-    def _answer_append(self, call: IdempotentCall, code: DLedgerResponseCode) -> None:
+    def _answer_append(self, call: ClientCall, code: DLedgerResponseCode) -> None:
         _send(
             call,
             AppendEntryResponse(
@@ -198,5 +254,5 @@ class IdempotentAppends:
         )
 
 
-def _send(call: IdempotentCall, answer: AppendEntryResponse) -> None:
+def _send(call: ClientCall, answer: AppendEntryResponse) -> None:
     call.connection.send(frames.encode_responses([(call.opaque, answer.to_json())]))

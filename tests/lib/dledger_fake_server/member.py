@@ -16,8 +16,10 @@ from dledger_formats.protocol.leadership_transfer import (
 )
 from dledger_formats.protocol.producers import (
     APPEND_IDEMPOTENT,
+    APPEND_IDEMPOTENT_BATCH,
     REGISTER_PRODUCER,
     IdempotentAppendRequest,
+    IdempotentBatchEnvelope,
     RegisterProducerRequest,
     RegisterProducerResponse,
 )
@@ -78,7 +80,7 @@ class Member:
     appends: list[bytes] = field(default_factory=list)
     """The body of every append received, in order."""
     batches: list[list[bytes]] = field(default_factory=list)
-    """The bodies of every APPEND_BATCH."""
+    """The bodies of every APPEND_BATCH and APPEND_IDEMPOTENT_BATCH."""
     metadata_requested: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by every METADATA."""
     transfers: deque[Behavior] = field(default_factory=deque)
@@ -179,6 +181,10 @@ class Member:
             envelope, bodies = split(command.body)
             self.batches.append(bodies)
             return self._append(Request.from_json(envelope), bodies)
+        if command.code == APPEND_IDEMPOTENT_BATCH and self.supports_batches:
+            encoded, bodies = split(command.body)
+            self.batches.append(bodies)
+            return self._append(IdempotentBatchEnvelope.from_json(encoded), bodies)
         if command.code == REGISTER_PRODUCER and self.supports_producers:
             return self._register(RegisterProducerRequest.from_json(command.body))
         if command.code == RequestCode.GET:
@@ -238,11 +244,7 @@ class Member:
             Fault.APPEND_AND_DISCONNECT,
             Fault.APPEND_WITHOUT_ANSWER,
         ):
-            found = (
-                self.group.producers.take(request, self.group.append)
-                if isinstance(request, IdempotentAppendRequest)
-                else self.group.append_all(bodies)
-            )
+            found = self._write(request, bodies)
             if isinstance(found, DLedgerResponseCode):
                 behavior = found
         if not isinstance(behavior, DLedgerResponseCode):
@@ -256,6 +258,15 @@ class Member:
                 term=self.group.term,
             )
         return AppendEntryResponse(code=behavior, leader_id=self.leader_id)
+
+    def _write(self, request: Request, bodies: list[bytes]) -> int | DLedgerResponseCode:
+        match request:
+            case IdempotentAppendRequest():
+                return self.group.producers.take(request, self.group.append)
+            case IdempotentBatchEnvelope():
+                return self.group.producers.take_batch(request, bodies, self.group.append_all)
+            case _:
+                return self.group.append_all(bodies)
 
     def _get(self, request: GetEntriesRequest) -> GetEntriesResponse:
         code = self._refusal(request)

@@ -1,9 +1,9 @@
 """A group's memory of producers: every sequence, in a dictionary."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dledger_formats.log.channels import WINDOW
-from dledger_formats.protocol.producers import IdempotentAppendRequest
+from dledger_formats.protocol.producers import IdempotentAppendRequest, IdempotentBatchEnvelope
 from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
@@ -41,3 +41,20 @@ class Producers:
         if sequence not in indexes:
             indexes[sequence] = append(request.body)
         return indexes[sequence]
+
+    def take_batch(
+        self,
+        batch: IdempotentBatchEnvelope,
+        bodies: Sequence[bytes],
+        append_all: Callable[[Sequence[bytes]], int],
+    ) -> int | DLedgerResponseCode:
+        """Return the index of the batch's first entry, or the code of a refusal."""
+        if not self._forgotten <= batch.producer < len(self._indexes):
+            return DLedgerResponseCode.UNKNOWN_PRODUCER
+        indexes = self._indexes[batch.producer]
+        if batch.sequence <= max(indexes, default=0):
+            return DLedgerResponseCode.SEQUENCES_NOT_NEW
+        first_index = append_all(bodies)
+        for at in range(len(bodies)):
+            indexes[batch.sequence + at] = first_index + at
+        return first_index

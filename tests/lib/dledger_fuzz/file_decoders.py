@@ -16,7 +16,7 @@ from dledger_formats.http.status import (
 )
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk, memberships
-from dledger_formats.log.channels import ChannelEntry, channel_of
+from dledger_formats.log.channels import ChannelRun, channel_of
 from dledger_formats.log.checksum import crc32
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_fuzz.network_decoders import Decoder, Feed
@@ -28,9 +28,9 @@ from dledger_node.store.derived.producers import Producers
 def producers_files() -> tuple[list[bytes], Feed]:
     """The file of the table of producers, with a correct checksum."""
     table = Producers()
-    table.note(ChannelEntry(0, disk.NOOP, channel_of(1, 0)))
-    table.note(ChannelEntry(1, disk.NOOP, channel_of(2, 0)))
-    table.note(ChannelEntry(2, disk.NORMAL, channel_of(2, 1)))
+    table.note(ChannelRun(0, disk.NOOP, channel_of(1, 0)))
+    table.note(ChannelRun(1, disk.NOOP, channel_of(2, 0)))
+    table.note(ChannelRun(2, disk.NORMAL, channel_of(2, 1)))
 
     def feed(raw: bytes) -> None:
         with contextlib.suppress(ValueError):

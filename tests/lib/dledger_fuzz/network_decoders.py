@@ -10,7 +10,7 @@ from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk, memberships
 from dledger_formats.protocol import append_batch, frames, requests
 from dledger_formats.protocol.append_batch import AppendBatchRequest
-from dledger_formats.protocol.producers import IdempotentAppendRequest
+from dledger_formats.protocol.producers import IdempotentAppendRequest, IdempotentBatchRequest
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import (
@@ -27,6 +27,7 @@ from dledger_node.remoting.append_reader import (
     AppendBatchReader,
     AppendReader,
     IdempotentAppendReader,
+    IdempotentBatchReader,
 )
 from dledger_node.remoting.message_kinds import KIND_OF, KINDS, PeerMessage
 from dledger_node.remoting.snapshot_messages import SnapshotChunk
@@ -136,6 +137,35 @@ def append_batch_reader() -> tuple[list[bytes], Feed]:
     return ours, feed
 
 
+def idempotent_batch_reader() -> tuple[list[bytes], Feed]:
+    """Idempotent batches of one connection, as in `append_reader`."""
+    reader = IdempotentBatchReader(
+        lambda request: None if request.group else requests.DLedgerResponseCode(400)
+    )
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(FormatError):
+            refused, envelope, bodies = reader.read(raw)
+            assert (not envelope.group) == (refused is not None)
+            assert (envelope.producer, envelope.sequence) >= (0, 1)
+            again = IdempotentBatchRequest(
+                group=envelope.group,
+                remote_id=envelope.remote_id,
+                bodies=bodies,
+                producer=envelope.producer,
+                sequence=envelope.sequence,
+            )
+            assert reader.read(again.to_bytes())[2] == bodies
+
+    ours = [
+        IdempotentBatchRequest(
+            group="g", bodies=[bytes(k), b"x" * k, b""], producer=10**k, sequence=k + 1
+        ).to_bytes()
+        for k in range(9)
+    ]
+    return ours, feed
+
+
 def native_messages() -> tuple[list[bytes], Feed]:
     """Messages between members."""
 
@@ -233,5 +263,5 @@ def pushed_entries() -> tuple[list[bytes], Feed]:
 
 DECODERS: tuple[Decoder, ...] = (
     frame_decoder, request_decoders, append_reader, idempotent_append_reader,
-    append_batch_reader, native_messages, hello, pushed_entries,
+    append_batch_reader, idempotent_batch_reader, native_messages, hello, pushed_entries,
 )  # fmt: skip

@@ -158,7 +158,7 @@ class LogMemberships:
                 ) from None
             for entry in found:
                 if memberships.is_membership(entry.magic, entry.channel):
-                    yield self._read_one(entry.index)
+                    yield self._read_one(entry.first_index)
             index = last_index + 1
 
     def _read_one(self, index: int) -> MembershipEntry:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from dledger_formats.log.channels import ChannelEntry
+from dledger_formats.log.channels import runs_of
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store.derived import producers_file
 from dledger_node.store.derived.producers import Producers
@@ -62,16 +62,15 @@ class LogProducers:
 
     def note_appends(self, first_index: int, magic: int, channels: Sequence[int]) -> None:
         """Note a batch that this leader wrote."""
-        for index, channel in enumerate(channels, first_index):
-            if channel:
-                self.table.note(ChannelEntry(index, magic, channel))
+        for run in runs_of(first_index, magic, channels):
+            self.table.note(run)
 
     def note_block(self, block: Block, first_index: int) -> None:
         """Note the written entries of a block from `first_index` on."""
         for run in block.runs:
-            for entry in run.channels:
-                if entry.index >= first_index:
-                    self.table.note(entry)
+            for each in run.channels:
+                for fresh in each.runs_from(first_index):
+                    self.table.note(fresh)
 
     def cut(self, first_index: int) -> None:
         """Forget entries from `first_index` on, which were cut from the log."""
@@ -115,8 +114,8 @@ class LogProducers:
         last_index = index
         try:
             last_index = self._files.last_within(index, self._log.end_index, SCAN_BYTES)
-            for entry in self._files.channels(index, last_index):
-                self.table.note(entry)
+            for run in self._files.channels(index, last_index):
+                self.table.note(run)
         except StoreDamagedError as error:
             self.table = Producers()
             return max(index, error.index or index) + 1

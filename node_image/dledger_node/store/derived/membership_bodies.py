@@ -23,7 +23,9 @@ def memberships_of(run: EntryRun) -> Iterator[MembershipEntry]:
     for entry in run.channels:
         if memberships.is_membership(entry.magic, entry.channel):
             first_index = disk.unpack_index_unit(run.units, 0).index
-            unit = disk.unpack_index_unit(run.units, (entry.index - first_index) * INDEX_UNIT_SIZE)
+            unit = disk.unpack_index_unit(
+                run.units, (entry.first_index - first_index) * INDEX_UNIT_SIZE
+            )
             at = unit.pos - run.pos
             body = memoryview(run.data)[at + ENTRY_HEADER_SIZE : at + unit.size]
-            yield MembershipEntry(entry.index, membership_of(body))
+            yield MembershipEntry(entry.first_index, membership_of(body))

@@ -2,7 +2,7 @@
 
 The table is a function of the log. A registration assigns a number to a new producer and drops the
 producer that had the number; an append with that number belongs to the producer. Members that note
-the same entries in the same order have the same table.
+the same entries in the same order have the same table, however these are divided into runs.
 
 Entries after `stable_index` can be undone, since the log may still lose them.
 """
@@ -18,8 +18,9 @@ from dledger_formats.log import disk
 from dledger_formats.log.channels import (
     PRODUCERS_MAX,
     WINDOW,
-    ChannelEntry,
+    ChannelRun,
     channel_of,
+    channels_of,
     number_of,
     sequence_near,
 )
@@ -59,21 +60,21 @@ class Producer:
 
 
 class _Undo(NamedTuple):
-    """The data to undo an entry: for an append, the producer's values before it."""
+    """The data to undo a run: for appends, the producer's values before them."""
 
-    entry: ChannelEntry
+    run: ChannelRun
     producer: Producer
-    """The producer of the append, or the producer that the registration created."""
+    """The producer of the appends, or the producer that the registration created."""
     replaced: Producer | None
     """The producer that the registration dropped."""
     highest: int = 0
     last_index: int = 0
-    place: int = 0
-    """The place of the append in `indexes`."""
-    noted: int = NOT_NOTED
-    """The previous value at that place."""
+    sequence: int = 0
+    """The first sequence of the run."""
+    noted: "array[int] | None" = None
+    """The previous values at the places of the run."""
     indexes: "array[int] | None" = None
-    """The whole previous array, if the append skipped sequences."""
+    """The whole previous array, if the run skipped sequences."""
 
 
 class Producers:
@@ -97,6 +98,7 @@ class Producers:
         self._window = window
         self._undo_max = undo_max
         self._undo: deque[_Undo] = deque()
+        self._undo_entries = 0
         # Entries up to here can no longer be undone.
         self._fixed_index = stable_index
 
@@ -119,9 +121,26 @@ class Producers:
         index = producer.indexes[sequence % self._window] if producer.indexes else NOT_NOTED
         return Finding.NEW if index == NOT_NOTED else index
 
+    def find_run(self, identity: int, first: int, last: int) -> Finding | None:
+        """Return NEW if a producer's sequences `first`..`last` may be appended as they are.
+
+        They may be if all of them are above its highest sequence. Returns None if the log may have
+        one of them: then each must be looked up by itself.
+        """
+        producer = self._by_identity.get(identity)
+        if producer is None:
+            return Finding.UNKNOWN_PRODUCER
+        if first <= producer.highest:
+            return None
+        return Finding.NEW if last - producer.highest <= self._window else Finding.TOO_NEW
+
     def channel(self, identity: int, sequence: int) -> int:
         """Return the channel of a known producer's append."""
         return channel_of(self._by_identity[identity].number, sequence)
+
+    def channels(self, identity: int, first: int, count: int) -> list[int]:
+        """Return the channels of a known producer's appends with consecutive sequences."""
+        return channels_of(self._by_identity[identity].number, first, count)
 
     def next_number(self) -> int:
         """Return the number for a new producer: a free one, or the longest-idle producer's."""
@@ -129,22 +148,29 @@ class Producers:
             return next(n for n in range(1, self._producers_max + 1) if n not in self._by_number)
         return min(self, key=lambda producer: producer.last_index).number
 
-    def note(self, entry: ChannelEntry) -> None:
-        """Note the next entry of the log that has a channel."""
-        number = number_of(entry.channel)
-        if entry.magic == disk.NOOP:
-            if entry.channel == channel_of(number, 0) and 1 <= number <= self._producers_max:
-                self._register(entry, number)
+    def note(self, run: ChannelRun) -> None:
+        """Note the next run of entries with channels in the log."""
+        number = number_of(run.channel)
+        if run.magic == disk.NOOP:
+            if run.channel == channel_of(number, 0) and 1 <= number <= self._producers_max:
+                self._register(run, number)
             return
         producer = self._by_number.get(number)
-        if producer is not None:  # otherwise the log no longer holds its registration
-            self._append(entry, producer)
+        while producer is not None:  # otherwise the log no longer holds its registration
+            sequence = sequence_near(run.channel, producer.highest)
+            # Sequences above the highest are noted together; a lower one may be in the log.
+            size = self._window if sequence > producer.highest else 1
+            if run.length <= size:
+                self._append(run, producer, sequence)
+                return
+            part, run = run.split_at(run.first_index + size)
+            self._append(part, producer, sequence)
 
     def mark_stable(self, index: int) -> None:
         """Record that entries up to `index` are committed and durable, so they are never undone."""
         self.stable_index = max(self.stable_index, index)
-        while self._undo and self._undo[0].entry.index <= index:
-            self._fixed_index = self._undo.popleft().entry.index
+        while self._undo and self._undo[0].run.last_index <= index:
+            self._drop_oldest_undo()
 
     def undo_from(self, first_index: int) -> bool:
         """Undo entry `first_index` and all later ones.
@@ -153,15 +179,19 @@ class Producers:
         """
         if first_index <= max(self._fixed_index, self.stable_index):
             return False
-        while self._undo and self._undo[-1].entry.index >= first_index:
-            self._undo_one(self._undo.pop())
+        while self._undo and self._undo[-1].run.last_index >= first_index:
+            undo = self._undo.pop()
+            self._undo_entries -= undo.run.length
+            self._undo_one(undo)
+            if undo.run.first_index < first_index:
+                self.note(undo.run.split_at(first_index)[0])
         return True
 
     def stable_copy(self) -> "list[Producer] | None":
         """Copy the producers as of `stable_index`; None if later entries cannot be undone."""
         if self._fixed_index > self.stable_index:
             return None
-        unstable = [undo.entry for undo in self._undo]
+        unstable = [run for undo in self._undo for run in undo.run.runs_from(self.stable_index + 1)]
         self.undo_from(self.stable_index + 1)
         copies = [
             Producer(
@@ -173,45 +203,53 @@ class Producers:
             )
             for producer in self._by_number.values()
         ]
-        for entry in unstable:
-            self.note(entry)
+        for run in unstable:
+            self.note(run)
         return copies
 
-    def _register(self, entry: ChannelEntry, number: int) -> None:
+    def _register(self, run: ChannelRun, number: int) -> None:
         replaced = self._by_number.get(number)
         if replaced is not None:
             del self._by_identity[replaced.identity]
-        producer = Producer(identity=entry.index, number=number, last_index=entry.index)
-        self._by_number[number] = self._by_identity[entry.index] = producer
-        self._keep(_Undo(entry, producer, replaced))
+        identity = run.first_index
+        producer = Producer(identity=identity, number=number, last_index=identity)
+        self._by_number[number] = self._by_identity[identity] = producer
+        self._keep(_Undo(run, producer, replaced))
 
-    def _append(self, entry: ChannelEntry, producer: Producer) -> None:
-        highest, indexes = producer.highest, producer.indexes
-        sequence = sequence_near(entry.channel, highest)
+    def _append(self, run: ChannelRun, producer: Producer, sequence: int) -> None:
+        """Note appends from `sequence` on: one, or several that are above the highest."""
+        highest, indexes, window = producer.highest, producer.indexes, self._window
         above = sequence - highest
-        window = self._window
-        place = sequence % window
-        if sequence < 1 or above <= -window or (above <= 0 and indexes[place] != NOT_NOTED):
-            return  # no leader appends such an entry; the first of the two counts
+        if sequence < 1 or above <= -window:
+            return  # no leader appends such an entry
+        if above <= 0 and indexes[sequence % window] != NOT_NOTED:
+            return  # nor this one; the first of the two counts
         before, last_index = None, producer.last_index
         if above > 1 or not indexes:
             before = indexes[:]
             indexes.extend([NOT_NOTED] * (window - len(indexes)))
             for skipped in range(max(highest, sequence - window) + 1, sequence):
                 indexes[skipped % window] = NOT_NOTED
-        undo = _Undo(entry, producer, None, highest, last_index, place, indexes[place], before)
-        indexes[place] = producer.last_index = entry.index
-        producer.highest = max(highest, sequence)
-        self._keep(undo)
+        run_indexes = array("q", range(run.first_index, run.last_index + 1))
+        noted = _swap(indexes, sequence % window, run_indexes)
+        self._keep(_Undo(run, producer, None, highest, last_index, sequence, noted, before))
+        producer.last_index = run.last_index
+        producer.highest = max(highest, sequence + run.length - 1)
 
     def _keep(self, undo: _Undo) -> None:
         self._undo.append(undo)
-        if len(self._undo) > self._undo_max:
-            self._fixed_index = self._undo.popleft().entry.index
+        self._undo_entries += undo.run.length
+        while self._undo_entries > self._undo_max:
+            self._drop_oldest_undo()
+
+    def _drop_oldest_undo(self) -> None:
+        run = self._undo.popleft().run
+        self._undo_entries -= run.length
+        self._fixed_index = run.last_index
 
     def _undo_one(self, undo: _Undo) -> None:
         producer = undo.producer
-        if undo.entry.magic == disk.NOOP:
+        if undo.noted is None:
             del self._by_identity[producer.identity]
             del self._by_number[producer.number]
             if undo.replaced is not None:
@@ -219,7 +257,21 @@ class Producers:
                 self._by_identity[undo.replaced.identity] = undo.replaced
             return
         if undo.indexes is None:
-            producer.indexes[undo.place] = undo.noted
+            _swap(producer.indexes, undo.sequence % self._window, undo.noted)
         else:
             producer.indexes = undo.indexes
         producer.highest, producer.last_index = undo.highest, undo.last_index
+
+
+def _swap(ring: "array[int]", place: int, values: "array[int]") -> "array[int]":
+    """Write values into a ring from a place on, and return the previous ones."""
+    end = place + len(values)
+    wrapped = end - len(ring)
+    if wrapped <= 0:
+        previous = ring[place:end]
+        ring[place:end] = values
+        return previous
+    previous = ring[place:] + ring[:wrapped]
+    ring[place:] = values[:-wrapped]
+    ring[:wrapped] = values[-wrapped:]
+    return previous

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dledger_formats.log import disk
-from dledger_formats.log.channels import ChannelEntry
+from dledger_formats.log.channels import ChannelRun
 from dledger_formats.log.disk import BLANK_SIZE_MIN, ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
 
 
@@ -36,8 +36,8 @@ class EntryRun(NamedTuple):
     """The index units of the entries."""
     chain_crc: int
     """Chain CRC of the last entry."""
-    channels: Sequence[ChannelEntry] = ()
-    """The entries of a pushed run that have a channel."""
+    channels: Sequence[ChannelRun] = ()
+    """The runs of pushed entries that have a channel."""
 
     @property
     def entry_count(self) -> int:
@@ -63,7 +63,7 @@ class EntryRun(NamedTuple):
         """Return the run without its first `count` entries; it must have more than `count`."""
         units = self.units[count * INDEX_UNIT_SIZE :]
         unit = disk.unpack_index_unit(units, 0)
-        channels = [entry for entry in self.channels if entry.index >= unit.index]
+        channels = [run for each in self.channels for run in each.runs_from(unit.index)]
         data = memoryview(self.data)[unit.pos - self.pos :]
         return EntryRun(unit.pos, data, units, self.chain_crc, channels)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from dledger_formats.log import disk
-from dledger_formats.log.channels import ChannelEntry
+from dledger_formats.log.channels import ChannelRun
 from dledger_formats.log.disk import (
     ENTRY_HEADER_SIZE,
     INDEX_UNIT_SIZE,
@@ -93,8 +93,8 @@ class LogFiles:
             pass
         return runs
 
-    def channels(self, first_index: int, last_index: int) -> Iterator[ChannelEntry]:
-        """Verify these entries and yield those with a channel. Raises StoreDamagedError."""
+    def channels(self, first_index: int, last_index: int) -> Iterator[ChannelRun]:
+        """Verify these entries and yield the runs with channels. Raises StoreDamagedError."""
         runs = self.runs(first_index, last_index)
         for scan in self._scans(runs, first_index, last_index):
             yield from scan.channels
