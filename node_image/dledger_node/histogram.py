@@ -18,12 +18,17 @@ class Histogram:
         """The largest observed value; 0 before the first."""
         self._counts = [0] * (len(self.bounds) + 1)
 
-    def observe(self, value: float) -> None:
-        """Count one value, which is not negative."""
-        self._counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def observe(self, value: float, count: int = 1) -> None:
+        """Count a value, which is not negative, that was observed `count` times."""
+        self._counts[bisect_left(self.bounds, value)] += count
+        self.sum += value * count
         if value > self.max:
             self.max = value
+
+    @property
+    def count(self) -> int:
+        """How many values were observed."""
+        return sum(self._counts)
 
     def cumulative(self) -> list[int]:
         """Return, for each bound and at last for infinity, how many values were at most that."""

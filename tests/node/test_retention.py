@@ -10,7 +10,7 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.settings import NodeSettings
 from dledger_node.store.small_files.checkpoint import load_checkpoint
-from dledger_node.volume.upkeep import held_by_all, policy_of, volume_used_percent
+from dledger_node.volume.upkeep import held_by_all, policy_of, volume_usage
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
@@ -100,6 +100,6 @@ def test_the_volume_usage_equals_that_of_df(tmp_path: Path) -> None:
     found = os.statvfs(tmp_path)
     used = found.f_blocks - found.f_bfree
 
-    assert volume_used_percent(tmp_path) == pytest.approx(
+    assert volume_usage(tmp_path).used_percent == pytest.approx(
         100 * used / (used + found.f_bavail), abs=1.5
     )

@@ -1,7 +1,7 @@
 """The node's Prometheus metrics, read from the server at each scrape."""
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -26,7 +26,11 @@ class Counters:
     appends_unknown: int
     appends_repeated: int
     producers: int
-    flushes: int
+    append_s: Histogram
+    """Time from the proposal of acknowledged appends to their answers."""
+    flush_s: Histogram
+    """Time that flushes took."""
+    leader_changes: int
     pending_appends: int
     pending_bytes: int
     applied_index: int
@@ -47,6 +51,15 @@ class Counters:
     healing_missing_entries: int
     messages_dropped: Mapping[str, int]
     """By peer: messages that were not sent because the link was down or full."""
+    links_up: Mapping[str, bool]
+    """By peer: whether the link to it is up."""
+    peer_lag_entries: Mapping[str, int]
+    """By peer: entries of a leader's log that the peer does not hold durably, as far as the leader
+    knows; empty on members that do not lead.
+    """
+    volume_size_bytes: int
+    volume_available_bytes: int
+    """0 until the volume was looked at for the first time, as is the size."""
 
 
 class Source(Protocol):
@@ -77,6 +90,8 @@ _STATUS_GAUGES: Final = {
     "ledger_end_index": "Index of the last entry in this member's log.",
     "committed_index": "Committed index, as far as this member knows.",
     "durable_index": "Index up to which this member has flushed its log.",
+    "ready": "1 while this member serves its role.",
+    "joining": "1 while this member is joining: it lost data and does not vote yet.",
     "membership_index": "Index of the entry that set the membership; -1 for the first voters.",
 }
 _COUNTERS: Final = {
@@ -84,7 +99,7 @@ _COUNTERS: Final = {
     "appends_refused": "Appends that were refused and not stored.",
     "appends_unknown": "Appends with an unknown outcome.",
     "appends_repeated": "Repeated appends that were answered with the index of the first copy.",
-    "flushes": "Flushes of the log to disk; many appends share one.",
+    "leader_changes": "Leaders of different terms that this member has known.",
     "snapshots_installed": "Snapshots of the state that were installed from other members.",
     "segments_removed": "Segments that retention removed.",
     "segments_forced": "Removed segments that a voter may have lacked, on a nearly full volume.",
@@ -98,6 +113,8 @@ _GAUGES: Final = {
     "producers": "Producers of idempotent appends that this member remembers.",
     "applied_index": "Index up to which the state machine has applied entries; -1 without one.",
     "snapshot_index": "Last index that the newest snapshot of the state includes; -1 without one.",
+    "volume_size_bytes": "Size of the volume that holds the log.",
+    "volume_available_bytes": "Bytes of that volume that are still available.",
     "connections": "Open connections of clients and peers.",
     "buffered_bytes": "Bytes of incomplete frames and of responses that have not been read yet.",
 }
@@ -112,64 +129,88 @@ class NodeCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield every family."""
         status, counters = self._source.status(), self._source.counters()
-        for name, text in _STATUS_GAUGES.items():
-            yield GaugeMetricFamily(f"dledger_node_{name}", text, value=getattr(status, name))
-        for name, text in _GAUGES.items():
-            yield GaugeMetricFamily(f"dledger_node_{name}", text, value=getattr(counters, name))
-        for name, text in _COUNTERS.items():
-            yield CounterMetricFamily(f"dledger_node_{name}", text, value=getattr(counters, name))
-        yield GaugeMetricFamily(
-            "dledger_node_ready", "1 while this member serves its role.", value=float(status.ready)
+        yield from _numbers(status, counters)
+        yield from _states(status)
+        yield from _labelled(status, counters)
+        yield _histogram(
+            "append_seconds",
+            "Time from the proposal of an acknowledged append to its answer.",
+            counters.append_s,
         )
-        yield GaugeMetricFamily(
-            "dledger_node_joining",
-            "1 while this member is joining: it lost data and does not vote yet.",
-            value=float(status.joining),
-        )
-        yield _state("role", "1 for this member's role, 0 for the others.", "role", status.role)
-        yield _state(
-            "membership",
-            "1 for this member's membership in its group, by its own log; 0 for the others.",
-            "membership",
-            status.membership,
-        )
-        members = GaugeMetricFamily(
-            "dledger_node_members", "Members of the group, by this member's log.", labels=["kind"]
-        )
-        members.add_metric(["voter"], len(status.voters))
-        members.add_metric(["learner"], len(status.learners))
-        yield members
-        yield _state(
-            "flush_disk_type",
-            "1 for the flush mode. Entries count as held on disk (SyncFlush) or in memory "
-            "(AsyncFlush).",
-            "type",
-            status.flush_disk_type,
-        )
-        yield _counts(
-            "connections_closed",
-            "Connections that this member refused or closed, by the exceeded limit.",
-            "reason",
-            counters.connections_closed,
-        )
-        yield _state(
-            "storage",
-            "1 for the state of this member's volume, 0 for the others.",
-            "state",
-            status.storage,
-        )
-        yield _counts(
-            "messages_dropped",
-            "Messages to a peer that were not sent.",
-            "peer",
-            counters.messages_dropped,
-        )
-        yield _counts(
-            "messages_refused",
-            "Messages of peers that were rejected.",
-            "cause",
-            counters.messages_refused,
-        )
+        yield _histogram("flush_seconds", "Time of a flush of the log.", counters.flush_s)
+
+
+def _numbers(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
+    """Yield the families without labels."""
+    for name, text in _STATUS_GAUGES.items():
+        yield GaugeMetricFamily(f"dledger_node_{name}", text, value=float(getattr(status, name)))
+    for name, text in _GAUGES.items():
+        yield GaugeMetricFamily(f"dledger_node_{name}", text, value=getattr(counters, name))
+    for name, text in _COUNTERS.items():
+        yield CounterMetricFamily(f"dledger_node_{name}", text, value=getattr(counters, name))
+    yield CounterMetricFamily(
+        "dledger_node_flushes",
+        "Flushes of the log to disk; many appends share one.",
+        value=counters.flush_s.count,
+    )
+
+
+def _states(status: NodeStatus) -> Iterator[Metric]:
+    """Yield the families with one sample for each possible state."""
+    yield _state("role", "1 for this member's role, 0 for the others.", "role", status.role)
+    yield _state(
+        "membership",
+        "1 for this member's membership in its group, by its own log; 0 for the others.",
+        "membership",
+        status.membership,
+    )
+    yield _state(
+        "flush_disk_type",
+        "1 for the flush mode. Entries count as held on disk (SyncFlush) or in memory "
+        "(AsyncFlush).",
+        "type",
+        status.flush_disk_type,
+    )
+    yield _state(
+        "storage",
+        "1 for the state of this member's volume, 0 for the others.",
+        "state",
+        status.storage,
+    )
+
+
+def _labelled(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
+    """Yield the families with a sample for each peer, reason or kind."""
+    members = GaugeMetricFamily(
+        "dledger_node_members", "Members of the group, by this member's log.", labels=["kind"]
+    )
+    members.add_metric(["voter"], len(status.voters))
+    members.add_metric(["learner"], len(status.learners))
+    yield members
+    yield _by_peer("peer_link_up", "1 while the link to a peer is up, else 0.", counters.links_up)
+    yield _by_peer(
+        "peer_lag_entries",
+        "Entries of this leader's log that a peer does not hold durably yet.",
+        counters.peer_lag_entries,
+    )
+    yield _counts(
+        "messages_dropped",
+        "Messages to a peer that were not sent.",
+        "peer",
+        counters.messages_dropped,
+    )
+    yield _counts(
+        "messages_refused",
+        "Messages of peers that were rejected.",
+        "cause",
+        counters.messages_refused,
+    )
+    yield _counts(
+        "connections_closed",
+        "Connections that this member refused or closed, by the exceeded limit.",
+        "reason",
+        counters.connections_closed,
+    )
 
 
 def _state(name: str, text: str, label: str, present: enum.Enum) -> Metric:
@@ -185,6 +226,14 @@ def _counts(name: str, text: str, label: str, counted: Mapping[str, int]) -> Met
     family = CounterMetricFamily(f"dledger_node_{name}", text, labels=[label])
     for key, count in counted.items():
         family.add_metric([key], count)
+    return family
+
+
+def _by_peer(name: str, text: str, values: Mapping[str, int]) -> Metric:
+    """Build a gauge with a sample for each peer."""
+    family = GaugeMetricFamily(f"dledger_node_{name}", text, labels=["peer"])
+    for peer_id, value in values.items():
+        family.add_metric([peer_id], float(value))
     return family
 
 

@@ -15,6 +15,7 @@ from dledger_formats.http.status import (
     StorageState,
 )
 from dledger_formats.settings import NodeSettings
+from dledger_node.histogram import Histogram
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.http.status import NO_BROKER_ID
@@ -86,7 +87,9 @@ class Outage:
             appends_unknown=0,
             appends_repeated=0,
             producers=0,
-            flushes=0,
+            append_s=Histogram(()),
+            flush_s=Histogram(()),
+            leader_changes=0,
             pending_appends=0,
             pending_bytes=0,
             applied_index=-1,
@@ -102,4 +105,8 @@ class Outage:
             healed_entries=0,
             healing_missing_entries=0,
             messages_dropped={},
+            links_up={},
+            peer_lag_entries={},
+            volume_size_bytes=0,
+            volume_available_bytes=0,
         )

@@ -17,6 +17,7 @@ from typing import Final
 from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
+from dledger_node.histogram import Histogram
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.remoting.service import (
@@ -33,6 +34,9 @@ from dledger_node.services.refusals import PROPOSAL_CODES, Reserve
 from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
+WAIT_BOUNDS_S: Final = (
+    0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0,
+)  # fmt: skip
 PENDING_BYTES_MAX: Final = 64 << 20
 PROPOSE_AT_ENTRIES: Final = 128
 PROPOSE_AT_BYTES: Final = 128 << 10
@@ -90,6 +94,8 @@ class Appends:
         self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
         self._drained: asyncio.Future[None] | None = None
         self.acknowledged = 0
+        self.waited_s = Histogram(WAIT_BOUNDS_S)
+        """Time from the proposal of each acknowledged append to its answer."""
         self.refused = 0
         self.unknown = 0
 
@@ -245,6 +251,8 @@ class Appends:
 
     def _acknowledge(self, committed: Iterable[Waiter[ClientCall]]) -> None:
         answers: dict[Caller, list[tuple[int, bytes]]] = {}
+        deadline_of_now_s = self._loop.time() + ANSWER_WAIT_S
+        """The deadline of an append that is proposed now."""
         for waiter in committed:
             calls, first_index = waiter.replies, waiter.first_index
             written = requests.append_successes(
@@ -261,6 +269,7 @@ class Appends:
                     mine = answers[call.connection] = []
                 mine.append((call.opaque, response))
             self.acknowledged += waiter.entry_count
+            self.waited_s.observe(deadline_of_now_s - waiter.deadline_s, waiter.entry_count)
         _send(answers)
 
     def _refuse_excess(self, upcoming: _NextProposal) -> None:

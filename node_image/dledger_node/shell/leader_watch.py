@@ -13,7 +13,10 @@ class LeaderWatch:
     """Compares the core's leader with the one that was reported last."""
 
     def __init__(self, core: Raft) -> None:
+        self.changes = 0
+        """How many leaders of different terms this member has known."""
         self._core = core
+        self._counted_term = -1
         self._reported_leader = self._leader()
         self._leader_changed = asyncio.Event()
         self._reported_joining = ""
@@ -23,6 +26,10 @@ class LeaderWatch:
         leader, joining = self._leader(), self._core.joining
         if leader != self._reported_leader:
             logger.info("leader: %s", status.leader_view(self._core))
+            term, leader_id, _ = leader
+            if leader_id is not None and term != self._counted_term:
+                self._counted_term = term
+                self.changes += 1
             self._reported_leader = leader
             self._leader_changed.set()
             self._leader_changed = asyncio.Event()

@@ -72,7 +72,9 @@ class MemberView:
             appends_unknown=self.appends.unknown,
             appends_repeated=self.idempotent.repeated,
             producers=len(self.store.producers.table),
-            flushes=self.group_commit.flushes,
+            append_s=self.appends.waited_s,
+            flush_s=self.group_commit.flush_s,
+            leader_changes=self.leader_watch.changes,
             pending_appends=self.appends.pending_count,
             pending_bytes=self.appends.pending_bytes,
             applied_index=self.state.applied_index,
@@ -88,4 +90,14 @@ class MemberView:
             buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,
             connections_closed=self.gate.closed_by_reason,
             messages_dropped={link.peer_id: link.dropped for link in self.links},
+            links_up=self.links.up(),
+            peer_lag_entries=self._peer_lag_entries(),
+            volume_size_bytes=self.upkeep.volume.size_bytes,
+            volume_available_bytes=self.upkeep.volume.available_bytes,
         )
+
+    def _peer_lag_entries(self) -> dict[str, int]:
+        """Return how many of a leader's entries each peer does not hold durably."""
+        end_index = self.core.ledger_end_index
+        matches = self.core.match_indexes()
+        return {peer_id: max(0, end_index - index) for peer_id, index in matches.items()}

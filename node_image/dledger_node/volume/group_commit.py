@@ -12,12 +12,16 @@ from concurrent.futures import Executor
 from typing import Final
 
 from dledger_node.errors import StoreFullError
+from dledger_node.histogram import Histogram
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.flush_thread import FlushThread
 
 logger = logging.getLogger(__name__)
 
+FLUSH_BOUNDS_S: Final = (
+    0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0,
+)  # fmt: skip
 FULL_RETRY_S: Final = 1.0
 ZEROS_INTERVAL_S: Final = 1 / 16
 """Time between two MiB of zeros. A log that grows faster spreads each flush over enough entries
@@ -65,7 +69,8 @@ class GroupCommit:
         self._zeroing: asyncio.Future[None] | None = None
         self._began_s = 0.0
         self._look_ahead_from_s = self._preallocate_from_s = self._zero_from_s = 0.0
-        self.flushes = 0
+        self.flush_s = Histogram(FLUSH_BOUNDS_S)
+        """Time that each flush took."""
 
     def start(self) -> None:
         """Schedule a flush of everything written, now or at the end of the interval."""
@@ -117,7 +122,7 @@ class GroupCommit:
         if error is not None:
             self._on_failed(error)
             return
-        self.flushes += 1
+        self.flush_s.observe(self._loop.time() - self._began_s)
         self._store.flushed(target)
         # If the log was truncated during the flush, the flush does not count.
         if self._store.durable_index == target.end_index:

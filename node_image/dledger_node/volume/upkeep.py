@@ -12,6 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +54,8 @@ class Upkeep:
         self.held_by_all_index = -1
         """Last entry that every voter is known to hold durably; -1 if unknown."""
         self.segments_removed = 0
+        self.volume = VolumeUsage(size_bytes=0, available_bytes=0, used_percent=0)
+        """The volume's usage, as seen about a second ago; zeros before the first look."""
         self.segments_forced = 0
         """Removed segments whose entries a voter may have lacked."""
         self.healing = HealingProgress(store_folder(settings), core)
@@ -86,7 +89,8 @@ class Upkeep:
         with contextlib.suppress(StoreFullError):
             await self._state.save_if_due()
         self._announce_held_by_all()
-        used_percent = await asyncio.to_thread(volume_used_percent, self._folder)
+        self.volume = await asyncio.to_thread(volume_usage, self._folder)
+        used_percent = self.volume.used_percent
         self._health.nearly_full = self._full_percent < 100 and used_percent > self._full_percent
         await self.healing.clean_up(short_of_room=self._is_short_of_room(used_percent))
         with contextlib.suppress(StoreFullError):
@@ -194,12 +198,26 @@ def held_by_all(match_indexes: Mapping[str, int], durable_index: int) -> int:
     return min([durable_index, *match_indexes.values()])
 
 
-def volume_used_percent(folder: Path) -> int:
-    """Return the usage of a volume, rounded up, as `df` reports it; blocks."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeUsage:
+    """How full a volume is, as `df` reports it."""
+
+    size_bytes: int
+    available_bytes: int
+    used_percent: int
+    """Rounded up."""
+
+
+def volume_usage(folder: Path) -> VolumeUsage:
+    """Return the usage of a folder's volume; blocks."""
     found = os.statvfs(folder)
     used = found.f_blocks - found.f_bfree
     usable = used + found.f_bavail
-    return math.ceil(100 * used / usable) if usable else 0
+    return VolumeUsage(
+        size_bytes=found.f_blocks * found.f_frsize,
+        available_bytes=found.f_bavail * found.f_frsize,
+        used_percent=math.ceil(100 * used / usable) if usable else 0,
+    )
 
 
 def policy_of(settings: NodeSettings) -> Policy:
