@@ -119,6 +119,7 @@ DECODES_ELSEWHERE = {
     "append_reader.py": "the base64 between what was decoded strictly",
     "decoding.py": "the one place",
     "frames.py": "headers of frames",
+    "long_body.py": "one string or one array of numbers, cut out of what is decoded strictly",
     "told_memberships.py": "JSON that must be as it would be written again",
 }
 

@@ -3,6 +3,7 @@
     frames           the frames that carry requests and responses
     requests, entry  DLedger's own requests, and an entry in their responses
     decoding         JSON as bytes: strict decoding, and the two forms of `byte[]`
+    long_body        the one part of a request that may be long
 
 Every other module is one request; all of those but `leadership_transfer` are extensions of this
 project. Nothing here opens a socket.

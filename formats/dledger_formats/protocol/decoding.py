@@ -10,6 +10,8 @@ reads that and base64. A reader here takes both, and base64 without its padding.
 
 import base64
 import re
+import sys
+from array import array
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
@@ -18,6 +20,11 @@ import msgspec
 
 from dledger_formats import json_objects
 from dledger_formats.json_objects import FormatError
+
+JSON_BYTES_MAX: Final = 64 * 1024
+"""The longest JSON of a request. A longer one may only have a long body (`long_body`)."""
+BRACKETS_MAX: Final = 32
+"""Opening brackets of a request. Each costs more time than all other bytes do; none needs ten."""
 
 T = TypeVar("T")
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -33,10 +40,15 @@ _BODY_BEGIN: Final = re.compile(rb'"body"\s*:\s*(["[])[^]"]')
 
 
 def decode_strictly(decode: Callable[[bytes], T], raw: bytes) -> T:
-    """Decode JSON with `decode`; first refuse everything that `json_objects.parse` refuses.
+    """Decode a request's JSON with `decode`; first refuse everything that `json_objects.parse`
+    refuses, and what would take long to parse.
 
     Raises FormatError.
     """
+    if len(raw) > JSON_BYTES_MAX:
+        raise FormatError(f"JSON of {len(raw)} bytes; at most {JSON_BYTES_MAX} are allowed")
+    if raw.count(b"[") + raw.count(b"{") > BRACKETS_MAX:
+        raise FormatError(f"a request has at most {BRACKETS_MAX} brackets")
     json_objects.parse(raw)
     return decode(raw)
 
@@ -61,11 +73,16 @@ def _decoder(cls: type[StructT]) -> msgspec.json.Decoder[StructT]:
 def to_bytes(loose: LooseBytes) -> bytes:
     """Read bytes in either form. Raises FormatError."""
     if isinstance(loose, list):
-        return bytes(number & 0xFF for number in loose)
+        return low_bytes(loose)
     try:
         return base64.b64decode(loose + "=" * (-len(loose) % 4), validate=True)
     except ValueError as error:
         raise FormatError(f"not base64: {error}") from error
+
+
+def low_bytes(numbers: list[int]) -> bytes:
+    """Return the bytes whose values are these numbers, signed or not."""
+    return array("h", numbers).tobytes()[sys.byteorder == "big" :: 2]
 
 
 def with_numbers(value: Any) -> Any:

@@ -27,6 +27,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # Java's frameMaxLength; includes the length word
 HEADER_BYTES_MAX: Final = 64 * 1024
+EXT_FIELDS_MAX: Final = 64
+"""Ext fields of a binary header. DLedger uses none, and each costs more than its bytes."""
 LENGTH_WORD_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
 JSON_HEADER: Final = 0
@@ -204,13 +206,16 @@ class FrameDecoder:
             self._pending += part
             at += len(part)
             # This is a whole frame, or only its length, which shows how much is missing.
-            if len(self._pending) >= self._needed_bytes and self._decode_all(
-                bytes(self._pending), 0, commands
-            ):
-                self._pending.clear()
+            if len(self._pending) >= self._needed_bytes:
+                with memoryview(self._pending) as whole:
+                    decoded_bytes = self._decode_all(whole, 0, commands)
+                if decoded_bytes:
+                    self._pending.clear()
         return at
 
-    def _decode_all(self, data: bytes, at: int, commands: list[RemotingCommand]) -> int:
+    def _decode_all(
+        self, data: bytes | memoryview, at: int, commands: list[RemotingCommand]
+    ) -> int:
         """Decode every whole frame from byte `at` on. Returns where the unfinished one begins."""
         end = len(data)
         length_max = self.frame_bytes_max - LENGTH_WORD_BYTES
@@ -238,18 +243,18 @@ class FrameDecoder:
                 if header_word == header_length:
                     command = decode_json_header(data[header_at:body_at])
                 else:
-                    command = _decode_binary_header(data[header_at:body_at])
+                    command = _decode_binary_header(bytes(data[header_at:body_at]))
             except (ValueError, RecursionError, struct.error) as error:
                 raise FrameError(
                     "header", f"the header of a frame cannot be read: {error}"
                 ) from error
             # The struct is frozen, but a copy with a body would cost as much as its decoding.
-            set_field(command, "body", data[body_at:frame_end])
+            set_field(command, "body", bytes(data[body_at:frame_end]))
             commands.append(command)
             at = frame_end
         return self._judge_unfinished_prefix(data, at)
 
-    def _judge_unfinished_prefix(self, data: bytes, at: int) -> int:
+    def _judge_unfinished_prefix(self, data: bytes | memoryview, at: int) -> int:
         """Refuse a bad length as soon as it is known; the rest of the prefix may never arrive."""
         self._needed_bytes = LENGTH_WORD_BYTES
         if len(data) - at >= LENGTH_WORD_BYTES:
@@ -312,8 +317,11 @@ def _decode_binary_header(data: bytes) -> RemotingCommand:
 
 def _decode_ext(ext: bytes) -> dict[str, str]:
     fields: dict[str, str] = {}
-    at = 0
+    at = count = 0
     while at < len(ext):
+        count += 1
+        if count > EXT_FIELDS_MAX:
+            raise ValueError(f"a header has more than {EXT_FIELDS_MAX} ext fields")
         key, at = _text(ext, at, 2)
         fields[key], at = _text(ext, at, 4)
     return fields

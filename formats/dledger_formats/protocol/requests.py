@@ -16,6 +16,7 @@ import msgspec
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.decoding import (
+    JSON_BYTES_MAX,
     Int32,
     Int64,
     LooseBytes,
@@ -25,6 +26,7 @@ from dledger_formats.protocol.decoding import (
     with_numbers,
 )
 from dledger_formats.protocol.entry import DLedgerEntry, LooseEntry
+from dledger_formats.protocol.long_body import LongBody, decode_around
 
 
 class RequestCode(enum.IntEnum):
@@ -202,10 +204,19 @@ class Request(Message, kw_only=True, frozen=True):
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
         """Decode. Raises FormatError if this is not a JSON object, if a key is missing or has
-        another type, and for everything that `json_objects.parse` refuses, such as a duplicate
-        key.
+        another type, and for everything that `decode_strictly` refuses, such as a duplicate key.
         """
-        return decode_strictly(cls._decode, raw)
+        if len(raw) <= JSON_BYTES_MAX or "body" not in cls.__struct_fields__:
+            return decode_strictly(cls._decode, raw)
+        long_body = LongBody(raw)
+        while not long_body.read_part():
+            pass
+        return cls.around(long_body)
+
+    @classmethod
+    def around(cls, long_body: LongBody) -> Self:
+        """Return the request whose body has been read. Raises FormatError, as `from_json`."""
+        return decode_around(cls._decode, long_body)
 
 
 class Response(Message, kw_only=True, frozen=True):

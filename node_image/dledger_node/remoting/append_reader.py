@@ -4,6 +4,8 @@ A client writes the same JSON around each of its bodies. A reader decodes that e
 first time, and compares bytes from then on, so that it only has to decode the base64. For
 APPEND_IDEMPOTENT it also reads the last two numbers each time. Batches have their envelope separate
 from the bodies.
+
+A long array of numbers is decoded in parts, so that no turn of the loop has all of it to do.
 """
 
 import re
@@ -14,7 +16,8 @@ import msgspec
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import append_batch
-from dledger_formats.protocol.decoding import reads_numbers
+from dledger_formats.protocol.decoding import JSON_BYTES_MAX, reads_numbers
+from dledger_formats.protocol.long_body import LongBody
 from dledger_formats.protocol.producers import IdempotentAppendRequest, IdempotentBatchEnvelope
 from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Request
 
@@ -27,6 +30,10 @@ _NUMBERS_BYTES_MAX: Final = 64
 _decode_base64: Final = msgspec.json.Decoder(bytes).decode
 
 Judgement: TypeAlias = DLedgerResponseCode | None
+
+
+class UnfinishedBodyError(Exception):
+    """A part of a body has been decoded; read the same request again in a later turn."""
 
 
 class AppendReader:
@@ -42,9 +49,14 @@ class AppendReader:
         # The envelope around the last body, and the verdict on it; empty before the first.
         self._before = self._after = b""
         self._judgement: Judgement = None
+        # The request whose body is being read in parts.
+        self._long_body: LongBody | None = None
 
     def read(self, raw: bytes) -> tuple[Judgement, bytes]:
-        """Return the code of the refusal, or None, and the body. Raises FormatError."""
+        """Return the code of the refusal, or None, and the body.
+
+        Raises FormatError, or UnfinishedBodyError if the body is long and not read yet.
+        """
         before, after = self._before, self._after
         if before and raw.startswith(before) and raw.endswith(after):
             try:
@@ -57,7 +69,7 @@ class AppendReader:
         return self._read_strictly(raw)
 
     def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes]:
-        request = AppendEntryRequest.from_json(raw)
+        request = self._request(raw)
         if self.reads_numbers is None:
             self.reads_numbers = reads_numbers(raw)
         judgement = self._judge(request)
@@ -70,6 +82,17 @@ class AppendReader:
             if small and _decides_the_body(before, after, request.body):
                 self._before, self._after, self._judgement = before, after, judgement
         return judgement, request.body
+
+    def _request(self, raw: bytes) -> AppendEntryRequest:
+        if len(raw) <= JSON_BYTES_MAX:
+            return AppendEntryRequest.from_json(raw)
+        long_body, self._long_body = self._long_body, None
+        if long_body is None or long_body.raw is not raw:
+            long_body = LongBody(raw)
+        if not long_body.read_part():
+            self._long_body = long_body
+            raise UnfinishedBodyError
+        return AppendEntryRequest.around(long_body)
 
 
 class IdempotentAppendReader:

@@ -6,8 +6,9 @@ side does not read its answers, nothing more is read from it or done for it.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Final, cast
 
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand
@@ -15,7 +16,11 @@ from dledger_node.errors import RemoteProtocolError
 from dledger_node.remoting import native
 from dledger_node.remoting.dispatch import Dispatcher
 from dledger_node.remoting.limits import Reason
+from dledger_node.remoting.read_turns import READS_WAITING_MAX
 from dledger_node.remoting.service import Service
+
+DECODED_BYTES: Final = 64 * 1024
+"""Bytes of a client that are decoded at once; the smallest frames take 1.2 ms."""
 
 
 class Connection(asyncio.Protocol):
@@ -38,8 +43,10 @@ class Connection(asyncio.Protocol):
         self._dispatcher = Dispatcher(service)
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
-        # Whole frames that wait until the other side reads its answers, or fewer reads wait.
+        # Whole frames that wait until the other side reads its answers, or fewer reads wait, or for
+        # the next turn; and then the bytes that are not decoded yet.
         self._backlog: Sequence[RemotingCommand] = ()
+        self._undecoded = b""
         self._held_bytes = self._unsent_bytes = 0
         self._waits_for_room = False
         self._active_at_s = 0.0
@@ -61,7 +68,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Send what was written, then close. Requests that are not answered yet are dropped."""
-        self._backlog = ()
+        self._drop_input()
         if self._transport is not None:
             self._transport.close()
 
@@ -85,7 +92,7 @@ class Connection(asyncio.Protocol):
 
     def cut(self, reason: Reason, detail: str) -> None:
         """Close at once; bytes that wait to be sent are lost."""
-        self._backlog = ()
+        self._drop_input()
         if self._transport is not None and not self._transport.is_closing():
             self._gate.count_closed(self, reason, detail)
             self._transport.abort()
@@ -101,16 +108,28 @@ class Connection(asyncio.Protocol):
         self._read_or_not()
 
     def put_off(self, commands: Sequence[RemotingCommand]) -> None:
-        """Keep commands, and read no others, until `go_on`."""
+        """Keep commands, and read no others, until `go_on` or the next turn of the input."""
         self._backlog = commands
-        self._read_or_not()
 
     def go_on(self) -> None:
         """Handle the commands that were put off, then read again, unless answers are unread."""
-        if self.unread_since_s is None:
-            commands, self._backlog = self._backlog, ()
-            self._guarded(lambda: self._dispatch(commands))
+        if self._has_input:
+            self._gate.input_turns.ready(self)
         self._read_or_not()
+
+    def take_input(self, until_s: float) -> bool:
+        """Handle the next part of what has arrived, and begin with no request after `until_s`.
+
+        Returns whether there is more that can be handled now.
+        """
+        if not self._is_held_up:
+            commands, self._backlog = self._backlog, ()
+            if not commands:
+                self._guarded(lambda: self._decode(until_s))
+            else:
+                self._guarded(lambda: self._dispatch(commands, until_s))
+        self._read_or_not()
+        return self._has_input and not self._is_held_up
 
     def become_link(self, hello: native.Hello) -> None:
         """Serve the sender of this accepted HELLO as a peer from now on."""
@@ -134,7 +153,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Release the place, and all bytes that were held."""
         self._transport = None
-        self._backlog = ()
+        self._drop_input()
         self._read_turns.forget(self)
         self._gate.leave(self)
         self._gate.count_received(self, -self._held_bytes, 0)
@@ -161,33 +180,60 @@ class Connection(asyncio.Protocol):
         """Decode and dispatch; all frames of one read are dispatched together."""
         self._gate.begin_turn()
         self._active_at_s = self._gate.now_s()
-        self._guarded(lambda: self._take(data))
+        self._undecoded += data
+        if self.peer_id is None or self._backlog:
+            self._gate.input_turns.ready(self)
+            self._count_held()
+        else:
+            self._guarded(lambda: self._decode(math.inf))
+        if self._has_input:
+            self._read_or_not()
 
     # -- helpers ---------------------------------------------------------------------------------
 
-    def _take(self, data: bytes) -> None:
+    @property
+    def _has_input(self) -> bool:
+        return bool(self._backlog or self._undecoded)
+
+    @property
+    def _is_held_up(self) -> bool:
+        return self.unread_since_s is not None or self.reads_waiting >= READS_WAITING_MAX
+
+    def _drop_input(self) -> None:
+        self._backlog, self._undecoded = (), b""
+        self._gate.input_turns.forget(self)
+
+    def _decode(self, until_s: float) -> None:
+        """Decode and dispatch a slice of what has arrived; of a peer everything."""
+        data, self._undecoded = self._undecoded, b""
+        if self.peer_id is None:
+            data, self._undecoded = data[:DECODED_BYTES], data[DECODED_BYTES:]
         commands = self._decoder.feed(data)
-        held_bytes = self._decoder.pending_bytes
         if commands:
             self._first_frame_since_s = self._frame_since_s = None
+        self._count_held()
+        if commands:
+            self._dispatch(commands, until_s)
+
+    def _count_held(self) -> None:
+        """Account for the bytes that wait to be decoded."""
+        held_bytes = self._decoder.pending_bytes + len(self._undecoded)
         if held_bytes and self._frame_since_s is None:
             self._frame_since_s = self._active_at_s
         if held_bytes != self._held_bytes:
             change_bytes = held_bytes - self._held_bytes
             self._held_bytes = held_bytes
             self._gate.count_received(self, change_bytes, held_bytes)
-        if commands:
-            self._dispatch(commands)
 
-    def _dispatch(self, commands: Sequence[RemotingCommand]) -> None:
-        self._dispatcher.dispatch(commands, self, self._gate.only_hello(self))
+    def _dispatch(self, commands: Sequence[RemotingCommand], until_s: float) -> None:
+        self._dispatcher.dispatch(commands, self, self._gate.only_hello(self), until_s)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except frames.FrameError as error:
             before = error.before
-            self._guarded(lambda: self._dispatch(before))
+            self._guarded(lambda: self._dispatch(before, math.inf))
             self.cut(Reason.PROTOCOL, f"{error.reason}: {error}")
         except RemoteProtocolError as error:
             self.cut(Reason.PROTOCOL, str(error))
@@ -196,7 +242,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._waits_for_room or self.unread_since_s is not None or self._backlog:
+        if self._waits_for_room or self.unread_since_s is not None or self._has_input:
             transport.pause_reading()
         else:
             transport.resume_reading()

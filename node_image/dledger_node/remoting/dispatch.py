@@ -1,6 +1,7 @@
 """The frames of one connection, handed to the service; each answer goes back to its connection."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -36,6 +37,7 @@ from dledger_node.remoting.append_reader import (
     AppendReader,
     IdempotentAppendReader,
     IdempotentBatchReader,
+    UnfinishedBodyError,
 )
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.read_turns import READS_WAITING_MAX, Reader
@@ -98,9 +100,14 @@ class Dispatcher:
         self._idempotent_batch_reader = IdempotentBatchReader(partial(misdirected, service))
 
     def dispatch(
-        self, commands: Sequence[RemotingCommand], line: Line, only_hello: Reason | None
+        self,
+        commands: Sequence[RemotingCommand],
+        line: Line,
+        only_hello: Reason | None,
+        until_s: float,
     ) -> None:
-        """Handle commands in order, until too many of the answers wait or are not read.
+        """Handle commands in order, until too many of the answers wait or are not read, or the time
+        `until_s` has come. The first command is handled in any case.
 
         `only_hello` is the reason why a client may send nothing but HELLO on this connection; None
         if it may. Raises RemoteProtocolError for a message that no peer sends.
@@ -108,9 +115,9 @@ class Dispatcher:
         appends: list[AppendCall] = []
         idempotent: list[IdempotentCall] = []
         batches: list[BatchCall] = []
-        read = self._append_reader.read
+        read, now_s = self._append_reader.read, time.perf_counter
         for number, command in enumerate(commands):
-            if line.unread_since_s is not None or line.reads_waiting >= READS_WAITING_MAX:
+            if _holds_up(line) or (number and now_s() >= until_s):
                 line.put_off(commands[number:])
                 break
             if only_hello and not line.peer_id and command.code != native.HELLO_CODE:
@@ -128,14 +135,12 @@ class Dispatcher:
                     self._peer_message(command, line)
                 elif not command.is_response:  # no response is expected here; Java ignores them too
                     self._answer(command, line, idempotent, batches)
+            except UnfinishedBodyError:
+                line.put_off(commands[number:])
+                break
             except FormatError as error:
                 line.send(system_answer(command.opaque, SystemCode.SYSTEM_ERROR, str(error)))
-        if appends:
-            self._service.appends.append(appends)
-        if idempotent:
-            self._service.appends.append_idempotent(idempotent)
-        if batches:
-            self._service.appends.append_batches(batches)
+        self._append(appends, idempotent, batches)
 
     def _answer(
         self,
@@ -171,6 +176,20 @@ class Dispatcher:
             case code:
                 remark = f"request code {code} is not supported"
                 line.send(system_answer(command.opaque, _UNKNOWN_CODE, remark))
+
+    def _append(
+        self,
+        appends: list[AppendCall],
+        idempotent: list[IdempotentCall],
+        batches: list[BatchCall],
+    ) -> None:
+        service = self._service.appends
+        if appends:
+            service.append(appends)
+        if idempotent:
+            service.append_idempotent(idempotent)
+        if batches:
+            service.append_batches(batches)
 
     # -- appends ---------------------------------------------------------------------------------
 
@@ -295,6 +314,11 @@ def _reply_entries(line: Line, opaque: int, as_numbers: bool, answer: requests.M
     if len(body) > ANSWER_BYTES_MAX:
         body = answer.to_json()
     line.send(frames.encode_responses([(opaque, body)]))
+
+
+def _holds_up(line: Line) -> bool:
+    """Tell whether the other side must first read its answers, or too many reads wait."""
+    return line.unread_since_s is not None or line.reads_waiting >= READS_WAITING_MAX
 
 
 def _reply(caller: Caller, opaque: int, answer: requests.Message) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from dledger_node.remoting.input_turns import InputTurns
 from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,8 @@ class Gate:
         self.limits = limits
         self.now_s = now_s
         self.begin_turn = begin_turn
+        self.input_turns = InputTurns()
+        """Shares the loop's time among the input of all clients."""
         self.closed_by_reason: Counter[str] = Counter(dict.fromkeys(Reason, 0))
         self.entered = 0
         """How many connections were accepted since the start."""

@@ -35,6 +35,9 @@ PROTOCOL: Final = 1
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
 """A group or a member. A refusal quotes it, so it must not fill the header of a frame."""
 
+HELLO_BYTES_MAX: Final = 4096
+"""The longest body of a HELLO; its three names have at most 255 characters each."""
+
 _PREFIX: Final = struct.Struct(">II")
 _NO_MARK: Final = b"\0"
 _MARK_FOLLOWS: Final = b"\1"
@@ -147,6 +150,8 @@ def encode_hello(hello: Hello, opaque: int) -> bytes:
 
 def decode_hello(body: bytes | memoryview) -> Hello:
     """Read the body of a HELLO. Raises RemoteProtocolError."""
+    if len(body) > HELLO_BYTES_MAX:
+        raise RemoteProtocolError(f"a HELLO of {len(body)} bytes; {HELLO_BYTES_MAX} are allowed")
     try:
         return decode_strictly(partial(decode_leniently, Hello), bytes(body))
     except FormatError as error:

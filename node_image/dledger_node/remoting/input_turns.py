@@ -1,0 +1,84 @@
+"""Share the event loop's time among the input of all clients.
+
+To decode what one read of a socket brought can take several milliseconds, and hundreds of clients
+can be ready at once. So the clients' input gets a slice of each turn of the loop. A client whose
+input does not fit waits for a later turn and is not read meanwhile; the clients take turns. Members
+are exempt: their input is bounded by what this member asks of them.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+SLICE_S: Final = 0.002
+"""A turn begins with no further input once it has spent this much on input."""
+
+
+class Sender(Protocol):
+    """A connection, as far as its input needs it."""
+
+    def take_input(self, until_s: float) -> bool:
+        """Handle the next part of what has arrived, and begin with no request after `until_s`.
+
+        Returns whether there is more that can be handled now.
+        """
+
+
+class InputTurns:
+    """Lets the connections handle their input, a bounded time in each turn of the loop."""
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object] | None = None,
+        now_s: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """`call_soon` runs a function in the next turn of the loop."""
+        self._call_soon = call_soon
+        self._now_s = now_s
+        self._spent_s = 0.0
+        self._turn_is_due = self._is_serving = False
+        # Connections with input, in the order of their turns.
+        self._waiting: dict[Sender, None] = {}
+
+    def ready(self, sender: Sender) -> None:
+        """Let a connection handle its input: now if the turn has time for it, else later."""
+        self._schedule()
+        self._waiting[sender] = None
+        if len(self._waiting) == 1 and not self._is_serving:
+            self._serve()
+
+    def forget(self, sender: Sender) -> None:
+        """Serve a connection no longer: it is closed."""
+        self._waiting.pop(sender, None)
+
+    def _schedule(self) -> None:
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            call_soon = self._call_soon or asyncio.get_running_loop().call_soon
+            call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_is_due, self._spent_s = False, 0.0
+        if self._waiting:
+            self._schedule()
+            self._serve()
+
+    def _serve(self) -> None:
+        """Serve one connection after the other until the turn's time is over."""
+        self._is_serving = True  # what is served now may call `ready`
+        try:
+            while self._waiting and self._spent_s < SLICE_S:
+                self._serve_one(next(iter(self._waiting)))
+        finally:
+            self._is_serving = False
+
+    def _serve_one(self, sender: Sender) -> None:
+        began_s = self._now_s()
+        more = False
+        try:
+            more = sender.take_input(began_s + SLICE_S - self._spent_s)
+        finally:
+            self._spent_s += self._now_s() - began_s
+            if self._waiting.pop(sender, sender) is None and more:  # else it was closed
+                self._waiting[sender] = None

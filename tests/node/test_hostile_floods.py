@@ -1,0 +1,133 @@
+"""Clients whose requests cost much: no turn of the leader's loop is long because of them."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.append_batch import APPEND_BATCH
+from dledger_formats.protocol.producers import APPEND_IDEMPOTENT
+from dledger_formats.protocol.requests import AppendEntryRequest, RequestCode
+from dledger_group.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX, no_longer_turn
+from dledger_group.wire import connect
+from tools.groups.node_group import NodeGroup
+
+pytestmark = pytest.mark.fuzz
+FLOOD_S = 3.0
+FRAME_BODY_BYTES = 5 << 20
+
+
+@pytest.fixture(scope="module")
+def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeGroup, str]]:
+    """A group with a leader that a busy machine does not depose."""
+    folder = tmp_path_factory.mktemp("group")
+    with NodeGroup(
+        folder, heartbeat_interval_ms=250, election_timeout_ms=4000, segment_size_bytes=16 << 20
+    ) as group:
+        yield group, group.master()
+
+
+def flood(group: NodeGroup, member: str, data: bytes, seconds: float = FLOOD_S) -> int:
+    """Send the data again and again, and discard the answers. Return the bytes that were sent."""
+    sent, end_s = 0, time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        with connect(group, member) as connection, contextlib.suppress(ConnectionError):
+            reader = threading.Thread(target=discard, args=(connection,))
+            reader.start()
+            try:
+                while time.monotonic() < end_s:
+                    connection.sendall(data)
+                    sent += len(data)
+            finally:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+                reader.join()
+    return sent
+
+
+def discard(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while connection.recv(1 << 20):
+            pass
+
+
+def frame_of(code: int, body: bytes) -> bytes:
+    return frames.encode_requests(code, [(1, body)])
+
+
+ENVELOPE = b'{"group":"g","remoteId":"%s","beginIndex":0,'
+SHAPES = {
+    "brackets": b'"x":[' + b"[]," * (FRAME_BODY_BYTES // 3) + b"0]}",
+    "objects": b'"x":[' + b"{}," * (FRAME_BODY_BYTES // 3) + b"0]}",
+    "open brackets": b'"x":' + b"[" * FRAME_BODY_BYTES,
+    "keys": b",".join(b'"%x":0' % number for number in range(500_000)) + b"}",
+    "64 KiB of fractions": b'"x":[' + b"1.5," * 16_000 + b"0]}",
+    "64 KiB of strings": b'"x":[' + b'"",' * 21_000 + b"0]}",
+    "bodies of brackets": b'"body":[' + b"[]," * (FRAME_BODY_BYTES // 3) + b"0]}",
+}
+
+
+@pytest.mark.parametrize("code", [RequestCode.GET, RequestCode.APPEND, APPEND_IDEMPOTENT])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_no_json_holds_the_loop(leader: tuple[NodeGroup, str], shape: bytes, code: int) -> None:
+    group, member = leader
+    before = group.status(member)
+
+    # A long frame is copied before it can be refused.
+    longest_s = TURN_S_MAX if len(shape) < 1 << 17 else LARGEST_ENTRY_TURN_S_MAX
+    with no_longer_turn(group, member, longest_s):
+        assert flood(group, member, frame_of(code, ENVELOPE % member.encode() + shape))
+
+    assert (group.status(member).term, group.status(member).master) == (before.term, True)
+
+
+EMPTY_BODIES = b"\0\0\0\2{}\0\0\4\0" + bytes(4096)
+
+
+def test_batches_of_empty_bodies_hold_the_loop_no_longer_than_one_may(
+    leader: tuple[NodeGroup, str],
+) -> None:
+    """One batch appends 1024 entries."""
+    group, member = leader
+
+    with no_longer_turn(group, member, LARGEST_ENTRY_TURN_S_MAX):
+        assert flood(group, member, frame_of(APPEND_BATCH, EMPTY_BODIES) * 500)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"".join(frame_of(RequestCode.METADATA, b"{}") for _ in range(5000)),
+        b"".join(frame_of(59999, b"") for _ in range(5000)),
+        frames.encode(
+            frames.RemotingCommand(
+                code=59999, opaque=1, ext_fields={str(number): "" for number in range(5000)}
+            )
+        ),
+    ],
+    ids=["small requests", "unknown codes", "ext fields"],
+)
+def test_no_number_of_small_requests_holds_the_loop(
+    leader: tuple[NodeGroup, str], data: bytes
+) -> None:
+    group, member = leader
+
+    with no_longer_turn(group, member, TURN_S_MAX):
+        assert flood(group, member, data)
+
+
+@pytest.mark.parametrize("as_numbers", [False, True], ids=["base64", "numbers"])
+def test_the_largest_bodies_hold_the_loop_no_longer_than_one_may(
+    leader: tuple[NodeGroup, str], as_numbers: bool
+) -> None:
+    group, member = leader
+    body = bytes(1 << 20) if as_numbers else bytes(4 << 20)
+    request = AppendEntryRequest(group="g", remote_id=member, body=body)
+    raw = request.to_json(bytes_as_numbers=as_numbers)
+
+    with no_longer_turn(group, member, LARGEST_ENTRY_TURN_S_MAX):
+        assert flood(group, member, frame_of(RequestCode.APPEND, raw))

@@ -1,0 +1,146 @@
+"""The time of the event loop that the input of clients may take."""
+
+from collections.abc import Callable
+
+import pytest
+
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.requests import RequestCode
+from dledger_node.remoting.input_turns import SLICE_S, InputTurns
+from dledger_wire.listener import append_request, listening, metadata_request, until
+
+
+class Loop:
+    """An event loop whose turns the test runs, and a clock that only work moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.due: list[Callable[[], None]] = []
+
+    def turn(self) -> float:
+        """Run what is due; return how long it took."""
+        began_s, (due, self.due) = self.now_s, (self.due, [])
+        for run in due:
+            run()
+        return self.now_s - began_s
+
+
+class Sender:
+    """A connection with input of this many parts."""
+
+    def __init__(self, loop: Loop, parts: int, cost_s: float = SLICE_S / 2) -> None:
+        self.loop, self.parts, self.cost_s = loop, parts, cost_s
+        self.on_part: Callable[[], None] = lambda: None
+
+    def take_input(self, until_s: float) -> bool:
+        self.parts -= 1
+        self.loop.now_s += self.cost_s
+        self.on_part()
+        return self.parts > 0
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def turns(loop: Loop) -> InputTurns:
+    return InputTurns(lambda run: loop.due.append(run), lambda: loop.now_s)
+
+
+def test_input_is_handled_at_once_while_the_turn_has_time(loop: Loop, turns: InputTurns) -> None:
+    sender = Sender(loop, 2)
+
+    turns.ready(sender)
+
+    assert sender.parts == 0
+
+
+def test_no_turn_begins_with_more_input_than_its_slice(loop: Loop, turns: InputTurns) -> None:
+    senders = [Sender(loop, 5) for _ in range(20)]
+    for sender in senders:
+        turns.ready(sender)
+    assert loop.now_s <= 1.5 * SLICE_S
+
+    while loop.due:
+        assert loop.turn() <= 1.5 * SLICE_S
+
+    assert not any(sender.parts for sender in senders)
+
+
+def test_clients_take_turns(loop: Loop, turns: InputTurns) -> None:
+    greedy, modest = Sender(loop, 1000), Sender(loop, 1)
+    turns.ready(greedy)
+    turns.ready(modest)
+
+    loop.turn()
+
+    assert (modest.parts, greedy.parts > 900) == (0, True)
+
+
+def test_a_closed_connection_is_not_served(loop: Loop, turns: InputTurns) -> None:
+    sender = Sender(loop, 100)
+    sender.on_part = lambda: turns.forget(sender)
+
+    turns.ready(sender)
+    loop.turn()
+
+    assert sender.parts == 99
+
+
+def test_what_becomes_ready_while_it_is_served_is_not_entered_twice(
+    loop: Loop, turns: InputTurns
+) -> None:
+    sender, depths = Sender(loop, 3, cost_s=0.0), [0]
+
+    def once_more() -> None:
+        depths.append(depths[-1] + 1)
+        turns.ready(sender)
+        depths.append(depths[-1] - 1)
+
+    sender.on_part = once_more
+    turns.ready(sender)
+
+    assert (sender.parts, max(depths)) == (0, 1)
+
+
+def test_a_loop_without_input_is_not_kept_awake(loop: Loop, turns: InputTurns) -> None:
+    turns.ready(Sender(loop, 1, cost_s=0.0))
+    loop.turn()
+
+    assert not loop.due
+
+
+# Real connections.
+
+
+async def test_requests_of_many_turns_are_answered_in_order() -> None:
+    async with listening() as listener:
+        caller = await listener.connect()
+        await caller.say(b"".join(metadata_request(opaque) for opaque in range(20_000)))
+
+        assert [(await caller.answer()).opaque for _ in range(20_000)] == list(range(20_000))
+
+
+async def test_appends_of_one_connection_keep_their_order_over_turns() -> None:
+    async with listening() as listener:
+        caller = await listener.connect()
+        bodies = [b"%d" % number for number in range(20_000)]
+        frames_of_all = [append_request(number, body) for number, body in enumerate(bodies)]
+        await caller.say(b"".join(frames_of_all))
+        await until(lambda: len(listener.appended) == len(bodies))
+
+        assert [call.body for call in listener.appended] == bodies
+
+
+async def test_a_long_body_of_numbers_comes_between_its_neighbours() -> None:
+    long = bytes(range(256)) * 2000
+    raw = requests.AppendEntryRequest(group="g", remote_id="n0", body=long)
+    numbers = frames.encode_requests(RequestCode.APPEND, [(1, raw.to_json(bytes_as_numbers=True))])
+    async with listening() as listener:
+        caller = await listener.connect()
+        await caller.say(append_request(0, b"before") + numbers + append_request(2, b"after"))
+        await until(lambda: len(listener.appended) == 3)
+
+        assert [call.body for call in listener.appended] == [b"before", long, b"after"]
