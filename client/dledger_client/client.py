@@ -6,6 +6,7 @@
         async for outcome in client.append_all(bodies): ...
         entry = await client.get(appended.index)
         async for entry in client.get_range(0): ...
+        async for batch in client.read_batches(0): ...
         async for entry in client.tail(): ...
 
 The servers are only starting points: METADATA returns the members and the leader, and the client
@@ -34,6 +35,7 @@ from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.cluster.addresses import parse_servers
 from dledger_client.cluster.members import Timing
+from dledger_client.read.entry_batch import EntryBatch
 from dledger_client.read.log_reader import LogReader
 from dledger_client.read.tail import LogBounds, bounds, tail
 from dledger_client.session import Session
@@ -195,6 +197,12 @@ class DLedgerClient:
     ) -> AsyncGenerator[DLedgerEntry, None]:
         """Read the entries `first`..`last` in order; without `last`, to the end of the log."""
         return self._reader(deadline_s).get_range(first, last)
+
+    def read_batches(
+        self, first: int, last: int | None = None, *, deadline_s: float | None = None
+    ) -> AsyncGenerator[EntryBatch, None]:
+        """Read the same entries in batches of up to 1 MiB, the fastest way to read many."""
+        return self._reader(deadline_s).read_batches(first, last)
 
     def tail(
         self, first: int | None = None, *, deadline_s: float | None = None

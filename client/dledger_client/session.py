@@ -12,6 +12,7 @@ from dledger_client.calls.call import (
     APPEND_IDEMPOTENT,
     APPEND_IDEMPOTENT_BATCH,
     GET,
+    READ_RANGE,
     Call,
     CallKind,
 )
@@ -21,6 +22,7 @@ from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import TaskScope
 from dledger_formats.log import disk
 from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.read_range import NO_LAST_INDEX, ReadRangeRequest
 from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     DLedgerResponseCode,
@@ -123,9 +125,19 @@ class Session:
     def start_get(self, begin_index: int, max_size: int, deadline_s: float | None) -> Call:
         """Start to read up to `max_size` bytes of entries, or one entry if `max_size` is 0."""
         request = GetEntriesRequest(group=self._group, begin_index=begin_index, max_size=max_size)
-        call = self._call(GET, request, deadline_s, is_repeatable=True)
-        self.dispatcher.submit(call)
-        return call
+        return self._start_read(GET, request, deadline_s)
+
+    def start_read_range(
+        self, begin_index: int, last_index: int | None, max_size: int, deadline_s: float | None
+    ) -> Call:
+        """Start to read up to `max_size` bytes of stored entries."""
+        request = ReadRangeRequest(
+            group=self._group,
+            begin_index=begin_index,
+            last_index=NO_LAST_INDEX if last_index is None else last_index,
+            max_size=max_size,
+        )
+        return self._start_read(READ_RANGE, request, deadline_s)
 
     async def append(self, body: bytes, deadline_s: float | None) -> Message:
         """Append one entry and return the response. Raises the ClientError that ended the call."""
@@ -178,6 +190,11 @@ class Session:
         if isinstance(answer, ClientError):
             raise answer
         return answer
+
+    def _start_read(self, kind: CallKind, request: Message, deadline_s: float | None) -> Call:
+        call = self._call(kind, request, deadline_s, is_repeatable=True)
+        self.dispatcher.submit(call)
+        return call
 
     def _call(
         self, kind: CallKind, request: Message, deadline_s: float | None, *, is_repeatable: bool

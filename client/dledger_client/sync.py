@@ -23,6 +23,7 @@ from dledger_client.admin import GroupMembership, GroupMetadata
 from dledger_client.append.outcomes import Appended, Outcome
 from dledger_client.client import BATCH_MAX, IN_FLIGHT, IN_FLIGHT_BYTES, DLedgerClient
 from dledger_client.cluster.members import Timing
+from dledger_client.read.entry_batch import EntryBatch
 from dledger_client.read.tail import LogBounds
 from dledger_client.session import BATCHES_MAX
 from dledger_formats.protocol.entry import DLedgerEntry
@@ -149,7 +150,15 @@ class BlockingClient:
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> Iterator[DLedgerEntry]:
         """Read entries in order; see DLedgerClient.get_range."""
-        return self._iterate(self._client.get_range(first, last, deadline_s=deadline_s))
+        for batch in self.read_batches(first, last, deadline_s=deadline_s):
+            yield from batch.entries()
+
+    def read_batches(
+        self, first: int, last: int | None = None, *, deadline_s: float | None = None
+    ) -> Iterator[EntryBatch]:
+        """Read entries in batches; see DLedgerClient.read_batches."""
+        batches = self._client.read_batches(first, last, deadline_s=deadline_s)
+        return self._iterate(batches, chunk_max=1)
 
     def tail(
         self, first: int | None = None, *, deadline_s: float | None = None
@@ -200,8 +209,8 @@ class BlockingClient:
         loop, _ = self._started.result()
         return asyncio.run_coroutine_threadsafe(coroutine, loop)
 
-    def _iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        chunks = _Chunks(items)
+    def _iterate(self, items: AsyncGenerator[T, None], chunk_max: int = CHUNK_MAX) -> Iterator[T]:
+        chunks = _Chunks(items, chunk_max)
         self._open.add(chunks)
         try:
             while chunk := self._call(chunks.next()):
@@ -228,8 +237,9 @@ class _Chunks(Generic[T]):
     A thread switch for each item would be slow.
     """
 
-    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+    def __init__(self, items: AsyncGenerator[T, None], count_max: int) -> None:
         self._items = items
+        self._count_max = count_max
         # Fetches the next item; may outlive a call of `next`.
         self._next: asyncio.Task[T | object] | None = None
 
@@ -239,7 +249,7 @@ class _Chunks(Generic[T]):
         Raises an error of the generator after the items before it were returned.
         """
         chunk: list[T] = []
-        while len(chunk) < CHUNK_MAX:
+        while len(chunk) < self._count_max:
             if self._next is None:
                 self._next = asyncio.create_task(self._take())
             await asyncio.wait({self._next}, timeout=0 if chunk else None)

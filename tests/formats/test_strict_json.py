@@ -75,7 +75,7 @@ def kinds_of_requests() -> list[type[Request]]:
 REQUESTS = kinds_of_requests()
 KEYS = (
     b'"group":"g","remoteId":"n0","body":"AAAA","beginIndex":1,"producer":0,"sequence":1,"key":1,'
-    b'"change":"REMOVE","memberId":"n1","transfereeId":"n1","bodies":["AAAA"]'
+    b'"change":"REMOVE","memberId":"n1","transfereeId":"n1","bodies":["AAAA"],"maxSize":1'
 )
 """Every key that a request may need."""
 
@@ -85,7 +85,7 @@ def test_every_request_of_the_protocol_is_tested_here() -> None:
         "Request", "MetadataRequest", "AppendEntryRequest", "GetEntriesRequest", "FollowRequest",
         "AppendBatchRequest", "RegisterProducerRequest", "IdempotentAppendRequest",
         "LeadershipTransferRequest", "ChangeMembershipRequest", "ReadRegisterRequest",
-        "IdempotentBatchEnvelope", "IdempotentBatchRequest",
+        "IdempotentBatchEnvelope", "IdempotentBatchRequest", "ReadRangeRequest",
     }  # fmt: skip
 
 

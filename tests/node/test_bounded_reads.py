@@ -7,61 +7,34 @@ from pathlib import Path
 import pytest
 
 from dledger_client.client import DLedgerClient
-from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.cluster.connection import Connection
 from dledger_formats.log import disk
 from dledger_formats.protocol.follow import FOLLOW, FollowRequest
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.requests import GetEntriesRequest, GetEntriesResponse, RequestCode
-from dledger_formats.settings import NodeSettings
-from dledger_node.main import serve
+from dledger_group.alone import connection_to, member_alone
 from dledger_node.services.entries import ENTRIES_MAX
-from tools.groups.ports import free_ports
 
 ENCODED_BYTES_MAX = 256 << 10
 ALL = (1 << 31) - 1
-_ports = free_ports()
-
-
-class IgnoringOwner:
-    """Ignores the events of a connection."""
-
-    def connection_lost(self, connection: Connection) -> None:
-        pass
-
-    def connection_stalled(self, connection: Connection) -> None:
-        pass
 
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[DLedgerClient]:
-    """A client of a single-member group in the test's own loop. The log has entries 0 and 1."""
-    settings = NodeSettings(
-        group="g", self_id="n0", peers={"n0": f"127.0.0.1:{next(_ports)}"},
-        store_base_dir=str(tmp_path), listen_host="127.0.0.1", http_port=next(_ports),
-        heartbeat_interval_ms=20, election_timeout_ms=50,
-        segment_size_bytes=8 << 20, index_segment_size_bytes=1600 << 10,
-    )  # fmt: skip
-    stop = asyncio.Event()
-    serving = asyncio.create_task(serve(settings, stop))
-    async with DLedgerClient([settings.address], "g") as client:
+    """A client of a single-member group. The log has entries 0 and 1."""
+    async with (
+        member_alone(tmp_path, segment_size_bytes=8 << 20) as address,
+        DLedgerClient([address], "g") as client,
+    ):
         await client.append(b"first")
         yield client
-    stop.set()
-    await serving
 
 
 @pytest.fixture
 async def connection(client: DLedgerClient) -> AsyncIterator[Connection]:
     """A connection to that member, without a client."""
-    [server] = client.servers
-    address = ServerAddress(host=server.host, port=server.port, member_id="n0")
-    _, connection = await asyncio.get_running_loop().create_connection(
-        lambda: Connection(address, IgnoringOwner(), stall_s=60), address.host, address.port
-    )
-    yield connection
-    connection.abort("the test is over")
-    await connection.closed.wait()
+    async with connection_to(client) as connection:
+        yield connection
 
 
 async def get(connection: Connection, begin_index: int, max_size: int) -> RemotingCommand:

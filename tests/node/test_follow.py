@@ -7,63 +7,32 @@ from pathlib import Path
 import pytest
 
 from dledger_client.client import DLedgerClient
-from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.cluster.connection import Connection
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode
-from dledger_formats.settings import NodeSettings
-from dledger_node.main import serve
+from dledger_group.alone import connection_to, member_alone
 from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.services.follow import Follows
 from dledger_wire.played import Client, become_master, make_server
-from tools.groups.ports import free_ports
-
-_ports = free_ports()
-
-
-class IgnoringOwner:
-    """Ignores the events of a connection."""
-
-    def connection_lost(self, connection: Connection) -> None:
-        pass
-
-    def connection_stalled(self, connection: Connection) -> None:
-        pass
 
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[DLedgerClient]:
-    """A client of a single-member group in the test's own loop.
+    """A client of a single-member group.
 
     It has appended two entries behind the leader's first one.
     """
-    settings = NodeSettings(
-        group="g", self_id="n0", peers={"n0": f"127.0.0.1:{next(_ports)}"},
-        store_base_dir=str(tmp_path), listen_host="127.0.0.1", http_port=next(_ports),
-        heartbeat_interval_ms=20, election_timeout_ms=50,
-        segment_size_bytes=1 << 20, index_segment_size_bytes=160 << 10,
-    )  # fmt: skip
-    stop = asyncio.Event()
-    serving = asyncio.create_task(serve(settings, stop))
-    async with DLedgerClient([settings.address], "g") as client:
+    async with member_alone(tmp_path) as address, DLedgerClient([address], "g") as client:
         for body in (b"one", b"two"):
             await client.append(body)
         yield client
-    stop.set()
-    await serving
 
 
 @pytest.fixture
 async def connection(client: DLedgerClient) -> AsyncIterator[Connection]:
     """A connection to that member, without a client."""
-    [server] = client.servers
-    address = ServerAddress(host=server.host, port=server.port, member_id="n0")
-    _, connection = await asyncio.get_running_loop().create_connection(
-        lambda: Connection(address, IgnoringOwner(), stall_s=60), address.host, address.port
-    )
-    yield connection
-    connection.abort("the test is over")
-    await connection.closed.wait()
+    async with connection_to(client) as connection:
+        yield connection
 
 
 async def follow(

@@ -24,6 +24,8 @@ from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_formats.protocol.membership_change import ChangeMembershipResponse
 from dledger_formats.protocol.producers import IdempotentBatchRequest, RegisterProducerResponse
+from dledger_formats.protocol.read_range import READ_RANGE as READ_RANGE_CODE
+from dledger_formats.protocol.read_range import ReadRangeResponse
 from dledger_formats.protocol.register import READ_REGISTER as READ_REGISTER_CODE
 from dledger_formats.protocol.register import ReadRegisterResponse
 from dledger_formats.protocol.requests import (
@@ -84,9 +86,10 @@ class CallKind:
     """The properties that all calls of one kind share."""
 
     code: int
-    response_type: type[Response]
     decode: Callable[[bytes], Message]
     """Decodes the usual form of a response quickly; raises ValueError for any other form."""
+    decode_any: Callable[[bytes], Response]
+    """Decodes every form of a response; raises FormatError."""
     refusals: frozenset[DLedgerResponseCode] = frozenset()
     """Additional codes that mean REFUSED for this kind."""
     waits: frozenset[DLedgerResponseCode] = frozenset()
@@ -116,8 +119,8 @@ def _kind(
 ) -> CallKind:
     return CallKind(
         code=code,
-        response_type=response_type,
         decode=msgspec.json.Decoder(response_type).decode,
+        decode_any=response_type.from_json,
         refusals=frozenset(refusals),
         waits=frozenset(waits),
         appends=appends,
@@ -147,6 +150,13 @@ CHANGE_MEMBERSHIP: Final = _kind(
     waits={DLedgerResponseCode.MEMBERSHIP_CHANGING, DLedgerResponseCode.FALL_BEHIND_TOO_MUCH},
 )
 GET: Final = _kind(RequestCode.GET, GetEntriesResponse)
+READ_RANGE: Final = CallKind(
+    code=READ_RANGE_CODE,
+    decode=ReadRangeResponse.from_bytes,
+    decode_any=ReadRangeResponse.from_bytes,
+    refusals=frozenset({DLedgerResponseCode.UNEXPECTED_ARGUMENT}),
+    encode=_as_json,
+)
 READ_REGISTER: Final = _kind(READ_REGISTER_CODE, ReadRegisterResponse)
 FOLLOW: Final = _kind(FOLLOW_CODE, FollowResponse)
 TRANSFER: Final = _kind(
@@ -285,7 +295,7 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
     if command.code != SystemCode.SUCCESS:
         return _judge_system_error(command)
     try:
-        response = kind.response_type.from_json(command.body)
+        response = kind.decode_any(command.body)
     except FormatError as error:
         return Judgement(Verdict.UNKNOWN, reason=f"malformed response: {error}")
     if response.code is DLedgerResponseCode.SUCCESS:

@@ -1,10 +1,12 @@
 """Reading a group's log: one entry, a range, or waiting for the next entry."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from dledger_client.calls.call import FOLLOW, GET
-from dledger_client.read.range_reader import ANSWER_BYTES, entries_of, read_range
+from dledger_client.read.entry_batch import EntryBatch, entries_of
+from dledger_client.read.range_reader import ANSWER_BYTES, RANGE_BYTES, read_batches
 from dledger_client.session import Session
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
@@ -24,11 +26,22 @@ class LogReader:
         request = GetEntriesRequest(group=self.group, begin_index=index)
         return entries_of(await self.session.ask(GET, request, self.deadline_s), index)[0]
 
-    def get_range(self, first: int, last: int | None) -> AsyncGenerator[DLedgerEntry, None]:
+    def read_batches(self, first: int, last: int | None) -> AsyncGenerator[EntryBatch, None]:
         """Read the entries `first`..`last` in order, with several requests in flight."""
-        return read_range(
-            lambda begin: self.session.start_get(begin, ANSWER_BYTES, self.deadline_s), first, last
+        session, deadline_s = self.session, self.deadline_s
+        return read_batches(
+            lambda begin: session.start_read_range(begin, last, RANGE_BYTES, deadline_s),
+            lambda begin: session.start_get(begin, ANSWER_BYTES, deadline_s),
+            first,
+            last,
         )
+
+    async def get_range(self, first: int, last: int | None) -> AsyncGenerator[DLedgerEntry, None]:
+        """Read the same entries one by one."""
+        async with aclosing(self.read_batches(first, last)) as batches:
+            async for batch in batches:
+                for entry in batch.entries():
+                    yield entry
 
     async def follow(self, begin_index: int) -> FollowResponse:
         """Ask once for entries from `begin_index` on; wait up to `follow_wait_s` for the first.

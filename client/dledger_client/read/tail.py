@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from dledger_client.errors import NoEntryError, RefusedError
+from dledger_client.read.entry_batch import check_entries
 from dledger_client.read.log_reader import LogReader
-from dledger_client.read.range_reader import check_entries
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import ONLY_THE_ENDS
 from dledger_formats.protocol.requests import DLedgerResponseCode

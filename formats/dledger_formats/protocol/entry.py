@@ -37,13 +37,13 @@ class DLedgerEntry(msgspec.Struct, kw_only=True, frozen=True, rename="camel", gc
         return self.body_crc in (0, _signed(disk.body_crc(self.body)))
 
 
-def entries_from_disk(run: bytes) -> Iterator[DLedgerEntry]:
+def entries_from_disk(run: disk.Buffer) -> Iterator[DLedgerEntry]:
     """Yield the entries of a run of whole stored entries, whose sizes the caller has checked."""
     unpack, header_size, at = _SIGNED_HEADER.unpack_from, disk.ENTRY_HEADER_SIZE, 0
     while at < len(run):
         magic, size, index, term, pos, channel, chain_crc, body_crc, _ = unpack(run, at)
         yield DLedgerEntry(
-            body=run[at + header_size : at + size],
+            body=bytes(run[at + header_size : at + size]),
             body_crc=body_crc,
             chain_crc=chain_crc,
             channel=channel,

@@ -136,6 +136,16 @@ def encode_responses(responses: Iterable[tuple[int, bytes]], code: int = 200) ->
     return _encode_plain(code, RESPONSE_FLAG, responses)
 
 
+def encode_response_head(opaque: int, head: bytes, rest_bytes: int) -> bytes:
+    """Encode a response up to `head`, the first part of its body; `rest_bytes` must follow.
+
+    So a long body need not be copied into the frame.
+    """
+    header = _PLAIN_HEADER % (200, RESPONSE_FLAG, opaque)
+    length = LENGTH_WORD_BYTES + len(header) + len(head) + rest_bytes
+    return b"".join((_PREFIX.pack(length, len(header)), header, head))
+
+
 def _encode_plain(code: int, flag: int, frames: Iterable[tuple[int, bytes]]) -> bytes:
     parts: list[bytes] = []
     for opaque, body in frames:

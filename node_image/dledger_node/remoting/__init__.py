@@ -2,6 +2,7 @@
 
     connection, gate, limits   accepted connections, and their limits
     dispatch, service          frames of a connection -> calls on the server, and their answers
+    read_requests              GET, FOLLOW and READ_RANGE, and the forms of their answers
     read_turns                 the time of the loop that reads may take
     input_turns                the time of the loop that the input of clients may take
     append_reader              the bodies of appends

@@ -57,8 +57,11 @@ class Connection(asyncio.Protocol):
     def __str__(self) -> str:
         return f"{self.peer_id} at {self._peername}" if self.peer_id else self._peername
 
-    def send(self, data: bytes) -> None:
-        """Write whole frames. The connection is cut if too many bytes wait to be read."""
+    def send(self, data: frames.Buffer) -> None:
+        """Write frames, or parts of one; the caller must not change `data` afterwards.
+
+        The connection is cut if too many bytes wait to be read.
+        """
         transport = self._transport
         if transport is None or transport.is_closing():
             return

@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-import msgspec
-
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import (
     append_batch,
-    follow,
     frames,
     membership_change,
     producers,
@@ -31,7 +28,7 @@ from dledger_formats.protocol.producers import RegisterProducerRequest, Register
 from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import RemoteProtocolError
-from dledger_node.remoting import native
+from dledger_node.remoting import native, read_requests
 from dledger_node.remoting.append_reader import (
     AppendBatchReader,
     AppendReader,
@@ -58,10 +55,6 @@ logger = logging.getLogger(__name__)
 
 RequestT = TypeVar("RequestT", bound=requests.Request)
 
-JAVA: Final = "JAVA"
-ANSWER_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
-NUMBERS_BYTES_MAX: Final = 32 << 10
-"""Bytes of several bodies in one answer that has them as numbers, which takes 40 ns a byte."""
 _APPEND: Final = int(RequestCode.APPEND)
 _TRANSFER: Final = (LeadershipTransferRequest, LeadershipTransferResponse)
 _CHANGE_MEMBERSHIP: Final = (ChangeMembershipRequest, ChangeMembershipResponse)
@@ -159,12 +152,10 @@ class Dispatcher:
                 self._append_idempotent_batch(command, line, batches)
             case RequestCode.METADATA:
                 _reply(line, command.opaque, answer_metadata(service, command.body))
-            case RequestCode.GET:
-                self._get(command, line)
+            case code if code in read_requests.CODES:
+                read_requests.read(service, command, line, self._append_reader.reads_numbers)
             case RequestCode.LEADERSHIP_TRANSFER:
                 self._ask(command, line, *_TRANSFER, service.transfer_leadership)
-            case follow.FOLLOW:
-                self._follow(command, line)
             case membership_change.CHANGE_MEMBERSHIP:
                 self._ask(command, line, *_CHANGE_MEMBERSHIP, service.change_membership)
             case producers.REGISTER_PRODUCER:
@@ -244,36 +235,6 @@ class Dispatcher:
         else:
             serve(request, reply)
 
-    def _get(self, command: RemotingCommand, line: Line) -> None:
-        request = requests.GetEntriesRequest.from_json(command.body)
-        as_numbers = self._reads_numbers(command)
-        if as_numbers and request.max_size > NUMBERS_BYTES_MAX:
-            request = msgspec.structs.replace(request, max_size=NUMBERS_BYTES_MAX)
-        reply = partial(_reply_entries, line, command.opaque, as_numbers)
-        refused = misdirected(self._service, request)
-        if refused is not None:
-            reply(requests.GetEntriesResponse(code=refused, group=self._service.group))
-        else:
-            self._service.get(line, request, reply)
-
-    def _reads_numbers(self, command: RemotingCommand) -> bool:
-        """Whether the client may read bytes only as numbers.
-
-        A Java client that has not appended yet may be a 0.4.3, which reads only numbers; every
-        other Java version reads them too.
-        """
-        reads_numbers = self._append_reader.reads_numbers
-        return command.language == JAVA if reads_numbers is None else reads_numbers
-
-    def _follow(self, command: RemotingCommand, line: Line) -> None:
-        request = follow.FollowRequest.from_json(command.body)
-        refused = misdirected(self._service, request)
-        if refused is not None:
-            answer = follow.FollowResponse(code=refused, group=self._service.group)
-            _reply(line, command.opaque, answer)
-        else:
-            self._service.follow(line, command.opaque, request)
-
     # -- peers -----------------------------------------------------------------------------------
 
     def _peer_message(self, command: RemotingCommand, line: Line) -> None:
@@ -302,18 +263,6 @@ class Dispatcher:
             line.become_link(hello)
         else:
             logger.warning("refused a link from %s at %s: %s", hello.sender_id, line, reason)
-
-
-def _reply_entries(line: Line, opaque: int, as_numbers: bool, answer: requests.Message) -> None:
-    """Answer a GET in the form that the client reads.
-
-    A number takes up to five bytes, so an answer may become too long for a frame. It is then sent
-    as base64, and only Java 0.4.3 cannot read it.
-    """
-    body = answer.to_json(bytes_as_numbers=as_numbers)
-    if len(body) > ANSWER_BYTES_MAX:
-        body = answer.to_json()
-    line.send(frames.encode_responses([(opaque, body)]))
 
 
 def _holds_up(line: Line) -> bool:

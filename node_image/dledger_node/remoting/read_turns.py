@@ -51,9 +51,12 @@ class ReadTurns:
         self._waiting: dict[Reader, deque[Read]] = {}
         # The reads of connections that do not read their answers.
         self._unread: dict[Reader, deque[Read]] = {}
+        self._closed = False
 
     def submit(self, reader: Reader, read: Read) -> None:
         """Do a read in this turn if there is time left and no other read waits, else later."""
+        if self._closed:
+            return
         reader.reads_waiting += 1
         if reader.unread_since_s is not None or reader in self._unread:
             self._unread.setdefault(reader, deque()).append(read)
@@ -85,6 +88,12 @@ class ReadTurns:
         """Drop the reads of a connection that is closed."""
         self._waiting.pop(reader, None)
         self._unread.pop(reader, None)
+
+    def close(self) -> None:
+        """Drop all reads, and every later one: the connections are about to be closed."""
+        self._closed = True
+        self._waiting.clear()
+        self._unread.clear()
 
     def _schedule(self) -> None:
         if not self._turn_is_due:

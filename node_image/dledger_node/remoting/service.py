@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from dledger_formats.protocol import follow, frames, requests
-from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol import follow, frames, read_range, requests
+from dledger_formats.protocol.frames import Buffer, RemotingCommand
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.protocol.membership_change import ChangeMembershipRequest
 from dledger_formats.protocol.producers import RegisterProducerRequest
@@ -26,8 +26,11 @@ Reply: TypeAlias = Callable[[requests.Message], None]
 class Caller(Protocol):
     """The connection through which a call is answered."""
 
-    def send(self, data: bytes) -> None:
-        """Send whole frames; does nothing if the connection is gone."""
+    def send(self, data: Buffer) -> None:
+        """Send frames, or parts of one; does nothing if the connection is gone.
+
+        The caller must not change `data` afterwards.
+        """
 
 
 class ClientCall(msgspec.Struct, frozen=True, gc=False):
@@ -126,6 +129,11 @@ class Service(Protocol):
 
     def get(self, reader: "Reader", request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Read committed entries."""
+
+    def read_range(
+        self, reader: "Reader", opaque: int, request: read_range.ReadRangeRequest
+    ) -> None:
+        """Read committed entries as they are stored."""
 
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
         """Transfer the leadership."""

@@ -3,6 +3,7 @@
     append      appends: collected, proposed together, answered once a quorum holds them
     idempotent  idempotent appends, and the registration of their producers
     get         committed entries, and the proof that a leader still leads
+    ranges      committed entries as they are stored, also from the disk
     follow      reads that wait for the next entry
     register    reads of the register, the example of a state machine
     transfer    leadership transfer

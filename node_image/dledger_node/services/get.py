@@ -77,6 +77,22 @@ class Reads:
         self._in_core_count += 1
         self._drive(lambda: self._begin(answer))
 
+    def refuse(self, index: int) -> DLedgerResponseCode | None:
+        """Return the code with which a read is refused, or None.
+
+        A leader serves the entries that it knows to be committed even before its own first entry is
+        committed, because a group whose volumes are full cannot commit one. It does not serve later
+        entries until then.
+        """
+        core = self._core
+        if not core.leads:
+            return DLedgerResponseCode.NOT_LEADER
+        if 0 <= index < core.ledger_begin_index:
+            return DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
+        if index < 0 or (core.master and index > core.committed_index):
+            return DLedgerResponseCode.INDEX_OUT_OF_RANGE
+        return None if index <= core.committed_index else DLedgerResponseCode.NOT_LEADER
+
     def proved(self, reads: Iterable[ReadState]) -> None:
         """Take the reads that the core has released. They are answered at the end of the turn."""
         for read in reads:
@@ -114,7 +130,7 @@ class Reads:
 
     def _read(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
         """Read one entry, or as many as `maxSize` bytes hold."""
-        code = self._refuse(request.begin_index)
+        code = self.refuse(request.begin_index)
         if code is not None:
             return self._refused(code)
         last_index = self._core.committed_index
@@ -126,22 +142,6 @@ class Reads:
                 code=DLedgerResponseCode.NOT_LEADER, group=self._group
             )
         return requests.GetEntriesResponse(group=self._group, entries=entries)
-
-    def _refuse(self, index: int) -> DLedgerResponseCode | None:
-        """Return the code with which a read is refused, or None.
-
-        A leader serves the entries that it knows to be committed even before its own first entry is
-        committed, because a group whose volumes are full cannot commit one. It does not serve later
-        entries until then.
-        """
-        core = self._core
-        if not core.leads:
-            return DLedgerResponseCode.NOT_LEADER
-        if 0 <= index < core.ledger_begin_index:
-            return DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
-        if index < 0 or (core.master and index > core.committed_index):
-            return DLedgerResponseCode.INDEX_OUT_OF_RANGE
-        return None if index <= core.committed_index else DLedgerResponseCode.NOT_LEADER
 
     def _refused(self, code: DLedgerResponseCode) -> requests.GetEntriesResponse:
         return requests.GetEntriesResponse(

@@ -7,6 +7,7 @@ from dledger_formats.protocol import follow, requests
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.protocol.membership_change import ChangeMembershipRequest
 from dledger_formats.protocol.producers import RegisterProducerRequest
+from dledger_formats.protocol.read_range import ReadRangeRequest
 from dledger_formats.protocol.register import ReadRegisterRequest
 from dledger_formats.settings import NodeSettings
 from dledger_node.http import status
@@ -19,6 +20,7 @@ from dledger_node.services.follow import Follows
 from dledger_node.services.get import Reads
 from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.services.membership import MembershipChanges
+from dledger_node.services.ranges import Ranges
 from dledger_node.services.register import RegisterReads
 from dledger_node.services.transfer import LeadershipTransfers
 from dledger_node.services.waiting import Waits
@@ -71,6 +73,7 @@ class ClientService:
         )
         """Connections call it directly, since thousands of appends may arrive per second."""
         self.follows = Follows(core, store, group=group, turns=turns)
+        self.ranges = Ranges(core, store, self.reads, group=group, turns=turns)
         self.registers = RegisterReads(core, state, group=group, prove=self.reads.prove)
         self.transfers = LeadershipTransfers(
             core,
@@ -90,6 +93,7 @@ class ClientService:
             self.appends,
             self.idempotent,
             self.reads,
+            self.ranges,
             self.follows,
             self.registers,
             self.transfers,
@@ -114,7 +118,8 @@ class ClientService:
             waits.expire(now_s)
 
     def give_up(self) -> None:
-        """Answer every request that still waits: this member stops."""
+        """Answer every request that still waits: this member stops. Reads are dropped."""
+        self.read_turns.close()
         for waits in self._waits:
             waits.give_up()
 
@@ -131,6 +136,10 @@ class ClientService:
     def follow(self, reader: Reader, opaque: int, request: follow.FollowRequest) -> None:
         """Read committed entries, or wait until there are some."""
         self.follows.follow(reader, opaque, request)
+
+    def read_range(self, reader: Reader, opaque: int, request: ReadRangeRequest) -> None:
+        """Read committed entries as they are stored."""
+        self.ranges.read(reader, opaque, request)
 
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
         """Read a value of the register."""

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.connection import Connection
+from dledger_fake_server.stored import range_answer
 from dledger_formats.protocol.append_batch import APPEND_BATCH, split
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.frames import RemotingCommand, encode, encode_responses
@@ -23,6 +25,7 @@ from dledger_formats.protocol.producers import (
     RegisterProducerRequest,
     RegisterProducerResponse,
 )
+from dledger_formats.protocol.read_range import READ_RANGE, ReadRangeRequest
 from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -63,6 +66,12 @@ class Member:
     """
     supports_batches: bool = False
     """False for Java servers. A batch consumes one behavior of `script`."""
+    supports_ranges: bool = False
+    """Whether the member has READ_RANGE; false for Java servers."""
+    ranges: list[int] = field(default_factory=list)
+    """The first index of every READ_RANGE."""
+    spoil: Callable[[bytes], bytes] = bytes
+    """Changes the stored entries of every answer to READ_RANGE."""
     registrations: deque[Behavior] = field(default_factory=deque)
     """Behavior for the next registrations; then they succeed."""
     begin_index: int = 0
@@ -149,6 +158,8 @@ class Member:
         try:
             if command.code == FOLLOW and self.supports_follow:
                 return self._follow(command, connection)
+            if command.code == READ_RANGE and self.supports_ranges:
+                return self._read_range(command)
             answer = self._answer(command)
         except ValueError as error:
             remark = f"com.alibaba.fastjson2.JSONException: illegal input : {error}"
@@ -284,6 +295,13 @@ class Member:
         last = min(len(log), request.begin_index + count)
         entries = [self.group.entry(index) for index in range(request.begin_index, last)]
         return GetEntriesResponse(group=self.group.name, entries=entries)
+
+    def _read_range(self, command: RemotingCommand) -> bytes:
+        request = ReadRangeRequest.from_json(command.body)
+        self.ranges.append(request.begin_index)
+        found = self._get(request)  # type: ignore[arg-type]  # has the same fields
+        answer = range_answer(request, found, self.spoil)
+        return encode_responses([(command.opaque, answer)])
 
     def _follow(self, command: RemotingCommand, connection: Connection) -> bytes | Fault:
         request = FollowRequest.from_json(command.body)

@@ -8,9 +8,12 @@ from typing import TypeAlias
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk, memberships
+from dledger_formats.log.runs import bodies_of
 from dledger_formats.protocol import append_batch, frames, requests
 from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.entry import entries_from_disk
 from dledger_formats.protocol.producers import IdempotentAppendRequest, IdempotentBatchRequest
+from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import (
@@ -68,6 +71,7 @@ def request_decoders() -> tuple[list[bytes], Feed]:
     kinds: tuple[type[requests.Request | requests.Response], ...] = (
         requests.MetadataRequest, requests.MetadataResponse, requests.AppendEntryRequest,
         requests.AppendEntryResponse, requests.GetEntriesRequest, requests.GetEntriesResponse,
+        ReadRangeRequest,
     )  # fmt: skip
 
     def feed(raw: bytes) -> None:
@@ -261,7 +265,27 @@ def pushed_entries() -> tuple[list[bytes], Feed]:
     return [*sound, changes], feed
 
 
+def range_answers() -> tuple[list[bytes], Feed]:
+    """Answers to READ_RANGE."""
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(FormatError, disk.DamagedRecordError):
+            answer = ReadRangeResponse.from_bytes(raw)
+            bodies = bodies_of(answer.stored, 7)
+            assert [entry.body for entry in entries_from_disk(answer.stored)] == bodies
+
+    head = ReadRangeResponse(group="g", leader_id="n0", term=3).head()
+    return [
+        head + disk.pack_entries(
+            [b"a" * size, b"b" * 20, b"c" * size], magic=1, first_index=7, term=3, pos=480,
+            previous_chain_crc=11,
+        ).data
+        for size in (0, 20, 300)
+    ], feed  # fmt: skip
+
+
 DECODERS: tuple[Decoder, ...] = (
     frame_decoder, request_decoders, append_reader, idempotent_append_reader,
     append_batch_reader, idempotent_batch_reader, native_messages, hello, pushed_entries,
+    range_answers,
 )  # fmt: skip

@@ -5,6 +5,7 @@ log_reader       the readable half of it
 writer           the end of the log: append and truncate
 front            the beginning of the log: remove and replace
 files            where an entry lies
+stored_range     where a run of entries lies, and its bytes
 recovery         find the end of the log after a start, and repair its files
 entry_walk       walk over the sound entries of a log
 block            pushed entries, validated before they are written

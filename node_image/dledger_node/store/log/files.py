@@ -19,6 +19,7 @@ from dledger_formats.log.disk import (
 )
 from dledger_formats.log.scanning import EntryScan, scan_entries
 from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.store.segments.segment import Segment
 from dledger_node.store.segments.segment_list import SegmentList
 
 
@@ -64,6 +65,43 @@ class LogFiles:
             return last_index
         others = range(first_index + 1, last_index + 1)
         return first_index + bisect.bisect_right(others, limit_pos, key=self.end_pos)
+
+    def segment_run(
+        self, first_index: int, last_index: int, bytes_max: int, *, wait: bool
+    ) -> tuple[Segment, IndexUnit, IndexUnit] | None:
+        """Return the segment of an entry, and the units of the first and the last entry of a run.
+
+        The run begins with `first_index`, ends within its data and index segment and `bytes_max`,
+        and has at least one entry. Returns None if that takes a read of the disk and `wait` is
+        false. Raises StoreDamagedError if a unit is wrong.
+        """
+        index_file = self.index.file_at(first_index * INDEX_UNIT_SIZE)
+        last_index = min(last_index, first_index + bytes_max // ENTRY_HEADER_SIZE)
+        at = first_index * INDEX_UNIT_SIZE - index_file.start
+        end = min((last_index + 1) * INDEX_UNIT_SIZE - index_file.start, index_file.size)
+        units = (index_file.read if wait else index_file.read_cached)(at, end - at)
+        if units is None:
+            return None
+        first = disk.unpack_index_unit(units, 0)
+        try:
+            file = self.data.file_at(first.pos)
+        except IndexError:
+            self._index_is_wrong(first_index, first, "names a place outside the data files")
+        limit_pos = min(first.pos + bytes_max, file.end)
+
+        def end_pos(number: int) -> int:
+            unit = disk.unpack_index_unit(units, number * INDEX_UNIT_SIZE)
+            return unit.pos + unit.size
+
+        others = range(1, len(units) // INDEX_UNIT_SIZE)
+        number = bisect.bisect_right(others, limit_pos, key=end_pos)
+        last = disk.unpack_index_unit(units, number * INDEX_UNIT_SIZE)
+        if (
+            (first.index, last.index) != (first_index, first_index + number)
+            or not first.pos < last.pos + last.size <= file.end
+        ):  # fmt: skip
+            self._index_is_wrong(first_index, first, "names a place outside its segment")
+        return file, first, last
 
     def runs(self, first_index: int, last_index: int) -> list[bytes]:
         """Return the stored bytes of these entries, one run per segment.

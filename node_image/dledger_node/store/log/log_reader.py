@@ -4,6 +4,7 @@ from dledger_formats.log import disk
 from dledger_formats.log.disk import Buffer, EntryHeader, IndexUnit
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.stored_range import RangeMovedError, StoredRange
 from dledger_node.store.log.writer import LogWriter
 
 
@@ -17,6 +18,8 @@ class LogReader:
         """Read `files`; this process has verified all entries from `verified_index` on."""
         self.damage: StoreDamagedError | None = None
         """The damage that a read found. The member must stop serving and verify its whole log."""
+        self.generation = 0
+        """The number of times that entries were truncated, or the log replaced."""
         self._files = files
         self._log = log
         self._verified_index = verified_index
@@ -108,6 +111,35 @@ class LogReader:
         except StoreDamagedError as error:
             self.damage = error
             raise
+
+    def stored_range(
+        self, first_index: int, last_index: int, bytes_max: int, *, wait: bool = True
+    ) -> StoredRange | None:
+        """Return the place of a run of at least one entry in one segment, without reading it.
+
+        Returns None if that takes a read of the disk and `wait` is false. Verifies no checksum: the
+        receiver of the bytes must. Raises RangeMovedError outside the log or once it is closed, and
+        StoreDamagedError if the index is wrong.
+        """
+        generation = self.generation
+        try:
+            self._check_range(first_index, last_index)
+            run = self._files.segment_run(first_index, last_index, bytes_max, wait=wait)
+        except (IndexError, ValueError) as error:
+            raise RangeMovedError(str(error)) from error
+        except StoreDamagedError as error:
+            if first_index < self.begin_index or generation != self.generation:
+                raise RangeMovedError(str(error)) from error
+            self.damage = error
+            raise
+        if run is None:
+            return None
+        file, first, last = run
+        return StoredRange(file=file, first=first, last=last, generation=generation)
+
+    def still_holds(self, stored: StoredRange) -> bool:
+        """Whether the log still has the entries of a range that was located earlier."""
+        return self.generation == stored.generation and self.begin_index <= stored.first.index
 
     def distrust(self) -> None:
         """Verify every entry that is stored now each time it is read."""

@@ -74,7 +74,6 @@ class LogStore(LogReader):
         self.body_bytes_max = min(disk.BODY_SIZE_MAX, files.data.file_size - overhead)
         """The longest body: Java's limit, or what one segment can hold."""
         self._flushed_pos, self._index_synced_pos = log.end_pos, log.index_pos
-        self._generation = 0
         self._flush_error: StoreError | None = None
         self._checkpoints = Checkpoints(folder, log, self.memberships, checkpoint)
         self._preallocation_lock = threading.Lock()
@@ -227,7 +226,7 @@ class LogStore(LogReader):
                 f"{self.begin_index}"
             )
         with self._checkpoints.lock:
-            self._generation += 1
+            self.generation += 1
             self._log.forget_from(first_index)
             self.durable_index = min(self.durable_index, first_index - 1)
             self._flushed_pos = min(self._flushed_pos, self._log.end_pos)
@@ -244,7 +243,7 @@ class LogStore(LogReader):
         durable, so a crash leaves part of the old log or part of the new one.
         """
         with self._checkpoints.lock:
-            self._generation += 1
+            self.generation += 1
             self.durable_index, self._flushed_pos, self._index_synced_pos = -1, 0, 0
             self._checkpoints.restart_at(block.first_index, membership)
             self.front.replace(block)
@@ -259,7 +258,7 @@ class LogStore(LogReader):
             end_index=self.end_index,
             end_term=self.end_term,
             end_pos=self._log.end_pos,
-            generation=self._generation,
+            generation=self.generation,
             files=self._files.data.files_between(self._flushed_pos, self._log.end_pos),
         )
 
@@ -278,7 +277,7 @@ class LogStore(LogReader):
 
     def flushed(self, target: FlushTarget) -> None:
         """Move `durable_index` after a flush, unless the log was truncated in the meantime."""
-        if target.generation == self._generation:
+        if target.generation == self.generation:
             self.durable_index = target.end_index
             self._flushed_pos = target.end_pos
 

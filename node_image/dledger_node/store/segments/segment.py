@@ -95,6 +95,29 @@ class Segment:
             )
         return data
 
+    def read_cached(self, at: int, size: int) -> bytearray | None:
+        """Read bytes that are in the page cache, or return None if not all are; does not block.
+
+        Also returns None on file systems that cannot tell. Raises StoreDamagedError.
+        """
+        data = bytearray(size)
+        try:
+            file = self._descriptor()
+            count = os.preadv(file.fd, [data], at, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return None
+            raise StoreDamagedError(
+                f"{self.path}, byte {at}: {size} bytes cannot be read: {error}", Damage.UNREADABLE
+            ) from error
+        return data if count == size else None
+
+    def read_ahead(self, at: int, size: int) -> None:
+        """Let the kernel begin to read bytes that will be wanted soon."""
+        with contextlib.suppress(OSError):
+            file = self._descriptor()
+            os.posix_fadvise(file.fd, at, size, os.POSIX_FADV_WILLNEED)
+
     def write(self, at: int, data: Buffer) -> None:
         """Write all of `data` at byte `at`; it is durable after a `sync` that begins later.
 

@@ -1,0 +1,132 @@
+"""How fast one client reads a log from its start: real nodes and the Python client on one machine.
+
+    python -m bench.read                                 both loads, by batches and one by one
+    python -m bench.read --entries 100000 --body-bytes 100
+
+The three members and the client share the machine's cores, and the log is in the page cache. The
+client checks the size and the checksum of every body. The processor time is that of all members.
+"""
+
+import argparse
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import uvloop
+
+from bench.append import processor_s
+from dledger_client.append.outcomes import Acknowledged
+from dledger_client.client import DLedgerClient
+from tools.groups.node_group import NodeGroup
+
+LOADS: Final = ((500_000, 1024), (1_000_000, 8))
+APPENDS: Final = 8192
+"""Bodies that are appended at once before the measurement."""
+
+
+class Pass(NamedTuple):
+    """One read of the whole log."""
+
+    seconds: float
+    entries: int
+    member_s: float
+    """Processor seconds of all members."""
+    client_s: float
+    terms: int
+    """Changes of term during the pass."""
+
+
+async def fill(client: DLedgerClient, entries: int, body_bytes: int) -> None:
+    """Append so many bodies."""
+    for first in range(0, entries, APPENDS):
+        count = min(APPENDS, entries - first)
+        bodies = [os.urandom(body_bytes) for _ in range(count)]
+        outcomes = await client.append_batch(bodies, deadline_s=60)
+        if not all(isinstance(outcome, Acknowledged) for outcome in outcomes):
+            raise SystemExit(f"an append was not acknowledged: {outcomes[0]}")
+
+
+async def by_batches(client: DLedgerClient, last: int) -> int:
+    """Read the log in batches; return the number of entries."""
+    count = 0
+    async for batch in client.read_batches(0, last):
+        count += len(batch.bodies)
+    return count
+
+
+async def one_by_one(client: DLedgerClient, last: int) -> int:
+    """Read the log with the asynchronous iterator; return the number of entries."""
+    count = 0
+    async for _ in client.get_range(0, last):
+        count += 1
+    return count
+
+
+async def measure(
+    group: NodeGroup, read: Callable[[DLedgerClient, int], Awaitable[int]], entries: int
+) -> Pass:
+    """Read the log once."""
+    processes = [group.process_id(member) for member in group.peers]
+    async with DLedgerClient(group.servers, "g") as client:
+        last = (await client.bounds()).end_index
+        term = group.status(group.master()).term
+        members_s, own_s = sum(map(processor_s, processes)), time.process_time()
+        began_s = time.perf_counter()
+        count = await read(client, last)
+        took_s = time.perf_counter() - began_s
+        own_s = time.process_time() - own_s
+        members_s = sum(map(processor_s, processes)) - members_s
+        if count != last + 1 or count < entries:
+            raise SystemExit(f"{count} entries were read, but the log ends with {last}")
+        return Pass(took_s, count, members_s, own_s, group.status(group.master()).term - term)
+
+
+async def measure_all(group: NodeGroup, entries: int, body_bytes: int, passes: int) -> None:
+    """Fill a log and print a line for each pass."""
+    async with DLedgerClient(group.servers, "g") as client:
+        await fill(client, entries, body_bytes)
+    for name, read in (("by batches", by_batches), ("one by one", one_by_one)):
+        for _ in range(passes):
+            done = await measure(group, read, entries)
+            print(
+                f"{body_bytes:10}  {name:10}  {done.entries / done.seconds:12,.0f}  "
+                f"{done.member_s / done.entries * 1e6:11.2f}  "
+                f"{done.client_s / done.entries * 1e6:11.2f}  {done.terms:15}",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Measure each load and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--entries", type=int, help="entries of one load (default: both loads)")
+    parser.add_argument("--body-bytes", type=int, default=1024)
+    parser.add_argument("--passes", type=int, default=3, help="reads of each log")
+    parser.add_argument("--folder", help="where the members keep their logs")
+    arguments = parser.parse_args()
+    loads = ((arguments.entries, arguments.body_bytes),) if arguments.entries else LOADS
+    print(
+        f"3 members and one reader on one machine: {os.cpu_count()} cores, {platform.machine()}, "
+        f"Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}\n"
+        "body bytes  read        entries/s     members us   client us    changes of term"
+    )
+    for entries, body_bytes in loads:
+        with (
+            tempfile.TemporaryDirectory(dir=arguments.folder) as folder,
+            NodeGroup(
+                Path(folder),
+                heartbeat_interval_ms=250,
+                election_timeout_ms=1000,
+                segment_size_bytes=256 << 20,
+                index_segment_size_bytes=40 << 20,
+            ) as group,
+        ):
+            uvloop.run(measure_all(group, entries, body_bytes, arguments.passes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""READ_RANGE: committed entries as they are stored.
+
+The loop decides what is read. It also reads, if the page cache has the bytes: a copy of 1 MiB takes
+0.15 ms. Otherwise a thread reads them, a few at a time, and lets the kernel read ahead.
+
+A segment may be removed, and the store closed, between the decision and the end of the read. So
+the loop looks again after the read, and decides again if the log has changed.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, NamedTuple
+
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
+from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_node.errors import StoreDamagedError
+from dledger_node.raft.core import Raft
+from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.services.get import Reads
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.stored_range import RangeMovedError, StoredRange
+
+logger = logging.getLogger(__name__)
+
+INDEX_MAX: Final = (1 << 63) - 1
+RANGE_BYTES_MAX: Final = 1 << 20
+"""Bytes of an answer that holds more than one entry."""
+DISK_READS_MAX: Final = 2
+"""Reads of the disk at a time, each in a thread. The bytes of an answer are in memory twice."""
+READ_AHEAD_BYTES: Final = 4 * RANGE_BYTES_MAX
+"""Bytes after a range that the kernel reads in the background, once the disk had to be read."""
+
+
+class _Read(NamedTuple):
+    """A request that is not answered yet."""
+
+    reader: Reader
+    opaque: int
+    first_index: int
+    last_index: int
+    bytes_max: int
+
+
+class Ranges:
+    """Answers READ_RANGE."""
+
+    def __init__(
+        self, core: Raft, store: LogStore, reads: Reads, *, group: str, turns: ReadTurns
+    ) -> None:
+        self._core = core
+        self._store = store
+        self._reads = reads
+        self._group = group
+        self._turns = turns
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(DISK_READS_MAX, thread_name_prefix="reads")
+        self._on_disk_count = 0
+        """Reads that a thread does now."""
+        self._for_disk: deque[_Read] = deque()
+        """Reads that wait for a thread; `ReadTurns` bounds how many one connection has."""
+
+    def read(self, reader: Reader, opaque: int, request: ReadRangeRequest) -> None:
+        """Answer a range of committed entries in the reader's turn, any other after a proof."""
+        last_index = request.last_index if request.last_index >= 0 else INDEX_MAX
+        bytes_max = max(1, min(request.max_size, RANGE_BYTES_MAX))
+        read = _Read(reader, opaque, request.begin_index, last_index, bytes_max)
+        if last_index < request.begin_index:
+            self._send(read, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
+        elif not self._core.master or request.begin_index <= self._core.committed_index:
+            self._turns.submit(reader, partial(self._begin, read))
+        else:
+            self._reads.prove(partial(self._proved, read))
+
+    def expire(self, now_s: float) -> None:
+        """Do nothing: a read that waits for the disk ends with it, others with their proof."""
+
+    def give_up(self) -> None:
+        """Refuse the reads that wait for a thread, and start no other."""
+        waiting, self._for_disk = self._for_disk, deque()
+        for read in waiting:
+            self._send(read, DLedgerResponseCode.NOT_LEADER)
+        self._threads.shutdown(wait=False)
+
+    def _proved(self, read: _Read, code: DLedgerResponseCode) -> None:
+        if code is DLedgerResponseCode.SUCCESS:
+            self._turns.submit(read.reader, partial(self._begin, read))
+        else:
+            self._turns.submit(read.reader, partial(self._send, read, code))
+
+    def _begin(self, read: _Read) -> None:
+        """Answer from the page cache, or hand the read to a thread."""
+        refused = self._reads.refuse(read.first_index)
+        if refused is not None:
+            self._send(read, refused)
+            return
+        last_index = min(read.last_index, self._core.committed_index)
+        data: bytearray | None = None
+        try:
+            stored = self._store.stored_range(
+                read.first_index, last_index, read.bytes_max, wait=False
+            )
+            if stored is not None:
+                data = stored.read_cached()
+        except (StoreDamagedError, RangeMovedError) as error:
+            self._fail(read, error)
+            return
+        if data is not None:
+            self._send(read, DLedgerResponseCode.SUCCESS, data)
+            return
+        self._turns.hold(read.reader)
+        self._for_disk.append(read._replace(last_index=last_index))
+        self._start_disk_reads()
+
+    # -- reads of the disk -----------------------------------------------------------------------
+
+    def _start_disk_reads(self) -> None:
+        while self._for_disk and self._on_disk_count < DISK_READS_MAX:
+            read = self._for_disk.popleft()
+            self._on_disk_count += 1
+            future = self._loop.run_in_executor(self._threads, self._read_disk, read)
+            future.add_done_callback(partial(self._disk_read, read))
+
+    def _read_disk(self, read: _Read) -> tuple[StoredRange, bytes]:
+        """Read a range; runs in a thread."""
+        stored = self._store.stored_range(read.first_index, read.last_index, read.bytes_max)
+        assert stored is not None
+        return stored, stored.read(READ_AHEAD_BYTES)
+
+    def _disk_read(self, read: _Read, future: "asyncio.Future[tuple[StoredRange, bytes]]") -> None:
+        self._on_disk_count -= 1
+        self._start_disk_reads()
+        try:
+            stored, data = future.result()
+        except (StoreDamagedError, RangeMovedError) as error:
+            self._fail(read, error)
+        else:
+            is_held = self._store.still_holds(stored) and not self._reads.refuse(read.first_index)
+            if is_held and read.reader.unread_since_s is None:
+                self._send(read, DLedgerResponseCode.SUCCESS, data)
+            else:  # these bytes must not wait in memory; they are in the page cache by now
+                self._turns.submit(read.reader, partial(self._begin, read))
+        self._turns.release(read.reader)
+
+    def _fail(self, read: _Read, error: StoreDamagedError | RangeMovedError) -> None:
+        """Answer a read that failed. If the entries were removed, the answer says so."""
+        if isinstance(error, StoreDamagedError):
+            # At the next tick this member leaves service.
+            self._store.damage = error
+        else:
+            logger.info("entry %d is no longer where it was: %s", read.first_index, error)
+        code = self._reads.refuse(read.first_index) or DLedgerResponseCode.NOT_LEADER
+        self._send(read, code)
+
+    def _send(self, read: _Read, code: DLedgerResponseCode, data: bytes | bytearray = b"") -> None:
+        core = self._core
+        head = ReadRangeResponse(
+            code=code,
+            group=self._group,
+            leader_id=core.leader_id,
+            term=core.term,
+            ledger_begin_index=core.ledger_begin_index,
+            committed_index=core.committed_index,
+        ).head()
+        read.reader.send(frames.encode_response_head(read.opaque, head, len(data)))
+        if data:
+            read.reader.send(data)
