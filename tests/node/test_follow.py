@@ -11,6 +11,7 @@ from dledger_client.cluster.connection import Connection
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_group.alone import connection_to, member_alone
+from dledger_node.raft.messages import HeartBeatResponse
 from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.services.follow import Follows
 from dledger_wire.played import Client, become_master, make_server
@@ -106,7 +107,8 @@ async def test_one_read_too_many_releases_the_oldest_which_asks_again(tmp_path: 
     server, core = make_server(tmp_path)
     become_master(server, core)
     turns = ReadTurns(asyncio.get_running_loop().call_soon)
-    follows = Follows(core, server._store, group="g", turns=turns, waiters_max=2)
+    prove = server.clients.reads.prove
+    follows = Follows(core, server._store, group="g", turns=turns, prove=prove, waiters_max=2)
     waiting = [Client() for _ in range(3)]
     for opaque, waiter in enumerate(waiting):
         request = FollowRequest(group="g", remote_id="n0", begin_index=1, wait_ms=20_000)
@@ -116,6 +118,31 @@ async def test_one_read_too_many_releases_the_oldest_which_asks_again(tmp_path: 
     assert waiting[0].answers[0].code is DLedgerResponseCode.SUCCESS
     follows.give_up()
     assert [len(waiter.answers) for waiter in waiting] == [1, 1, 1]
+    await server.close()
+
+
+@pytest.mark.parametrize(
+    ("begin_index", "waits"), [(ONLY_THE_ENDS, False), (ONLY_THE_ENDS, True), (1, False)]
+)
+async def test_the_end_of_the_log_is_told_once_the_leader_has_proved_that_it_leads(
+    tmp_path: Path, begin_index: int, waits: bool
+) -> None:
+    server, core = make_server(tmp_path)
+    become_master(server, core)
+    asking = Client()
+    request = FollowRequest(
+        group="g", remote_id="n0", begin_index=begin_index, wait_ms=20_000 if waits else 0
+    )
+    server.clients.follow(asking, 1, request)
+    await asyncio.sleep(0)
+    assert not asking.answers
+
+    for round_ in range(1, 4):
+        server.clients.peers.receive(
+            HeartBeatResponse(sender="n1", receiver="n0", term=1, round=round_, joining=False)
+        )
+    await asyncio.sleep(0)
+    assert [answer.code for answer in asking.answers] == [DLedgerResponseCode.SUCCESS]
     await server.close()
 
 

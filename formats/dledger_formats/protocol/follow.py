@@ -6,12 +6,13 @@
 The leader answers as soon as the entry `beginIndex` is committed, with consecutive entries until
 their bodies would exceed `maxSize` bytes, at least one. After `waitMs`, or earlier if too many
 requests wait, it answers without entries. A `beginIndex` of -1 requests only the two indexes of the
-response and is answered at once.
+response. That answer, and one to a request for a later entry that does not wait, has the committed
+index of a leader that has proved, after the request arrived, that it still leads.
 
 Codes: SUCCESS; NOT_LEADER, also if the leadership ends while the request waits;
-INDEX_LESS_THAN_LOCAL_BEGIN; UNKNOWN_GROUP and UNKNOWN_MEMBER as for every request. Java's servers
-do not have this request and answer REQUEST_CODE_NOT_SUPPORTED; their answer to a GET after the end
-is INDEX_OUT_OF_RANGE.
+LEADER_PENDING_FULL; INDEX_LESS_THAN_LOCAL_BEGIN; UNKNOWN_GROUP and UNKNOWN_MEMBER as for every
+request. Java's servers do not have this request and answer REQUEST_CODE_NOT_SUPPORTED; their answer
+to a GET after the end is INDEX_OUT_OF_RANGE.
 """
 
 from typing import Final

@@ -17,6 +17,7 @@ from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.services.entries import read_entries
+from dledger_node.services.refusals import Prove
 from dledger_node.services.waiting import CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
@@ -42,25 +43,29 @@ class Follows:
         *,
         group: str,
         turns: ReadTurns,
+        prove: Prove,
         waiters_max: int = FOLLOWERS_MAX,
     ) -> None:
         self._core = core
         self._store = store
         self._group = group
         self._turns = turns
+        self._prove = prove
         self._loop = asyncio.get_running_loop()
         self._waiters = CommitWaiters[_Read](waiters_max)
 
     def follow(self, connection: Reader, opaque: int, request: FollowRequest) -> None:
-        """Answer in the connection's turn, or once the entry is committed."""
+        """Answer in the connection's turn, or once the entry is committed.
+
+        An answer that says where the log ends waits for the proof that this member leads.
+        """
         begin_index = request.begin_index
         read = _Read(connection, opaque, begin_index, request.max_size)
-        if (
-            not self._core.master
-            or begin_index <= self._core.committed_index
-            or request.wait_ms <= 0
-        ):
+        if not self._core.master or 0 <= begin_index <= self._core.committed_index:
             self._submit([read])
+            return
+        if begin_index < 0 or request.wait_ms <= 0:
+            self._prove(partial(self._proved, read))
             return
         if self._waiters.is_full:
             self._send([self._waiters.take_oldest()])
@@ -86,6 +91,13 @@ class Follows:
         for waiter in self._waiters.take_all():
             for connection, opaque, *_ in waiter.replies:
                 connection.send(frames.encode_responses([(opaque, refused)]))
+
+    def _proved(self, read: _Read, code: DLedgerResponseCode) -> None:
+        if code is DLedgerResponseCode.SUCCESS:
+            self._submit([read])
+            return
+        refused = frames.encode_responses([(read.opaque, self._response(code, []).to_json())])
+        self._turns.submit(read.connection, partial(read.connection.send, refused))
 
     def _send(self, waiters: Iterable[Waiter[_Read]]) -> None:
         """Answer the reads of these waiters."""

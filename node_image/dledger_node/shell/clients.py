@@ -72,7 +72,7 @@ class ClientService:
             settings, core, store, self.idempotent, reserve=room.reserve, drive=loop.turn
         )
         """Connections call it directly, since thousands of appends may arrive per second."""
-        self.follows = Follows(core, store, group=group, turns=turns)
+        self.follows = Follows(core, store, group=group, turns=turns, prove=self.reads.prove)
         self.ranges = Ranges(core, store, self.reads, group=group, turns=turns)
         self.registers = RegisterReads(core, state, group=group, prove=self.reads.prove)
         self.transfers = LeadershipTransfers(
