@@ -71,3 +71,7 @@ class ListenError(NodeError):
 
 class RemoteProtocolError(NodeError):
     """The other side sent invalid bytes; the connection is closed and counted."""
+
+
+class LinkRefusedError(RemoteProtocolError):
+    """The sender of a HELLO may not open a link. It was told why; its connection is closed."""

@@ -15,6 +15,7 @@ import uvloop
 
 from dledger_formats import log_lines
 from dledger_formats.settings import NodeSettings, SettingsError
+from dledger_node import limited_log
 from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.errors import ListenError, NodeError, StoreError
 from dledger_node.healing.repair import StoreRepair
@@ -64,6 +65,7 @@ def main() -> int:
         print(f"dledger-node: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return EXIT_SETTINGS
     log_lines.configure(log_format=settings.log_format, level="info", chatty=CHATTY)
+    limited_log.limit_libraries()
     gc.freeze()  # a full collection would go through all modules, for 10 ms and more
     try:
         uvloop.run(serve(settings))

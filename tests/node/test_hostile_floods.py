@@ -14,6 +14,8 @@ from dledger_formats.protocol.producers import APPEND_IDEMPOTENT
 from dledger_formats.protocol.requests import AppendEntryRequest, RequestCode
 from dledger_group.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX, no_longer_turn
 from dledger_group.wire import connect
+from dledger_node.remoting import native
+from dledger_wire.listener import hello_to
 from tools.groups.node_group import NodeGroup
 
 pytestmark = pytest.mark.fuzz
@@ -29,6 +31,10 @@ def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeGroup
         folder, heartbeat_interval_ms=250, election_timeout_ms=4000, segment_size_bytes=16 << 20
     ) as group:
         yield group, group.master()
+
+
+def log_bytes(group: NodeGroup, member: str) -> int:
+    return len(group.log(member).encode())
 
 
 def flood(group: NodeGroup, member: str, data: bytes, seconds: float = FLOOD_S) -> int:
@@ -131,3 +137,60 @@ def test_the_largest_bodies_hold_the_loop_no_longer_than_one_may(
 
     with no_longer_turn(group, member, LARGEST_ENTRY_TURN_S_MAX):
         assert flood(group, member, frame_of(RequestCode.APPEND, raw))
+
+
+# Log lines.
+
+LOG_BYTES_MAX = 64 * 1024
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        native.encode_hello(hello_to("n9", sender_id="x" * 255, group="g" * 255), opaque=1) * 1000,
+        frames.encode(frames.RemotingCommand(code=native.HELLO_CODE, opaque=1, body=b"[")) * 1000,
+        frames.encode(frames.RemotingCommand(code=native.MESSAGE_CODE, opaque=1)) * 1000,
+        b"GET / HTTP/1.1\r\n\r\n" * 1000,
+    ],
+    ids=["refused HELLO", "unreadable HELLO", "message without HELLO", "no frame"],
+)
+def test_a_stranger_cannot_fill_the_log(leader: tuple[NodeGroup, str], data: bytes) -> None:
+    group, member = leader
+    before = log_bytes(group, member)
+
+    with no_longer_turn(group, member, TURN_S_MAX):
+        flood(group, member, data)
+
+    assert log_bytes(group, member) - before <= LOG_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\x01 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"".join(b"h%d: x\r\n" % number for number in range(500)),
+        bytes(range(256)) * 8,
+    ],
+    ids=["version", "path", "length", "chunks", "long path", "headers", "noise"],
+)
+def test_hostile_http_holds_neither_the_loop_nor_fills_the_log(
+    leader: tuple[NodeGroup, str], data: bytes
+) -> None:
+    group, member = leader
+    before, end_s = log_bytes(group, member), time.monotonic() + FLOOD_S
+    address = (group.host(member), group.http_ports[member])
+
+    with no_longer_turn(group, member, TURN_S_MAX):
+        while time.monotonic() < end_s:
+            with socket.create_connection(address, timeout=10) as connection:
+                with contextlib.suppress(ConnectionError):
+                    connection.sendall(data)
+                    connection.shutdown(socket.SHUT_WR)
+                discard(connection)
+
+    assert log_bytes(group, member) - before <= LOG_BYTES_MAX
+    assert group.get(member, "/healthz") == (200, b"ok\n")

@@ -8,6 +8,7 @@ import pytest
 
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand
+from dledger_node.limited_log import LINES_MAX, PERIOD_S
 from dledger_node.raft.messages import HeartBeatRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits
@@ -100,6 +101,32 @@ async def test_a_refused_hello_does_not_admit_its_sender() -> None:
         assert (await stranger.answer()).remark == "a stranger"
 
         assert await stranger.is_cut()
+
+
+async def test_a_refused_sender_is_told_why_and_its_further_requests_are_dropped() -> None:
+    async with listening() as listener:
+        stranger = await listener.connect()
+        await stranger.say(append_request(1, b"before") + hello("n9") + append_request(2, b"after"))
+
+        assert (await stranger.answer()).remark == "a stranger"
+        assert await stranger.is_cut()
+        assert not listener.appended
+
+
+async def test_refused_senders_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(connections_per_address_max=1000) as listener:
+        for _ in range(50):
+            stranger = await listener.connect()
+            await stranger.say(hello("n9\nERROR forged", group="g" * 255))
+            assert await stranger.answer()
+        refused = [record.getMessage() for record in caplog.records]
+
+        assert len(refused) == LINES_MAX
+        assert not any("\n" in line for line in refused)
+        listener.clock.now_s += PERIOD_S
+        await (await listener.connect()).say(hello("n9"))
+        await until(lambda: len(caplog.records) > LINES_MAX)
+        assert "40 lines of this kind were left out" in caplog.records[-1].getMessage()
 
 
 async def test_a_new_link_of_a_member_replaces_its_oldest() -> None:

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_node.errors import RemoteProtocolError
+from dledger_node.errors import LinkRefusedError, RemoteProtocolError
 from dledger_node.remoting import native
 from dledger_node.remoting.dispatch import Dispatcher
 from dledger_node.remoting.limits import Reason
@@ -238,6 +238,8 @@ class Connection(asyncio.Protocol):
             before = error.before
             self._guarded(lambda: self._dispatch(before, math.inf))
             self.cut(Reason.PROTOCOL, f"{error.reason}: {error}")
+        except LinkRefusedError:
+            self.close()  # once the answer, which says why, has been sent
         except RemoteProtocolError as error:
             self.cut(Reason.PROTOCOL, str(error))
 

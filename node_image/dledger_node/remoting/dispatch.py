@@ -1,6 +1,5 @@
 """The frames of one connection, handed to the service; each answer goes back to its connection."""
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,7 +26,7 @@ from dledger_formats.protocol.membership_change import (
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterResponse
 from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
-from dledger_node.errors import RemoteProtocolError
+from dledger_node.errors import LinkRefusedError, RemoteProtocolError
 from dledger_node.remoting import native, read_requests
 from dledger_node.remoting.append_reader import (
     AppendBatchReader,
@@ -50,8 +49,6 @@ from dledger_node.remoting.service import (
     misdirected,
     system_answer,
 )
-
-logger = logging.getLogger(__name__)
 
 RequestT = TypeVar("RequestT", bound=requests.Request)
 
@@ -259,10 +256,11 @@ class Dispatcher:
             body=response.to_json(),
         )
         line.send(frames.encode(answer))
-        if reason is None:
-            line.become_link(hello)
-        else:
-            logger.warning("refused a link from %s at %s: %s", hello.sender_id, line, reason)
+        if reason is not None:
+            detail = f"{hello.sender_id!r} may not open a link: {reason!r}"
+            self._service.gate.count_closed(line, Reason.LINK_REFUSED, detail)
+            raise LinkRefusedError(reason)
+        line.become_link(hello)
 
 
 def _holds_up(line: Line) -> bool:

@@ -9,14 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from dledger_node.limited_log import LineBudget
 from dledger_node.remoting.input_turns import InputTurns
 from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
 
 logger = logging.getLogger(__name__)
 
-LOG_INTERVAL_S: Final = 1.0
-"""Minimum time between two log lines for one reason, so that many connections do not flood the log.
-"""
 HELD_UP_S: Final = 3.0
 """A longer time between two sweeps means that this member itself was stopped or delayed."""
 SWEEP_SLICE: Final = 8
@@ -81,7 +79,7 @@ class Gate:
         # Connections with a large unfinished frame, the oldest first, and whether they are paused.
         self._large: dict[Guest, bool] = {}
         self._swept_at_s = now_s()
-        self._logged_at_s: dict[Reason, float] = {}
+        self._lines = LineBudget(now_s)
 
     @property
     def connections(self) -> int:
@@ -186,16 +184,14 @@ class Gate:
         self.unsent_bytes += change_bytes
         return change_bytes <= 0 or self.unsent_bytes <= self.limits.unsent_bytes_total_max
 
-    def count_closed(self, guest: Guest, reason: Reason, detail: str) -> None:
+    def count_closed(self, guest: object, reason: Reason, detail: str) -> None:
         """Count a connection that this member closes, and log it."""
         self.closed_by_reason[reason] += 1
-        now_s = self.now_s()
-        if now_s - self._logged_at_s.get(reason, now_s - LOG_INTERVAL_S) >= LOG_INTERVAL_S:
-            self._logged_at_s[reason] = now_s
+        admitted = self._lines.admit(reason)
+        if admitted is not None:
             count = self.closed_by_reason[reason]
-            logger.warning(
-                "closed the connection of %s (%s, no. %d): %s", guest, reason, count, detail
-            )
+            text = "closed the connection of %s (%s, no. %d): %s%s"
+            logger.warning(text, guest, reason, count, detail, admitted)
 
     def _resume(self) -> None:
         """Resume paused connections while there is room, and always the oldest, so that at least

@@ -33,6 +33,8 @@ class Reason(enum.StrEnum):
     IDLE = "idle"
     UNREAD = "unread"
     """It does not read its answers: too many bytes wait, or they have waited too long."""
+    LINK_REFUSED = "link_refused"
+    """Its HELLO was refused: it is no member of this group, or has other settings."""
     REPLACED = "replaced"
     """The peer has opened newer links."""
 

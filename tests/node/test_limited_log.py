@@ -1,0 +1,61 @@
+"""What a stranger sends costs a bounded number of short log lines."""
+
+import logging
+
+import pytest
+from aiohttp.http_exceptions import BadStatusLine
+
+from dledger_node.limited_log import LINES_MAX, PERIOD_S, LineBudget, StrangersFilter
+from dledger_wire.listener import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def record_of(error: BaseException, text: str = "Error handling request") -> logging.LogRecord:
+    return logging.LogRecord(
+        "aiohttp.server", logging.ERROR, "x.py", 1, text, (), (type(error), error, None)
+    )
+
+
+def test_lines_beyond_the_budget_are_left_out_and_counted_in_the_next_period(clock: Clock) -> None:
+    budget = LineBudget(clock)
+    assert [budget.admit("a") for _ in range(LINES_MAX + 5)] == [""] * LINES_MAX + [None] * 5
+
+    clock.now_s += PERIOD_S
+
+    assert budget.admit("a") == " (5 lines of this kind were left out before)"
+    assert budget.admit("a") == ""
+
+
+def test_each_kind_has_its_own_budget(clock: Clock) -> None:
+    budget = LineBudget(clock)
+    for _ in range(LINES_MAX + 1):
+        budget.admit("a")
+
+    assert budget.admit("b") == ""
+
+
+def test_a_bad_request_is_one_short_line_without_a_traceback(clock: Clock) -> None:
+    record = record_of(BadStatusLine("x" * 10_000))
+
+    assert StrangersFilter(LineBudget(clock)).filter(record)
+    assert record.exc_info is None
+    assert (record.levelname, len(record.getMessage()) < 1000) == ("WARNING", True)
+
+
+def test_an_error_of_this_program_keeps_its_traceback(clock: Clock) -> None:
+    record = record_of(KeyError("x"))
+
+    assert StrangersFilter(LineBudget(clock)).filter(record)
+    assert (record.exc_info is not None, record.levelname) == (True, "ERROR")
+
+
+def test_a_percent_sign_in_a_bad_request_does_no_harm(clock: Clock) -> None:
+    record = record_of(BadStatusLine("%s %d"), "from %s at %s")
+    record.args = ("127.0.0.1", "a%sb")
+
+    assert StrangersFilter(LineBudget(clock)).filter(record)
+    assert "a%sb" in record.getMessage()
