@@ -192,3 +192,14 @@ async def test_every_body_gets_an_outcome_when_the_leader_fails(group: Group) ->
     ]
     assert len(set(group.log)) == len(group.log)
     assert len(stored) >= len(BODIES) - 80
+
+
+async def test_a_body_that_no_segment_can_hold_does_not_affect_the_others(group: Group) -> None:
+    group["n0"].script.extend([Code.UNSUPPORTED, Code.SUCCESS, Code.UNEXPECTED_ARGUMENT])
+    async with client_of(group) as client:
+        outcomes = await client.append_batch([b"small", b"large", b"another"])
+
+    assert [type(outcome) for outcome in outcomes] == [Acknowledged, Refused, Acknowledged]
+    assert isinstance(outcomes[1], Refused)
+    assert "too large for a segment" in outcomes[1].reason
+    assert group.log == [b"small", b"another"]

@@ -203,7 +203,7 @@ def test_a_body_that_no_entry_can_hold_is_refused_and_its_sequence_is_free(
 
     too_long = client.append(producer, 1, "A" * (2 << 20))
 
-    assert too_long["code"] == Code.DISK_ERROR
+    assert too_long["code"] == Code.UNEXPECTED_ARGUMENT
     assert client.append(producer, 1)["index"] == before + 1
 
 

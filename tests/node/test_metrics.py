@@ -36,7 +36,7 @@ def exposed_name(family: Metric) -> str:
 
 
 def test_the_page_lists_every_metric_with_its_type_and_help(families: Iterable[Metric]) -> None:
-    row = r"^\| `(dledger_node_[a-z_]+)`\S* \| (\w+) \| (.+) \|$"
+    row = r"^\| `(dledger_node_[a-z_]+)(?:\{[a-z]+\})?` \| (\w+) \| (.+) \|$"
     rows = re.findall(row, PAGE.read_text(), re.MULTILINE)
 
     assert rows == sorted(

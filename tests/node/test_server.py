@@ -136,11 +136,13 @@ async def test_a_batch_whose_entries_are_replaced_has_an_unknown_outcome(tmp_pat
     [
         ([b""] * 11, DLedgerResponseCode.UNSUPPORTED),
         ([b""] * 8, DLedgerResponseCode.LEADER_PENDING_FULL),
-        ([b"", bytes(SEGMENT_BYTES)], DLedgerResponseCode.DISK_ERROR),
+        ([b"", bytes(SEGMENT_BYTES)], DLedgerResponseCode.UNSUPPORTED),
+        ([bytes(SEGMENT_BYTES)], DLedgerResponseCode.UNEXPECTED_ARGUMENT),
     ],
     ids=[
         "more-entries-than-may-ever-wait",
         "more-entries-than-may-wait-now",
+        "one-of-the-bodies-too-large-for-an-entry",
         "a-body-too-large-for-an-entry",
     ],
 )

@@ -1,4 +1,5 @@
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -6,6 +7,8 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments.open_files import Descriptor
+from dledger_node.store.segments.segment import Segment
 
 OpenStore = Callable[..., LogStore]
 Crashed = Callable[[LogStore], Path]
@@ -129,3 +132,30 @@ def test_files_that_are_not_segments_are_not_served(open_store: OpenStore, name:
 
     with pytest.raises(FileNotFoundError):
         store.segments.read("data", name, 0, 1)
+
+
+@pytest.mark.parametrize("moment", ["before it is opened", "before the sync"])
+def test_a_segment_that_is_removed_during_its_sync_needs_none(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Retention removes a file in one thread while another one flushes it."""
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    segment = store.flush_target().files[0]
+    descriptor, sync = Segment._descriptor, os.fdatasync
+
+    def remove_then_open(removed: Segment) -> Descriptor:
+        removed.remove()
+        return descriptor(removed)
+
+    def remove_then_sync(fd: int) -> None:
+        segment.remove()
+        sync(fd)
+
+    if moment == "before it is opened":
+        monkeypatch.setattr(Segment, "_descriptor", remove_then_open)
+    else:
+        monkeypatch.setattr(os, "fdatasync", remove_then_sync)
+    segment.sync()
+
+    assert segment.removed

@@ -73,6 +73,7 @@ _VERDICTS: Final[Mapping[DLedgerResponseCode, Verdict]] = {
     DLedgerResponseCode.SEQUENCES_NOT_NEW: Verdict.REFUSED,
     DLedgerResponseCode.UNKNOWN_GROUP: Verdict.REFUSED,
     DLedgerResponseCode.UNSUPPORTED: Verdict.REFUSED,
+    DLedgerResponseCode.UNEXPECTED_ARGUMENT: Verdict.REFUSED,
     DLedgerResponseCode.INDEX_OUT_OF_RANGE: Verdict.REFUSED,
     DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN: Verdict.REFUSED,
 }
@@ -166,7 +167,6 @@ TRANSFER: Final = _kind(
         DLedgerResponseCode.EXPIRED_TERM,
         DLedgerResponseCode.INCONSISTENT_TERM,
         DLedgerResponseCode.INCONSISTENT_LEADER,
-        DLedgerResponseCode.UNEXPECTED_ARGUMENT,
         DLedgerResponseCode.FALL_BEHIND_TOO_MUCH,
         DLedgerResponseCode.TAKE_LEADERSHIP_FAILED,
     },
@@ -308,6 +308,8 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
     reason = f"{response.code.value} {response.code.name}"
     if response.code is DLedgerResponseCode.NOT_LEADER:
         reason += f", the leader is {response.leader_id or 'unknown'}"
+    elif kind.appends and response.code is DLedgerResponseCode.UNEXPECTED_ARGUMENT:
+        reason += ", the body is too large for a segment of this group"
     return Judgement(verdict, response, response.code, reason)
 
 

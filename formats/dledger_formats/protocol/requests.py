@@ -77,6 +77,7 @@ class DLedgerResponseCode(enum.IntEnum):
     INCONSISTENT_LEADER = 409
     INDEX_OUT_OF_RANGE = 410
     UNEXPECTED_ARGUMENT = 411
+    """To an APPEND, from our servers: the body is too large for a segment (Java: DISK_ERROR)."""
     REPEATED_REQUEST = 412
     REPEATED_PUSH = 413
     DISK_ERROR = 414
@@ -125,6 +126,7 @@ NOT_APPENDED: Final = frozenset(
         DLedgerResponseCode.UNKNOWN_GROUP,
         DLedgerResponseCode.UNKNOWN_MEMBER,
         DLedgerResponseCode.NOT_LEADER,
+        DLedgerResponseCode.UNEXPECTED_ARGUMENT,
         DLedgerResponseCode.DISK_FULL,
         DLedgerResponseCode.LEADER_PENDING_FULL,
         DLedgerResponseCode.LEADER_NOT_READY,

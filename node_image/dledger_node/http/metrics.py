@@ -39,6 +39,8 @@ class Counters:
     """-1 without a snapshot."""
     snapshots_installed: int
     connections: int
+    elections: Mapping[str, int]
+    """By cause: elections that this member began."""
     messages_refused: Mapping[str, int]
     """By cause: messages of peers that were rejected."""
     buffered_bytes: int
@@ -198,6 +200,12 @@ def _labelled(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
         "Messages to a peer that were not sent.",
         "peer",
         counters.messages_dropped,
+    )
+    yield _counts(
+        "elections",
+        "Elections that this member began, by cause.",
+        "cause",
+        counters.elections,
     )
     yield _counts(
         "messages_refused",

@@ -96,6 +96,7 @@ class Outage:
             snapshot_index=-1,
             snapshots_installed=0,
             connections=0,
+            elections={},
             messages_refused={},
             buffered_bytes=0,
             connections_closed={},

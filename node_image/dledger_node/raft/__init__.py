@@ -24,6 +24,7 @@ Message dispatch
     refusals            why a message was refused
 Election
     leader_elector      timeouts, pre-votes, votes, changes of role
+    election_causes     why a member stood for election
     heartbeats          heartbeat rounds and check-quorum
     quorum              majority arithmetic
 Replication

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from dledger_node.raft import heartbeats, joining, transfer
 from dledger_node.raft.config import RaftConfig
+from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.member_state import (
     Candidate,
@@ -84,6 +85,16 @@ class CoreView:
         While it is not empty, this member should not serve clients.
         """
         return self._member.contradiction
+
+    @property
+    def elections(self) -> Mapping[ElectionCause, int]:
+        """The number of elections that this member began since its start, by cause."""
+        return self._member.elections
+
+    @property
+    def last_election(self) -> Election | None:
+        """The last election that this member began; None if it has begun none."""
+        return self._member.last_election
 
     @property
     def refusals(self) -> Mapping[RefusalCause, int]:

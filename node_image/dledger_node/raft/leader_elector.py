@@ -8,6 +8,7 @@ Rules: Raft paper, sections 5.2 and 5.4.1; Raft dissertation, sections 9.6 (pre-
 """
 
 from dledger_node.raft import electorate, heartbeats, marks, quorum, reads
+from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import (
     Candidate,
@@ -130,6 +131,7 @@ def start_pre_vote(member: MemberState) -> None:
 
     So a member that returns from a partition, or has lost only its own links, deposes no leader.
     """
+    _note_election(member, _cause(member))
     marks.note_all(member)
     candidate = PreCandidate(votes=electorate.own_votes(member))
     member.role_state = candidate
@@ -141,6 +143,8 @@ def start_pre_vote(member: MemberState) -> None:
 
 def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
     """Stand for election in the next term; a member never stands twice in one term."""
+    if take_leadership:
+        _note_election(member, ElectionCause.TRANSFER)
     marks.note_all(member)
     member.term += 1
     member.vote_for = member.self_id
@@ -151,6 +155,30 @@ def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
     for peer_id in electorate.other_voters(member):
         ask_for_vote(member, candidate, peer_id)
     _count_votes(member, candidate)
+
+
+def _note_election(member: MemberState, cause: ElectionCause) -> None:
+    """Record why this member stands for election, before its role changes."""
+    member.elections[cause] += 1
+    member.last_election = Election(
+        cause=cause,
+        term=member.term,
+        leader_id=member.leader_id,
+        silent_ticks=member.now_ticks - member.leader_contact_tick,
+    )
+
+
+def _cause(member: MemberState) -> ElectionCause:
+    """Return why this member's election timer ended an election timeout, or a round of votes."""
+    match member.role_state:
+        case Follower(leader_id=None) | Leader():
+            return ElectionCause.NO_LEADER
+        case Follower(leader_link_broken=True):
+            return ElectionCause.LEADER_LINK_LOST
+        case Follower():
+            return ElectionCause.NO_HEARTBEAT
+        case PreCandidate() | Candidate():
+            return ElectionCause.NO_WINNER
 
 
 def ask_for_vote(member: MemberState, candidate: PreCandidate | Candidate, peer_id: str) -> None:

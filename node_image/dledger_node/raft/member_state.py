@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dledger_node.raft.config import RaftConfig
+from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
@@ -202,6 +203,9 @@ class MemberState:
     messages: list[Message] = field(default_factory=list)
     reads: list[ReadState] = field(default_factory=list)
     refusals: Counter[RefusalCause] = field(default_factory=Counter)
+    elections: Counter[ElectionCause] = field(default_factory=Counter)
+    """The elections that this member began, by cause."""
+    last_election: Election | None = None
     contradiction: str = ""
     """A request in this term that no correct leader sends; empty if there was none."""
 

@@ -279,10 +279,11 @@ class Appends:
 
         def stays(call: ClientCall, sizes: Sequence[int]) -> bool:
             nonlocal count, room_bytes
-            if max(sizes) > self._store.body_bytes_max:
-                self._refuse([call], DLedgerResponseCode.DISK_ERROR)  # Java's answer too
-            elif len(sizes) > self._waiters.count_max:
-                self._refuse([call], DLedgerResponseCode.UNSUPPORTED)  # one by one they fit
+            if max(sizes) > self._store.body_bytes_max and len(sizes) == 1:
+                self._refuse([call], DLedgerResponseCode.UNEXPECTED_ARGUMENT)
+            elif max(sizes) > self._store.body_bytes_max or len(sizes) > self._waiters.count_max:
+                # Bodies that are sent one by one may fit, and each gets its own answer.
+                self._refuse([call], DLedgerResponseCode.UNSUPPORTED)
             elif len(sizes) > count or sum(sizes) > room_bytes:
                 self._refuse([call], DLedgerResponseCode.LEADER_PENDING_FULL)
             else:

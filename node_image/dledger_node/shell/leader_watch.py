@@ -1,10 +1,12 @@
-"""Changes of the leader: logged, and reported to requests that wait for them."""
+"""Changes of the leader and elections: logged, and reported to requests that wait for them."""
 
 import asyncio
 import logging
 
+from dledger_node.config import TICK_MS
 from dledger_node.http import status
 from dledger_node.raft.core import Raft
+from dledger_node.raft.election_causes import Election, ElectionCause
 
 logger = logging.getLogger(__name__)
 
@@ -20,15 +22,22 @@ class LeaderWatch:
         self._reported_leader = self._leader()
         self._leader_changed = asyncio.Event()
         self._reported_joining = ""
+        self._reported_election = core.last_election
+        self._searching = False
+        """This member has reported an election without a winner, and knows no leader since."""
 
     def on_turn(self, committed_index: int) -> None:
         """Report a change of the leader, or of the reason why a joining member waits."""
         leader, joining = self._leader(), self._core.joining
+        if self._core.last_election is not self._reported_election:
+            self._reported_election = self._core.last_election
+            self._log_election()
         if leader != self._reported_leader:
             logger.info("leader: %s", status.leader_view(self._core))
             term, leader_id, _ = leader
             if leader_id is not None and term != self._counted_term:
                 self._counted_term = term
+                self._searching = False
                 self.changes += 1
             self._reported_leader = leader
             self._leader_changed.set()
@@ -37,6 +46,14 @@ class LeaderWatch:
             logger.warning("joining: %s", joining or "done, this member may vote now")
             self._reported_joining = joining
 
+    def _log_election(self) -> None:
+        """Log why this member stands for election; of rounds without a winner only the first."""
+        election = self._core.last_election
+        if election is None or (election.cause is ElectionCause.NO_WINNER and self._searching):
+            return
+        self._searching = election.cause is ElectionCause.NO_WINNER
+        logger.warning("election: %s", describe(election))
+
     async def leader_changed(self) -> None:
         """Return once the token of `leader_view` differs from the one at the call."""
         await self._leader_changed.wait()
@@ -44,3 +61,25 @@ class LeaderWatch:
     def _leader(self) -> tuple[int, str | None, bool]:
         """Return the values that the token of `leader_view` depends on."""
         return self._core.term, self._core.leader_id, self._core.master
+
+
+def describe(election: Election) -> str:
+    """Describe in one sentence why a member stands for election."""
+    silent_ms, leader_id = election.silent_ticks * TICK_MS, election.leader_id
+    match election.cause:
+        case ElectionCause.NO_HEARTBEAT:
+            why = (
+                f"{leader_id}, the leader of term {election.term}, sent nothing for {silent_ms} ms"
+            )
+        case ElectionCause.LEADER_LINK_LOST:
+            why = (
+                f"the link to {leader_id}, the leader of term {election.term}, broke, and it sent "
+                f"nothing for {silent_ms} ms"
+            )
+        case ElectionCause.NO_LEADER:
+            why = f"it knows no leader of term {election.term}"
+        case ElectionCause.NO_WINNER:
+            why = f"the last round of votes after term {election.term} had no winner"
+        case ElectionCause.TRANSFER:
+            why = f"{leader_id}, the leader of term {election.term}, handed over to it"
+    return f"this member stands for election because {why}"

@@ -8,6 +8,7 @@ from dledger_node.http import status
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.raft.core import Raft
+from dledger_node.raft.election_causes import ElectionCause
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.links import Links
 from dledger_node.services.append import Appends
@@ -85,6 +86,7 @@ class MemberView:
             healed_ranges=healing.healed_ranges,
             healed_entries=healing.healed_entries,
             healing_missing_entries=healing.missing_entries,
+            elections={cause.value: self.core.elections[cause] for cause in ElectionCause},
             messages_refused={cause.value: count for cause, count in self.core.refusals.items()},
             connections=self.gate.connections,
             buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,

@@ -28,6 +28,7 @@ from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.retention import Decision, Policy, SealedSegment, Situation, decide
 from dledger_node.volume.health import VolumeHealth
+from dledger_node.volume.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Upkeep:
         """Removed segments whose entries a voter may have lacked."""
         self.healing = HealingProgress(store_folder(settings), core)
         self._no_room_count = 0
+        self._clock = WallClock()
         self._folder = Path(settings.store_base_dir)
         self._policy = policy_of(settings)
         self._full_percent = settings.disk_full_percent
@@ -167,7 +169,7 @@ class Upkeep:
             await asyncio.to_thread(self._store.producers.save, image)
 
     def _situation(self, used_percent: int, sealed: list[SealedSegment]) -> Situation:
-        now_s = time.time()  # compared with the files' modification times
+        now_s = self._clock.now_s()  # compared with the files' modification times
         total_bytes = sum(segment.size_bytes for segment in sealed) + self._store.front.tail_bytes
         return Situation(
             now_s=now_s,

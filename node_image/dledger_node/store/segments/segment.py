@@ -167,10 +167,14 @@ class Segment:
         """
         if self.removed:
             return
-        with final_errors(self.path):
-            file = self._descriptor()
-            os.fdatasync(file.fd)
-            _check_file_system_is_up(file.fd)
+        try:
+            with final_errors(self.path):
+                file = self._descriptor()
+                os.fdatasync(file.fd)
+                _check_file_system_is_up(file.fd)
+        except (StoreError, ValueError):
+            if not self.removed:  # another thread may have removed it in the meantime
+                raise
 
     def forget_cache(self, at: int) -> None:
         """Drop cached pages from byte `at` on, so that reads come from the disk; blocks for a sync.

@@ -1,0 +1,60 @@
+"""A wall clock for retention that does not follow implausible steps.
+
+Segments expire by their modification times, so a wall clock that jumps forward by a month would
+expire the whole log at once. The time since boot shows how far the wall clock should have moved.
+A larger step is refused and reported: from then on the time is that of the clock before the step.
+A suspended machine is no step, since the time since boot includes it. A step back is followed: it
+only makes segments younger. After a restart the wall clock is believed again.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+STEP_S_MAX: Final = 600.0
+"""The largest step forward that is believed. Clocks that drift are corrected by less."""
+
+
+def since_boot_s() -> float:
+    """Return the time since boot, including time during which the machine was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class WallClock:
+    """The wall clock without the steps that it took since this object was made."""
+
+    def __init__(
+        self,
+        wall_s: Callable[[], float] = time.time,
+        since_boot_s: Callable[[], float] = since_boot_s,
+    ) -> None:
+        self.refused_s = 0.0
+        """By how much the wall clock is ahead of `now_s`; 0 unless a step was refused."""
+        self._wall_s = wall_s
+        self._since_boot_s = since_boot_s
+        self._last_s, self._last_boot_s = wall_s(), since_boot_s()
+
+    def now_s(self) -> float:
+        """Return the time in seconds since the epoch. Call this more often than once an hour."""
+        wall_s, boot_s = self._wall_s(), self._since_boot_s()
+        expected_s = self._last_s + boot_s - self._last_boot_s
+        step_s = wall_s - expected_s
+        if step_s > STEP_S_MAX:
+            if not self.refused_s:
+                logger.error(
+                    "the wall clock is %.0f s ahead of the time that has passed; retention by age "
+                    "does not follow it. Check the clock; if it is right, restart this member",
+                    step_s,
+                )
+            self.refused_s = step_s
+            self._last_s = expected_s
+        else:
+            if self.refused_s:
+                logger.warning("the wall clock is plausible again; retention follows it")
+            self.refused_s = 0.0
+            self._last_s = wall_s
+        self._last_boot_s = boot_s
+        return self._last_s
