@@ -15,6 +15,14 @@ from dledger_formats.protocol.entry import DLedgerEntry
 
 BODIES = [b"body %d" % number for number in range(200)]
 BOTH = pytest.mark.parametrize("supports_follow", [True, False], ids=["FOLLOW", "polling"])
+ALL = pytest.mark.parametrize("way", ["READ_RANGE", "FOLLOW", "polling"])
+
+
+def support(group: Group, way: str) -> None:
+    """Let the members support this way to follow a log, and those that clients fall back to."""
+    for member in group.members.values():
+        member.supports_follow = way != "polling"
+        member.supports_ranges = way == "READ_RANGE"
 
 
 def set_follow_support(group: Group, supports_follow: bool) -> None:
@@ -27,12 +35,12 @@ async def take(entries: AsyncGenerator[DLedgerEntry, None], count: int) -> list[
         return [(await anext(entries)).body for _ in range(count)]
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("entries_per_answer", [1, 7, 1000])
 async def test_a_tail_from_an_index_begins_with_existing_entries(
-    group: Group, supports_follow: bool, entries_per_answer: int
+    group: Group, way: str, entries_per_answer: int
 ) -> None:
-    set_follow_support(group, supports_follow)
+    support(group, way)
     group.log = list(BODIES)
     group["n0"].entries_per_answer = entries_per_answer
     async with (
@@ -42,9 +50,9 @@ async def test_a_tail_from_an_index_begins_with_existing_entries(
         assert await take(entries, 150) == BODIES[50:]
 
 
-@BOTH
-async def test_a_tail_yields_each_new_entry(group: Group, supports_follow: bool) -> None:
-    set_follow_support(group, supports_follow)
+@ALL
+async def test_a_tail_yields_each_new_entry(group: Group, way: str) -> None:
+    support(group, way)
     group.log = list(BODIES[:10])
     async with (
         DLedgerClient(group.servers, "g0") as client,
@@ -64,7 +72,7 @@ async def test_a_tail_without_an_index_begins_after_the_end(group: Group) -> Non
         contextlib.aclosing(client.tail()) as entries,
     ):
         following = asyncio.create_task(take(entries, 1))
-        await group["n0"].follow_waiting.wait()
+        await group["n0"].followers.is_waiting.wait()
         group.append(b"new")
 
         assert await following == [b"new"]
@@ -80,9 +88,9 @@ async def test_a_tail_that_is_far_behind_reads_ahead_and_misses_nothing(group: G
         assert await take(entries, 3000) == group.log
 
 
-@BOTH
-async def test_a_tail_goes_on_at_the_next_leader(group: Group, supports_follow: bool) -> None:
-    set_follow_support(group, supports_follow)
+@ALL
+async def test_a_tail_goes_on_at_the_next_leader(group: Group, way: str) -> None:
+    support(group, way)
     group.log = [b"zero"]
     async with (
         DLedgerClient(group.servers, "g0") as client,
@@ -104,7 +112,7 @@ async def test_a_tail_leaves_a_leader_that_stops_responding(group: Group) -> Non
         contextlib.aclosing(client.tail(0)) as entries,
     ):
         following = asyncio.create_task(take(entries, 1))
-        await group["n0"].follow_waiting.wait()
+        await group["n0"].followers.is_waiting.wait()
         group["n0"].is_frozen = True
         group["n0"].followers.clear()
         group.elect("n1")
@@ -121,11 +129,11 @@ async def test_a_waiting_tail_does_not_search_for_another_leader(group: Group) -
         contextlib.aclosing(client.tail(0)) as entries,
     ):
         following = asyncio.create_task(take(entries, 1))
-        await group["n0"].follow_waiting.wait()
+        await group["n0"].followers.is_waiting.wait()
         group["n1"].metadata_requested.clear()
         for _ in range(2):
-            group["n0"].follow_waiting.clear()
-            await group["n0"].follow_waiting.wait()
+            group["n0"].followers.is_waiting.clear()
+            await group["n0"].followers.is_waiting.wait()
         searched = group["n1"].metadata_requested.is_set()
         group.append(b"x")
         await following
@@ -148,6 +156,18 @@ async def test_a_wrong_entry_ends_a_tail(group: Group) -> None:
     async with DLedgerClient(group.servers, "g0") as client:
         with pytest.raises(BadAnswerError, match="requested entry 0"):
             await take(client.tail(0), 1)
+
+
+async def test_a_tail_reads_a_damaged_entry_with_get(group: Group) -> None:
+    support(group, "READ_RANGE")
+    group.log = list(BODIES[:60])
+    group["n0"].entries_per_answer = 7
+    group["n0"].spoil = lambda stored: stored.replace(b"body 50", b"evil 50")
+    async with (
+        DLedgerClient(group.servers, "g0") as client,
+        contextlib.aclosing(client.tail(0)) as entries,
+    ):
+        assert await take(entries, 60) == group.log
 
 
 async def test_a_tail_without_a_leader_fails_at_its_deadline(group: Group) -> None:

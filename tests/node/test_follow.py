@@ -13,6 +13,7 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_group.alone import connection_to, member_alone
 from dledger_node.raft.messages import HeartBeatResponse
 from dledger_node.remoting.read_turns import ReadTurns
+from dledger_node.services.commit_waits import CommitWaits
 from dledger_node.services.follow import Follows
 from dledger_wire.played import Client, become_master, make_server
 
@@ -108,7 +109,8 @@ async def test_one_read_too_many_releases_the_oldest_which_asks_again(tmp_path: 
     become_master(server, core)
     turns = ReadTurns(asyncio.get_running_loop().call_soon)
     prove = server.clients.reads.prove
-    follows = Follows(core, server._store, group="g", turns=turns, prove=prove, waiters_max=2)
+    waits = CommitWaits(core, waiting_max=2)
+    follows = Follows(core, server._store, group="g", turns=turns, waits=waits, prove=prove)
     waiting = [Client() for _ in range(3)]
     for opaque, waiter in enumerate(waiting):
         request = FollowRequest(group="g", remote_id="n0", begin_index=1, wait_ms=20_000)
@@ -116,7 +118,7 @@ async def test_one_read_too_many_releases_the_oldest_which_asks_again(tmp_path: 
 
     assert [len(waiter.answers) for waiter in waiting] == [1, 0, 0]
     assert waiting[0].answers[0].code is DLedgerResponseCode.SUCCESS
-    follows.give_up()
+    waits.give_up()
     assert [len(waiter.answers) for waiter in waiting] == [1, 1, 1]
     await server.close()
 

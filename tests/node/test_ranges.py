@@ -52,10 +52,11 @@ async def read(
     last_index: int = NO_LAST_INDEX,
     group: str = "g",
     remote_id: str = "n0",
+    wait_ms: int = 0,
 ) -> ReadRangeResponse:
     request = ReadRangeRequest(
         group=group, remote_id=remote_id, begin_index=begin_index, max_size=max_size,
-        last_index=last_index,
+        last_index=last_index, wait_ms=wait_ms,
     )  # fmt: skip
     command = await connection.ask(READ_RANGE, request.to_json(), 20)
     return ReadRangeResponse.from_bytes(command.body)
@@ -121,6 +122,23 @@ async def test_many_requests_of_one_connection_are_all_answered(connection: Conn
 
     for index, answer in enumerate(answers):
         assert bodies_of(answer.stored, index) == [b"", *BODIES][index:]
+
+
+async def test_a_request_may_wait_for_the_next_entry(
+    client: DLedgerClient, connection: Connection
+) -> None:
+    waiting = asyncio.create_task(read(connection, len(BODIES) + 1, wait_ms=20_000))
+    await read(connection, 0)  # so the request above has arrived
+    await client.append(b"next")
+
+    assert bodies_of((await waiting).stored, len(BODIES) + 1) == [b"next"]
+
+
+async def test_a_request_that_has_waited_in_vain_gets_no_entries(connection: Connection) -> None:
+    answer = await read(connection, len(BODIES) + 1, wait_ms=30)
+
+    assert (answer.code, bytes(answer.stored)) == (Code.SUCCESS, b"")
+    assert answer.committed_index == len(BODIES)
 
 
 # Played members.

@@ -4,12 +4,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from dledger_client.calls.call import FOLLOW, GET
+from dledger_client.calls.call import FOLLOW, GET, READ_RANGE
 from dledger_client.read.entry_batch import EntryBatch, entries_of
 from dledger_client.read.range_reader import ANSWER_BYTES, RANGE_BYTES, read_batches
 from dledger_client.session import Session
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
+from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
 from dledger_formats.protocol.requests import GetEntriesRequest
 
 
@@ -42,6 +43,23 @@ class LogReader:
             async for batch in batches:
                 for entry in batch.entries():
                     yield entry
+
+    async def follow_stored(self, begin_index: int) -> ReadRangeResponse:
+        """Ask once for stored entries from `begin_index` on, and wait as `follow` does.
+
+        Raises RefusedError with code UNSUPPORTED if the server does not support READ_RANGE.
+        """
+        timing = self.session.timing
+        request = ReadRangeRequest(
+            group=self.group,
+            begin_index=begin_index,
+            max_size=RANGE_BYTES,
+            wait_ms=round(timing.follow_wait_s * 1000),
+        )
+        answer_s = timing.follow_wait_s + timing.follow_margin_s
+        answer = await self.session.ask(READ_RANGE, request, self.deadline_s, answer_s=answer_s)
+        assert isinstance(answer, ReadRangeResponse)
+        return answer
 
     async def follow(self, begin_index: int) -> FollowResponse:
         """Ask once for entries from `begin_index` on; wait up to `follow_wait_s` for the first.

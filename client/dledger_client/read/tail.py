@@ -1,11 +1,12 @@
 """Following a log: the existing entries, then each new entry once it is committed."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from dledger_client.errors import NoEntryError, RefusedError
-from dledger_client.read.entry_batch import check_entries
+from dledger_client.errors import BadAnswerError, NoEntryError, RefusedError
+from dledger_client.read.entry_batch import EntryBatch, check_entries
 from dledger_client.read.log_reader import LogReader
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import ONLY_THE_ENDS
@@ -39,15 +40,23 @@ async def tail(
     try:
         if wanted is None:
             wanted = (await _fetch_bounds(reader)).end_index + 1
+        is_stored = True
         while True:
-            answer = await reader.follow(wanted)
-            for entry in check_entries(answer.entries, wanted):
+            try:
+                entries, last = await _next_entries(reader, wanted, is_stored=is_stored)
+            except RefusedError as error:
+                if not is_stored or error.code is not DLedgerResponseCode.UNSUPPORTED:
+                    raise
+                is_stored = False
+                continue
+            for entry in entries:
                 yield entry
                 wanted = entry.index + 1
-            if answer.committed_index - wanted >= CATCH_UP_ENTRIES:
-                async for entry in reader.get_range(wanted, answer.committed_index):
-                    yield entry
-                    wanted = entry.index + 1
+            if last - wanted >= CATCH_UP_ENTRIES:
+                async with aclosing(reader.get_range(wanted, last)) as missing:
+                    async for entry in missing:
+                        yield entry
+                        wanted = entry.index + 1
     except RefusedError as error:
         if error.code is not DLedgerResponseCode.UNSUPPORTED:
             raise
@@ -55,6 +64,23 @@ async def tail(
         wanted = (await bounds(reader)).end_index + 1
     async for entry in _poll(reader, wanted, sleep):
         yield entry
+
+
+async def _next_entries(
+    reader: LogReader, wanted: int, *, is_stored: bool
+) -> tuple[list[DLedgerEntry], int]:
+    """Wait for the next entries, stored or as JSON; also return the last committed index."""
+    if not is_stored:
+        found = await reader.follow(wanted)
+        return check_entries(found.entries, wanted), found.committed_index
+    answer = await reader.follow_stored(wanted)
+    if not answer.stored:
+        return [], answer.committed_index
+    try:
+        return EntryBatch.of(answer, wanted).entries(), answer.committed_index
+    except BadAnswerError:
+        # GET lets the member find the damage itself; another leader then has the entry.
+        return [await reader.get(wanted)], answer.committed_index
 
 
 async def _poll(reader: LogReader, wanted: int, sleep: Sleep) -> AsyncGenerator[DLedgerEntry, None]:

@@ -1,14 +1,18 @@
 """READ_RANGE, an extension of this project: committed entries as they are stored.
 
-    request    {group, remoteId, beginIndex, lastIndex, maxSize}
+    request    {group, remoteId, beginIndex, lastIndex, maxSize, waitMs}
     response   4 bytes: length of the JSON, big-endian, then the JSON
                {code, group, leaderId, term, ledgerBeginIndex, committedIndex}
-               on SUCCESS the stored bytes of one or more whole entries from `beginIndex` on
+               on SUCCESS the stored bytes of whole entries from `beginIndex` on
 
 The entries lie in one segment, none is after `lastIndex` (-1: no limit) or the committed index, and
 together they have at most `maxSize` bytes and the server's own limit, unless the first one alone
 has more. The server does not verify their checksums: the client does (`dledger_formats.log.runs`),
 and asks with GET for an entry that is damaged. The member then finds the damage itself.
+
+On SUCCESS there is at least one entry, unless the request waited: with a `waitMs`, the leader
+answers as soon as the entry `beginIndex` is committed, and without entries after that time, or
+earlier if too many requests wait.
 
 Codes are those of GET. Java's servers answer REQUEST_CODE_NOT_SUPPORTED.
 """
@@ -38,6 +42,8 @@ class ReadRangeRequest(Request, kw_only=True, frozen=True):
     begin_index: Int64
     max_size: Int32
     last_index: Int64 = msgspec.field(default_factory=_no_last_index)
+    wait_ms: Int32 = 0
+    """How long to wait for the first entry; `follow.WAIT_MS_MAX` applies."""
 
 
 class ReadRangeResponse(Response, kw_only=True, frozen=True):

@@ -4,7 +4,8 @@
     idempotent  idempotent appends, and the registration of their producers
     get         committed entries, and the proof that a leader still leads
     ranges      committed entries as they are stored, also from the disk
-    follow      reads that wait for the next entry
+    follow      entries as JSON, once the next one is committed
+    commit_waits  reads that wait for an entry
     register    reads of the register, the example of a state machine
     transfer    leadership transfer
     membership  membership changes

@@ -20,6 +20,7 @@ from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.services.commit_waits import CommitWaits, WaitingRead
 from dledger_node.services.get import Reads
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.stored_range import RangeMovedError, StoredRange
@@ -43,19 +44,29 @@ class _Read(NamedTuple):
     first_index: int
     last_index: int
     bytes_max: int
+    may_be_empty: bool = False
+    """Whether it has waited for its first entry, so that an answer without entries is no claim."""
 
 
 class Ranges:
     """Answers READ_RANGE."""
 
     def __init__(
-        self, core: Raft, store: LogStore, reads: Reads, *, group: str, turns: ReadTurns
+        self,
+        core: Raft,
+        store: LogStore,
+        reads: Reads,
+        *,
+        group: str,
+        turns: ReadTurns,
+        waits: CommitWaits,
     ) -> None:
         self._core = core
         self._store = store
         self._reads = reads
         self._group = group
         self._turns = turns
+        self._waits = waits
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(DISK_READS_MAX, thread_name_prefix="reads")
         self._on_disk_count = 0
@@ -64,7 +75,10 @@ class Ranges:
         """Reads that wait for a thread; `ReadTurns` bounds how many one connection has."""
 
     def read(self, reader: Reader, opaque: int, request: ReadRangeRequest) -> None:
-        """Answer a range of committed entries in the reader's turn, any other after a proof."""
+        """Answer a range of committed entries in the reader's turn, any other after a proof.
+
+        A request that waits is answered once its first entry is committed, or its time has passed.
+        """
         last_index = request.last_index if request.last_index >= 0 else INDEX_MAX
         bytes_max = max(1, min(request.max_size, RANGE_BYTES_MAX))
         read = _Read(reader, opaque, request.begin_index, last_index, bytes_max)
@@ -72,6 +86,16 @@ class Ranges:
             self._send(read, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
         elif not self._core.master or request.begin_index <= self._core.committed_index:
             self._turns.submit(reader, partial(self._begin, read))
+        elif request.wait_ms > 0:
+            read = read._replace(may_be_empty=True)
+            self._waits.wait(
+                request.begin_index,
+                request.wait_ms,
+                WaitingRead(
+                    partial(self._turns.submit, reader, partial(self._begin, read)),
+                    partial(self._send, read, DLedgerResponseCode.NOT_LEADER),
+                ),
+            )
         else:
             self._reads.prove(partial(self._proved, read))
 
@@ -93,11 +117,14 @@ class Ranges:
 
     def _begin(self, read: _Read) -> None:
         """Answer from the page cache, or hand the read to a thread."""
+        committed_index = self._core.committed_index
         refused = self._reads.refuse(read.first_index)
         if refused is not None:
-            self._send(read, refused)
+            is_end = self._core.master and read.first_index > committed_index
+            waited = is_end and read.may_be_empty
+            self._send(read, DLedgerResponseCode.SUCCESS if waited else refused)
             return
-        last_index = min(read.last_index, self._core.committed_index)
+        last_index = min(read.last_index, committed_index)
         data: bytearray | None = None
         try:
             stored = self._store.stored_range(

@@ -16,6 +16,7 @@ from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.remoting.service import Reply
 from dledger_node.services.append import Appends
+from dledger_node.services.commit_waits import CommitWaits
 from dledger_node.services.follow import Follows
 from dledger_node.services.get import Reads
 from dledger_node.services.idempotent import IdempotentAppends
@@ -72,8 +73,11 @@ class ClientService:
             settings, core, store, self.idempotent, reserve=room.reserve, drive=loop.turn
         )
         """Connections call it directly, since thousands of appends may arrive per second."""
-        self.follows = Follows(core, store, group=group, turns=turns, prove=self.reads.prove)
-        self.ranges = Ranges(core, store, self.reads, group=group, turns=turns)
+        self.waits = CommitWaits(core)
+        self.follows = Follows(
+            core, store, group=group, turns=turns, waits=self.waits, prove=self.reads.prove
+        )
+        self.ranges = Ranges(core, store, self.reads, group=group, turns=turns, waits=self.waits)
         self.registers = RegisterReads(core, state, group=group, prove=self.reads.prove)
         self.transfers = LeadershipTransfers(
             core,
@@ -94,7 +98,7 @@ class ClientService:
             self.idempotent,
             self.reads,
             self.ranges,
-            self.follows,
+            self.waits,
             self.registers,
             self.transfers,
             self.memberships,
@@ -109,7 +113,7 @@ class ClientService:
             self.reads,
             self.transfers,
             self.memberships,
-            self.follows,
+            self.waits,
         )
 
     def expire(self, now_s: float) -> None:

@@ -53,7 +53,7 @@ class Group:
         """Commit an entry, answer waiting FOLLOWs and return the entry's index."""
         self.log.append(body)
         for member in self.members.values():
-            member.answer_followers()
+            member.followers.answer_all()
         return len(self.log) - 1
 
     def append_all(self, bodies: list[bytes]) -> int:

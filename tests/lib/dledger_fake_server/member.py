@@ -4,10 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.connection import Connection
+from dledger_fake_server.followers import Followers
 from dledger_fake_server.stored import range_answer
 from dledger_formats.protocol.append_batch import APPEND_BATCH, split
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from dledger_fake_server.group import Group
 
 Code = DLedgerResponseCode
+FollowRequestT = TypeVar("FollowRequestT", FollowRequest, ReadRangeRequest)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -94,10 +96,8 @@ class Member:
     """Set by every METADATA."""
     transfers: deque[Behavior] = field(default_factory=deque)
     """Behavior for the next transfers; then they succeed."""
-    followers: list[tuple[Connection, int, FollowRequest]] = field(default_factory=list)
-    """FOLLOW requests that wait for an entry, with their connection and opaque."""
-    follow_waiting: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by every FOLLOW that waits."""
+    followers: Followers = field(default_factory=Followers)
+    """The FOLLOW and READ_RANGE requests that wait for an entry."""
     append_received: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by every append."""
     largest_read: int = 0
@@ -128,19 +128,6 @@ class Member:
             await self.server.wait_closed()
             self.server = None
 
-    def answer_followers(self) -> None:
-        """Answer every waiting FOLLOW, whether there is an entry for it or not."""
-        for follower in list(self.followers):
-            self._answer_follower(follower)
-
-    def _answer_follower(self, follower: tuple[Connection, int, FollowRequest]) -> None:
-        if follower not in self.followers:
-            return
-        self.followers.remove(follower)
-        connection, opaque, request = follower
-        if not connection.transport.is_closing():
-            connection.transport.write(self.follow_answer(opaque, request))
-
     def stop_reading(self) -> None:
         """Stop reading, so that clients' requests accumulate on their side."""
         for connection in self.connections:
@@ -159,7 +146,7 @@ class Member:
             if command.code == FOLLOW and self.supports_follow:
                 return self._follow(command, connection)
             if command.code == READ_RANGE and self.supports_ranges:
-                return self._read_range(command)
+                return self._read_range(command, connection)
             answer = self._answer(command)
         except ValueError as error:
             remark = f"com.alibaba.fastjson2.JSONException: illegal input : {error}"
@@ -296,26 +283,35 @@ class Member:
         entries = [self.group.entry(index) for index in range(request.begin_index, last)]
         return GetEntriesResponse(group=self.group.name, entries=entries)
 
-    def _read_range(self, command: RemotingCommand) -> bytes:
+    def _read_range(self, command: RemotingCommand, connection: Connection) -> bytes | Fault:
         request = ReadRangeRequest.from_json(command.body)
         self.ranges.append(request.begin_index)
+        return self._now_or_later(connection, command.opaque, request, self._range_answer)
+
+    def _range_answer(self, request: ReadRangeRequest) -> bytes:
         found = self._get(request)  # type: ignore[arg-type]  # has the same fields
-        answer = range_answer(request, found, self.spoil)
-        return encode_responses([(command.opaque, answer)])
+        return range_answer(request, found, len(self.group.log) - 1, self.spoil)
 
     def _follow(self, command: RemotingCommand, connection: Connection) -> bytes | Fault:
         request = FollowRequest.from_json(command.body)
-        if request.begin_index >= len(self.group.log) and request.wait_ms:
-            follower = (connection, command.opaque, request)
-            self.followers.append(follower)
-            wait_s = request.wait_ms / 1000
-            asyncio.get_running_loop().call_later(wait_s, self._answer_follower, follower)
-            self.follow_waiting.set()
-            return Fault.NO_ANSWER
-        return self.follow_answer(command.opaque, request)
+        return self._now_or_later(connection, command.opaque, request, self._follow_answer)
 
-    def follow_answer(self, opaque: int, request: FollowRequest) -> bytes:
-        """Return the response frame to a FOLLOW with the current entries."""
+    def _now_or_later(
+        self,
+        connection: Connection,
+        opaque: int,
+        request: FollowRequestT,
+        answer: Callable[[FollowRequestT], bytes],
+    ) -> bytes | Fault:
+        def frame() -> bytes:
+            return encode_responses([(opaque, answer(request))])
+
+        if request.begin_index < len(self.group.log) or not request.wait_ms:
+            return frame()
+        self.followers.wait(connection, request.wait_ms / 1000, frame)
+        return Fault.NO_ANSWER
+
+    def _follow_answer(self, request: FollowRequest) -> bytes:
         code = self._refusal(request)
         entries = []
         if code is Code.SUCCESS and request.begin_index != ONLY_THE_ENDS:
@@ -330,7 +326,7 @@ class Member:
             ledger_begin_index=self.begin_index,
             committed_index=len(self.group.log) - 1,
         )
-        return encode_responses([(opaque, response.to_json())])
+        return response.to_json()
 
     def _transfer(
         self, request: LeadershipTransferRequest

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dledger_formats.log import disk
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
-from dledger_formats.protocol.requests import GetEntriesResponse
+from dledger_formats.protocol.requests import DLedgerResponseCode, GetEntriesResponse
 
 _UNSIGNED = 0xFFFF_FFFF
 
@@ -20,10 +20,18 @@ def stored_form(entry: DLedgerEntry) -> bytes:
 
 
 def range_answer(
-    request: ReadRangeRequest, found: GetEntriesResponse, spoil: Callable[[bytes], bytes]
+    request: ReadRangeRequest,
+    found: GetEntriesResponse,
+    committed_index: int,
+    spoil: Callable[[bytes], bytes],
 ) -> bytes:
     """Return the answer with the entries that a GET has found, up to the last requested one."""
     last = request.last_index
     entries = [entry for entry in found.entries if last < 0 or entry.index <= last]
-    head = ReadRangeResponse(code=found.code, leader_id=found.leader_id).head()
+    waited = request.wait_ms and found.code is DLedgerResponseCode.INDEX_OUT_OF_RANGE
+    head = ReadRangeResponse(
+        code=DLedgerResponseCode.SUCCESS if waited else found.code,
+        leader_id=found.leader_id,
+        committed_index=committed_index,
+    ).head()
     return head + spoil(b"".join(map(stored_form, entries)))
