@@ -41,7 +41,7 @@ class Pass(NamedTuple):
 
 
 async def fill(client: DLedgerClient, entries: int, body_bytes: int) -> None:
-    """Append so many bodies."""
+    """Append this many bodies."""
     for first in range(0, entries, APPENDS):
         count = min(APPENDS, entries - first)
         bodies = [os.urandom(body_bytes) for _ in range(count)]

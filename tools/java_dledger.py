@@ -18,7 +18,9 @@ from tools.setup import ROOT, install_packages, java_version
 
 PROJECT: Final = ROOT / "tests" / "interop" / "java"
 VERSIONS: Final = ("0.3.1.2", "0.3.2", "0.4.0", "0.4.3")
-"""0.3.1.2: RocketMQ up to 5.3; 0.3.2: RocketMQ 5.4 and 5.5; 0.4.0, 0.4.3: the newer protocol."""
+"""RocketMQ up to 5.3 uses 0.3.1.2, and 5.4 and 5.5 use 0.3.2. 0.4.0 and 0.4.3 have the newer
+protocol.
+"""
 PACKAGES: Final = {"javac": "openjdk-17-jdk-headless", "mvn": "maven"}
 BUILD_TIMEOUT_S: Final = 900
 _KIND: Final = "java-dledger"

@@ -20,7 +20,9 @@ class PreviousEntry:
     """The known fields of the entry before the first one to check; None for unknown fields."""
 
     chain_crc: int | None = None
-    """None also if it is 0: the entry may have no checksum, or the field may have been zeroed."""
+    """Its chain_crc; None also if it is 0, since the entry may have no checksum, or the field may
+    have been zeroed.
+    """
     term: int | None = None
     shift: int | None = None
     """Bytes by which its offset exceeds the pos in its header."""

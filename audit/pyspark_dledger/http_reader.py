@@ -130,7 +130,7 @@ def _body(response: http.client.HTTPResponse, bytes_max: int, where: str) -> byt
     """Read a body of known length into one buffer."""
     length = response.length
     if length is None or length > bytes_max:
-        raise AnswerError(f"{where}: Content-Length is {length}, at most {bytes_max} is allowed")
+        raise AnswerError(f"{where}: Content-Length is {length}; at most {bytes_max} is allowed")
     body, filled = bytearray(length), 0
     with memoryview(body) as view:
         while filled < length:

@@ -44,7 +44,9 @@ def check_names(manifest: Manifest) -> None:
         try:
             disk.start_offset(file.name)
         except ValueError as error:
-            raise AnswerError(f"the manifest of {manifest.status.self_id}: {error}") from error
+            raise AnswerError(
+                f"the manifest of {manifest.status.self_id} is invalid: {error}"
+            ) from error
 
 
 def in_order(files: list[SegmentFile]) -> list[SegmentFile]:

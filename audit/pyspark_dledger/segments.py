@@ -34,7 +34,7 @@ class Segment:
     index_files: tuple[SegmentFile, ...]
     first_wanted: int
     last_wanted: int
-    """At most the member's committed index; later entries may be overwritten during the scan."""
+    """The last index to read, at most the committed index: later entries may change meanwhile."""
     last_expected: int | None
     """Index of its last entry; None if unknown, because the next file is missing."""
 

@@ -40,7 +40,7 @@ class GroupMetadata:
     peers: dict[str, str]
     """HOST:PORT of every member, by member id."""
     term: int
-    """-1 from Java servers, which do not report it."""
+    """The term of that member; -1 from Java servers, which do not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

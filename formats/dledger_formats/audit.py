@@ -48,7 +48,7 @@ class Finding:
     check: str
     """The name of the check, for example bad_body_crc."""
     severity: str
-    """info, warning or critical"""
+    """The severity: info, warning or critical."""
     member: str
     """The member's id; empty if the problem cannot be traced to a member."""
     segment: str

@@ -45,9 +45,9 @@ class OnDamage(enum.StrEnum):
     """How a member reacts to a damaged log, or a damaged term and vote."""
 
     HEAL = "heal"
-    """It sets the damaged files aside and fetches them again from its leader."""
+    """The member sets the damaged files aside and fetches them again from its leader."""
     STAY_OUT = "stay-out"
-    """It changes nothing and stays out of service until someone repairs it."""
+    """The member changes nothing and stays out of service until someone repairs it."""
 
 
 NO_STATE_MACHINE: Final = "none"
@@ -78,7 +78,7 @@ class NodeSettings:
     listen_host: str = "0.0.0.0"  # noqa: S104 - in a pod, every address is the pod's own
     http_port: int = HTTP_PORT
     heartbeat_interval_ms: int = 250
-    """heartBeatTimeIntervalMs"""
+    """heartBeatTimeIntervalMs: time between two heartbeats of a leader."""
     election_timeout_ms: int = 1000
     """Election timeout: a follower's is random between this and twice this."""
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
@@ -87,11 +87,11 @@ class NodeSettings:
     member waits for its disk.
     """
     on_damage: OnDamage = OnDamage.HEAL
-    """heal, or stay-out if damaged files must be left untouched."""
+    """What to do about damage: heal, or stay-out if damaged files must be left untouched."""
     segment_size_bytes: int = 1 << 30
-    """mappedFileSizeForEntryData"""
+    """mappedFileSizeForEntryData: size of each data segment."""
     index_segment_size_bytes: int = 32 * 5 * 1024 * 1024
-    """mappedFileSizeForEntryIndex"""
+    """mappedFileSizeForEntryIndex: size of each index segment."""
     file_reserved_hours: int = 0
     """fileReservedHours: older segments are removed once every voter has them; 0 keeps all.
     DLedger's default is 72.
@@ -127,7 +127,7 @@ class NodeSettings:
     gateway.
     """
     log_format: str = "text"
-    """text for a terminal, json for log collectors"""
+    """The form of log lines: text for a terminal, or json for log collectors."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -259,7 +259,7 @@ def _check_members(settings: NodeSettings) -> None:
         )
     if len(settings.known_peers) > MEMBERS_MAX:
         raise SettingsError(
-            f"{variable_name('peers')} has too many members; {MEMBERS_MAX} are allowed"
+            f"{variable_name('peers')} has too many members; at most {MEMBERS_MAX} are allowed"
         )
 
 
@@ -285,7 +285,7 @@ def _check(settings: NodeSettings) -> None:
     if not all(re.fullmatch("[01]?[0-9]|2[0-3]", hour) for hour in settings.delete_when.split(";")):
         raise SettingsError(
             f"{variable_name('delete_when')} is {settings.delete_when!r}; it must be hours from 0 "
-            "to 23 with ; between them"
+            "to 23, separated by ;"
         )
     if settings.state_machine not in STATE_MACHINES:
         raise SettingsError(

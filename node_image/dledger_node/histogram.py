@@ -9,7 +9,7 @@ class Histogram:
     """A cumulative histogram, as Prometheus defines it."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """`bounds` are the upper bounds of the buckets, in ascending order, without infinity."""
+        """Start empty. `bounds` are the ascending upper bounds of the buckets, without infinity."""
         assert list(bounds) == sorted(set(bounds)), "ascending bounds"
         self.bounds = tuple(bounds)
         self.sum = 0.0

@@ -114,7 +114,7 @@ async def serve_member(
                 lambda: Connection(server.clients), settings.listen_host, port, backlog=1024
             )
         except OSError as error:
-            raise ListenError(f"{settings.listen_host}:{port}: {error}") from error
+            raise ListenError(f"cannot listen on {settings.listen_host}:{port}: {error}") from error
         logger.info("%s %s is listening on port %d", settings.group, settings.self_id, port)
         waited: set[asyncio.Future[Any]] = {stopped, running, server.fatal}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)

@@ -20,7 +20,7 @@ class Problem:
     """A problem with an object, as the reason and message of a condition."""
 
     reason: str
-    """CamelCase."""
+    """The machine-readable reason, in CamelCase."""
     message: str
 
 
@@ -33,15 +33,15 @@ class PodView:
     uid: str
     member_id: str
     ip: str
-    """Empty until the pod has an address."""
+    """The pod's address; empty until it has one."""
     labels: Mapping[str, str]
     term: int
     """The term annotation, which the operator never decreases; -1 if it is missing or invalid."""
     resource_version: str
     leaving: bool
-    """The pod is being deleted or has terminated, so it will not serve again."""
+    """Whether the pod is being deleted or has terminated, so that it will not serve again."""
     ready: bool
-    """The kubelet's readiness probe succeeds."""
+    """Whether the kubelet's readiness probe succeeds."""
     problem: Problem | None
     """Why the pod does not start, as reported by the kubelet or the scheduler."""
 
@@ -62,7 +62,7 @@ class VolumeClaimView:
     is missing or invalid, as on a claim that a user created by hand.
     """
     leaving: bool
-    """The claim is being deleted."""
+    """Whether the claim is being deleted."""
     problem: Problem | None
     """Why the claim is not bound."""
 
@@ -117,7 +117,7 @@ class JobPodView:
     name: str
     running: bool
     exit_code: int | None
-    """None while the container has not terminated."""
+    """The container's exit code; None until it has terminated."""
     termination_message: str
     finished_at: datetime | None
     problem: Problem | None

@@ -27,13 +27,13 @@ class Observation:
     pod_uid: str
     member_id: str
     answers: bool
-    """The pod answered the last request. If not, the other fields hold its last answer."""
+    """Whether the pod answered the last request; if not, the other fields hold its last answer."""
     term: int
     """A member's term never decreases, so this stays a valid lower bound after it stops answering.
     """
     leader_id: str | None
     master: bool
-    """The member claims to lead `term` and to have committed its first entry of that term."""
+    """Whether the member claims to lead `term` with its first entry of that term committed."""
 
     def follows(self, leader: Leader) -> bool:
         """Return whether the pod answers and names this leader in this term."""
@@ -68,7 +68,7 @@ class LeaderChange:
     """
 
     from_member: str
-    """Empty for the first leader."""
+    """The previous leader; empty for the first one."""
     to_member: str
     term: int
     reason: str
@@ -103,9 +103,9 @@ class ObservedMember:
     membership: MembershipRole
     """The membership that the leader, not the member itself, last reported."""
     exists: bool
-    """The member has a pod."""
+    """Whether the member has a pod."""
     ready: bool
-    """The member answers, serves its role, and its pod is Ready."""
+    """Whether the member answers and serves its role, and its pod is Ready."""
     reason: str
     """Human-readable reason why the member is not ready; empty when it is ready."""
     problem: Problem | None
@@ -127,7 +127,7 @@ class ObservedGroup:
     membership: Membership
     leader: Leader | None
     disputed: bool
-    """Two members claim to lead the same term, which Raft rules out."""
+    """Whether two members claim to lead the same term, which Raft rules out."""
     members: Sequence[ObservedMember]
     endpoints: ObservedEndpoints
     paused: bool
@@ -138,7 +138,7 @@ class ObservedGroup:
     scaling_problem: Problem | None
     """Why the next step of scaling cannot be taken now."""
     starting: bool
-    """The group is within its startup grace period, so members may not be ready yet."""
+    """Whether the group is in its startup grace period, in which members need not be ready."""
 
     @property
     def voters(self) -> Sequence[ObservedMember]:

@@ -47,7 +47,7 @@ def test_the_encoding_of_a_membership_stays_the_same() -> None:
         (b'{"voters":["n0\\n"],"learners":[]}', "not a valid id"),
         (b'{"voters":["n1","n0"],"learners":[]}', "sorted"),
         (b'{"voters":["n0","n0"],"learners":[]}', "sorted"),
-        (b'{"voters":[],"learners":["n0"]}', "has voters"),
+        (b'{"voters":[],"learners":["n0"]}', "must have voters"),
         (b'{"voters":["n0"],"learners":["n0"]}', "both a voter and a learner"),
         (b'{"voters": ["n0"],"learners":[]}', "canonical form"),
         (b'{"learners":[],"voters":["n0"]}', "canonical form"),

@@ -128,7 +128,7 @@ def test_addable_peers_have_the_same_form_as_peers() -> None:
 
 def test_a_group_has_at_most_as_many_members_as_a_membership_can_hold() -> None:
     addable = {f"m{number}": "h:1" for number in range(62)}
-    with pytest.raises(SettingsError, match="too many members; 64"):
+    with pytest.raises(SettingsError, match="too many members; at most 64"):
         dataclasses.replace(SETTINGS, addable_peers=addable)
 
 

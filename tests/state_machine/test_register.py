@@ -93,9 +93,9 @@ def test_many_keys_are_dumped_in_pieces() -> None:
         (b"DLREGIST\1\0\0\0", "12 bytes"),
         (b"DLREGISt\1\0\0\0\0\0\0\0", "expected a register"),
         (b"DLREGIST\2\0\0\0\0\0\0\0", "version 2"),
-        (b"DLREGIST\1\0\0\0\1\0\0\0", "announces 1 keys, the data has 0"),
+        (b"DLREGIST\1\0\0\0\1\0\0\0", "announces 1 keys, but the data has 0"),
         (b"DLREGIST\1\0\0\0\1\0\0\0" + bytes(7), "ends inside"),
-        (b"DLREGIST\1\0\0\0\2\0\0\0" + bytes(16), "announces 2 keys, the data has 1"),
+        (b"DLREGIST\1\0\0\0\2\0\0\0" + bytes(16), "announces 2 keys, but the data has 1"),
     ],
 )
 def test_bytes_that_are_not_a_dump_are_rejected(raw: bytes, what: str) -> None:

@@ -170,7 +170,7 @@ def test_a_malformed_pushed_membership_is_refused(open_store: OpenStore, memory_
         previous_chain_crc=0, channels=[MEMBERSHIP_CHANNEL],
     ).data  # fmt: skip
 
-    with pytest.raises(RemoteProtocolError, match="has voters"):
+    with pytest.raises(RemoteProtocolError, match="must have voters"):
         follower.check_block(bytes(data), previous_index=-1, previous_term=-1, last_index=0, term=1)
 
 

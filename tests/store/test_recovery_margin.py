@@ -45,7 +45,9 @@ def test_only_a_margin_of_the_durable_entries_is_verified_at_a_start(
     assert again.recovery.verified_entries == 40 - first_verified
     assert bodies_of(again, 4) == BODIES[4:]
     for ask in (again.entry, lambda index: again.read_range(index - 1, index + 1, 1 << 20)):
-        with pytest.raises(StoreDamagedError, match=r"entry 3: .*bad_body_crc") as refused:
+        with pytest.raises(
+            StoreDamagedError, match=r"entry 3 is damaged .*bad_body_crc"
+        ) as refused:
             ask(3)
         assert (refused.value.damage, refused.value.index) == (Damage.BAD_ENTRY, 3)
 

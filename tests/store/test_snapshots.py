@@ -138,7 +138,7 @@ def test_a_snapshot_with_any_changed_byte_is_damaged(
 @pytest.mark.parametrize(
     ("raw", "error"),
     [
-        (b'{"lastIncludedIndex":100,"lastIncludedTerm":3}', "another program's"),
+        (b'{"lastIncludedIndex":100,"lastIncludedTerm":3}', "another program"),
         (b"[]", "not a JSON object"),
         (b"[" * 500, "not a JSON object"),
         (b"x" * 600, "more than 512 bytes"),
@@ -158,7 +158,7 @@ def test_a_snapshot_under_a_wrong_name_is_damaged(tmp_path: Path, snapshots: Sna
     snapshots.save(100, 3, STATE)
     (tmp_path / "snapshot" / "snapshot_100").rename(tmp_path / "snapshot" / "snapshot_101")
 
-    assert "up to entry 100" in Snapshots(tmp_path, reserved=3).damaged[101]
+    assert "says entry 100" in Snapshots(tmp_path, reserved=3).damaged[101]
 
 
 def test_data_that_has_changed_is_not_loaded(tmp_path: Path, snapshots: Snapshots) -> None:

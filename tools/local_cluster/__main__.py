@@ -146,14 +146,16 @@ def parser() -> argparse.ArgumentParser:
         add(name, action, about).add_argument("number", type=int)
     command = add("add-disk", add_disk, "add a disk of limited size as a PersistentVolume")
     command.add_argument("number", type=int, help="number of the node")
-    command.add_argument("--size", default="64Mi", help="(default: %(default)s)")
+    command.add_argument("--size", default="64Mi", help="size of the disk (default: %(default)s)")
     command.add_argument(
         "--disk",
         default="small",
         help="name of the disk, unique on its node (default: %(default)s)",
     )
     command.add_argument(
-        "--storage-class", default=disks.DEFAULT_CLASS, help="(default: %(default)s)"
+        "--storage-class",
+        default=disks.DEFAULT_CLASS,
+        help="storage class of the volume (default: %(default)s)",
     )
     add("build", build, "build the cluster's programs into the cache; print their folder")
     command = add("images", build_images, "build the project's images")

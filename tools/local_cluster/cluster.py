@@ -62,7 +62,7 @@ class Cluster:
     def layout(self) -> Layout:
         found = registry.find(self.name)
         if found is None:
-            raise LocalClusterError(f"cluster {self.name!r} does not exist: bring it up first")
+            raise LocalClusterError(f"cluster {self.name!r} does not exist; bring it up first")
         return found
 
     @property
@@ -164,10 +164,14 @@ class Cluster:
             nodes = self._wanted_nodes or (known.node_count if known else DEFAULT_NODE_COUNT)
             if known and known.node_count > nodes:
                 raise LocalClusterError(
-                    f"{self.name} has {known.node_count} nodes; to get fewer, run `down --purge`"
+                    f"{self.name} has {known.node_count} nodes; to get fewer, first run "
+                    "`down --purge`"
                 )
             if known and self._wanted_slot not in (None, known.slot):
-                raise LocalClusterError(f"{self.name} keeps slot {known.slot} until `down --purge`")
+                raise LocalClusterError(
+                    f"{self.name} already has slot {known.slot}; to move it, first run "
+                    "`down --purge`"
+                )
             slot = known.slot if known else registry.choose_slot(self._wanted_slot, others)
             folder = clusters_folder() / self.name
             layout = Layout(name=self.name, slot=slot, node_count=nodes, folder=folder)
@@ -259,7 +263,7 @@ class Cluster:
             if node.is_running(layout, each):
                 done = self.node_command(number, "mount", "-o", "loop", str(file), str(mount_point))
                 if done.returncode != 0:
-                    raise LocalClusterError(f"{file} cannot be mounted: {done.stderr.strip()}")
+                    raise LocalClusterError(f"cannot mount {file}: {done.stderr.strip()}")
             manifests = disks.manifests(each, name, bytes_wanted, storage_class)
             self.kubectl("apply", "--server-side", "--filename=-", input_text=manifests)
 

@@ -39,7 +39,7 @@ def run(
         raise LocalClusterError(f"timed out after {timeout_seconds} s: {_short(words)}") from error
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).splitlines()[-LINES_SHOWN:])
-        raise LocalClusterError(f"exit {done.returncode}: {_short(words)}\n{said}")
+        raise LocalClusterError(f"failed with exit code {done.returncode}: {_short(words)}\n{said}")
     return done.stdout
 
 

@@ -47,7 +47,7 @@ def import_built(socket: Path, image: oci_layout.Image) -> None:
     with process:
         said = process.stdout.read().decode(errors="replace") if process.stdout else ""
     if process.returncode != 0:
-        raise LocalClusterError(f"{image.name} cannot be imported by {socket}:\n{said}")
+        raise LocalClusterError(f"cannot import {image.name} into the runtime at {socket}:\n{said}")
 
 
 def _names_and_digests(socket: Path) -> set[str]:

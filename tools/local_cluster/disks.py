@@ -26,10 +26,10 @@ def parse_size(text: str) -> int:
     """Return the bytes of a Kubernetes quantity such as 64Mi."""
     found = re.fullmatch(r"([1-9]\d*)(Ki|Mi|Gi)", text)
     if not found:
-        raise LocalClusterError(f"size {text!r}: must be a number with Ki, Mi or Gi")
+        raise LocalClusterError(f"the size is {text!r}; it must be a number with Ki, Mi or Gi")
     size = int(found[1]) * _UNITS[found[2]]
     if size < SIZE_MIN:
-        raise LocalClusterError(f"size {text}: must be {SIZE_MIN >> 20}Mi or more")
+        raise LocalClusterError(f"the size is {text}; it must be at least {SIZE_MIN >> 20}Mi")
     return size
 
 

@@ -51,7 +51,7 @@ def clusters_folder() -> Path:
 
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"cluster name {name!r}: must be at most 20 of a-z, 0-9 and '-'")
+        raise ValueError(f"the cluster name is {name!r}; it must be 1 to 20 of a-z, 0-9 and '-'")
 
 
 def bridge_name(slot: int) -> str:
@@ -60,7 +60,7 @@ def bridge_name(slot: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLayout:
-    """One node. Only its name in Kubernetes is the same in every cluster."""
+    """The names, addresses and paths of one node. Only `name` is the same in every cluster."""
 
     number: int
     slot: int
@@ -95,7 +95,7 @@ class NodeLayout:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """One cluster."""
+    """The names, addresses and paths of one cluster."""
 
     name: str
     slot: int
@@ -105,9 +105,11 @@ class Layout:
     def __post_init__(self) -> None:
         check_name(self.name)
         if not 0 <= self.slot < SLOTS:
-            raise ValueError(f"slot {self.slot}: must be 0 to {SLOTS - 1}")
+            raise ValueError(f"the slot is {self.slot}; it must be 0 to {SLOTS - 1}")
         if not 1 <= self.node_count <= NODES_MAX:
-            raise ValueError(f"{self.node_count} nodes: must be 1 to {NODES_MAX}")
+            raise ValueError(
+                f"the number of nodes is {self.node_count}; it must be 1 to {NODES_MAX}"
+            )
         if len(os.fsencode(self.folder / _DEEPEST_SOCKET)) > SOCKET_PATH_MAX:
             raise ValueError(
                 f"{self.folder} is too long: the paths of sockets below it would exceed the limit"
@@ -118,9 +120,9 @@ class Layout:
         return [self.node(number) for number in range(1, self.node_count + 1)]
 
     def node(self, number: int) -> NodeLayout:
-        """Return a node; its number may exceed node_count, since all nodes have routes."""
+        """Return the layout of a node. Its number may exceed node_count: all nodes have routes."""
         if not 1 <= number <= NODES_MAX:
-            raise ValueError(f"node {number}: must be 1 to {NODES_MAX}")
+            raise ValueError(f"the node is {number}; it must be 1 to {NODES_MAX}")
         return NodeLayout(
             number=number,
             slot=self.slot,

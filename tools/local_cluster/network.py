@@ -114,7 +114,7 @@ def disconnect_node(node: NodeLayout) -> None:
         return
     # The kernel may have removed it in the meantime.
     if _link_exists(node.link):
-        raise LocalClusterError(f"link {node.link} cannot be removed")
+        raise LocalClusterError(f"cannot remove the link {node.link} of {node.name}")
 
 
 def remove(layout: Layout) -> None:

@@ -144,7 +144,7 @@ def stop(identities: Iterable[Identity], *, stop_seconds: float = STOP_SECONDS) 
             left = _wait(left, stop_seconds)
         _signal(left, signal.SIGKILL)
         if _wait(left, KILL_SECONDS):
-            raise LocalClusterError(f"{len(left)} processes cannot be killed")
+            raise LocalClusterError(f"cannot kill {len(left)} processes")
     finally:
         for pidfd in opened:
             os.close(pidfd)

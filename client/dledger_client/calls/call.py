@@ -77,7 +77,7 @@ _VERDICTS: Final[Mapping[DLedgerResponseCode, Verdict]] = {
     DLedgerResponseCode.INDEX_OUT_OF_RANGE: Verdict.REFUSED,
     DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN: Verdict.REFUSED,
 }
-"""Every other code means UNKNOWN."""
+"""The verdict of each code; every other code means UNKNOWN."""
 
 assert all(_VERDICTS[code] is not Verdict.UNKNOWN for code in NOT_APPENDED)
 
@@ -231,7 +231,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     answer_s: float = 0.0
     """How long the leader may delay its response."""
     due_at_s: float = 0.0
-    """Part of `connection.Reply`, like `expires_at_s`, `answered` and `lost`."""
+    """See `connection.Reply`, as for `expires_at_s`, `answered` and `lost`."""
     expires_at_s: float = 0.0
     connection: Connection | None = None
     """The connection of the current attempt."""

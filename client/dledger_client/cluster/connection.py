@@ -261,6 +261,6 @@ class Connection(asyncio.Protocol):
             return
         self._outbox = deque(item for item in self._outbox if item[2].expires_at_s > now_s)
         self._outbox_bytes = sum(len(body) for _, body, _ in self._outbox)
-        error = ConnectionLostError(f"{self} accepts no data", was_sent=False)
+        error = ConnectionLostError(f"{self} did not accept the request in time", was_sent=False)
         for _, _, reply in overdue:
             reply.lost(error)

@@ -14,8 +14,8 @@ def add_parser(commands: common.Commands) -> None:
         commands,
         "tail",
         summary="print entries as they are appended",
-        description="Print entries as they are appended, until Ctrl-C. Changes of the leader do "
-        "not interrupt it.",
+        description="Print entries as they are appended, until Ctrl-C. Leader changes do not "
+        "interrupt it.",
         examples={
             "dledger tail": "new entries",
             "dledger tail --from 0": "all existing entries, then new ones",

@@ -25,7 +25,7 @@ LOCK_FILE: Final = "lock"
 MEMBERS_ALLOWED: Final = (1, 3, 5, 7)
 ADDABLE_ALLOWED: Final = range(7)
 SEGMENT_SIZE_BYTES: Final = 16 << 20
-"""Small, because segments are allocated at full size and each member has two or three."""
+"""A small size, because segments are allocated in full and each member has two or three."""
 INDEX_SEGMENT_SIZE_BYTES: Final = 5 << 20
 
 

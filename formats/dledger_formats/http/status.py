@@ -25,9 +25,9 @@ class MembershipRole(enum.StrEnum):
 
     VOTER = "Voter"
     LEARNER = "Learner"
-    """It receives entries but does not count in quorums."""
+    """The member receives entries but does not count in quorums."""
     NONE = "None"
-    """It was removed or has not been added yet, or its log does not contain the change yet."""
+    """The member was removed or not added yet, or its log does not contain the change yet."""
 
 
 class FlushDiskType(enum.StrEnum):
@@ -50,7 +50,7 @@ class StorageState(enum.StrEnum):
     DAMAGED = "Damaged"
     """The disk does not hold the bytes that were written."""
     HEALING = "Healing"
-    """It was damaged, and the member is re-fetching the damaged entries from its leader."""
+    """The store was damaged, and the member is re-fetching the lost entries from its leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class NodeStatus:
     master: bool
     """Whether this member is a leader whose first entry of the term is committed."""
     ready: bool
-    """This member took part in a heartbeat or a commit recently and serves its role."""
+    """Whether this member recently took part in a heartbeat or a commit, and serves its role."""
     reason: str
     """Human-readable reason why the member is not ready; empty when it is."""
     broker_id: int

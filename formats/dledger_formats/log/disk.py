@@ -119,7 +119,7 @@ def file_name(start_offset: int) -> str:
 
 
 def start_offset(name: str) -> int:
-    """Return the offset of a segment's first byte. Raises ValueError for any other name."""
+    """Return the offset that a segment's name states. Raises ValueError for any other text."""
     if len(name) != FILE_NAME_DIGITS or not (name.isascii() and name.isdigit()):
         raise ValueError(
             f"{name!r} is not a segment's name: {FILE_NAME_DIGITS} digits are expected"
@@ -128,7 +128,7 @@ def start_offset(name: str) -> int:
 
 
 def body_crc(body: Buffer) -> int:
-    """Return the checksum of a body. One that happens to be 0 is read as "not covered"."""
+    """Return the checksum of a body. A checksum that happens to be 0 is read as "not covered"."""
     return crc32(body)
 
 
@@ -189,7 +189,7 @@ def chain_crc_of(header: EntryHeader, previous_chain_crc: int) -> int:
 def unpack_header(source: Buffer, at: int) -> EntryHeader:
     """Read a header without checks. Raises DamagedRecordError if the bytes end too early."""
     if len(source) - at < ENTRY_HEADER_SIZE:
-        raise DamagedRecordError("short_header", f"{max(0, len(source) - at)} bytes are left")
+        raise DamagedRecordError("short_header", f"only {max(0, len(source) - at)} bytes are left")
     return EntryHeader._make(ENTRY_HEADER.unpack_from(source, at))
 
 
@@ -203,26 +203,30 @@ def check_entry(
     term, because it knows the entry before. Raises DamagedRecordError.
     """
     if limit - at < ENTRY_HEADER_SIZE:
-        raise DamagedRecordError("short_header", f"{max(0, limit - at)} bytes are left")
+        raise DamagedRecordError("short_header", f"only {max(0, limit - at)} bytes are left")
     header = unpack_header(source, at)
     if header.magic not in ENTRY_MAGICS:
-        raise DamagedRecordError("bad_magic", f"magic {header.magic} at byte {at}")
+        raise DamagedRecordError("bad_magic", f"unknown magic {header.magic} at byte {at}")
     if header.body_size < 0 or header.size != ENTRY_HEADER_SIZE + header.body_size:
         raise DamagedRecordError(
-            "bad_size", f"size {header.size} with a body of {header.body_size} at byte {at}"
+            "bad_size", f"size {header.size} contradicts a body of {header.body_size} at byte {at}"
         )
     end = at + header.size
     if end > limit:
         raise DamagedRecordError(
-            "short_body", f"entry {header.index} ends {end - limit} bytes late"
+            "short_body", f"the last {end - limit} bytes of entry {header.index} are missing"
         )
     if header.body_crc and crc32(source[at + ENTRY_HEADER_SIZE : end]) != header.body_crc:
-        raise DamagedRecordError("bad_body_crc", f"body of entry {header.index} at byte {at}")
+        raise DamagedRecordError(
+            "bad_body_crc",
+            f"the body of entry {header.index} at byte {at} does not match its checksum",
+        )
     if header.chain_crc and previous_chain_crc is not None:
         expected = crc32(source[at + 40 : at + 48], _chain_prefix(source, at, previous_chain_crc))
         if expected != header.chain_crc:
             raise DamagedRecordError(
-                "bad_chain_crc", f"header of entry {header.index} at byte {at}"
+                "bad_chain_crc",
+                f"the header of entry {header.index} at byte {at} does not match its checksum",
             )
     return header
 

@@ -50,10 +50,12 @@ def decode(body: disk.Buffer) -> MembershipBody:
     raw = bytes(body)
     plain = json_objects.parse(raw)
     if not isinstance(plain, dict) or plain.keys() != {"voters", "learners"}:
-        raise FormatError("a membership has the keys voters and learners, and nothing else")
+        raise FormatError("a membership must have the keys voters and learners, and nothing else")
     said = MembershipBody(_ids(plain["voters"]), _ids(plain["learners"]))
     if not said.voters or not set(said.voters).isdisjoint(said.learners):
-        raise FormatError("a membership has voters, and no member is both a voter and a learner")
+        raise FormatError(
+            "a membership must have voters, and no member that is both a voter and a learner"
+        )
     if len(said.voters) + len(said.learners) > MEMBERS_MAX:
         raise FormatError(f"a membership has more than {MEMBERS_MAX} members")
     if encode(*said) != raw:

@@ -131,21 +131,27 @@ def _damage(run: Buffer, sizes: list[int], first_index: int) -> DamagedRecordErr
     for index, size in enumerate(sizes, first_index):
         header = unpack_header(run, at)
         if header.index != index:
-            return DamagedRecordError("bad_index", f"{header.index}, where {index} belongs")
+            return DamagedRecordError(
+                "bad_index", f"entry {header.index}, where entry {index} belongs"
+            )
         if header.magic not in ENTRY_MAGICS:
-            return DamagedRecordError("bad_magic", f"magic {header.magic} of entry {index}")
+            return DamagedRecordError("bad_magic", f"unknown magic {header.magic} of entry {index}")
         if header.body_size != size - ENTRY_HEADER_SIZE:
             return DamagedRecordError(
-                "bad_size", f"entry {index} of {size} bytes has a body of {header.body_size}"
+                "bad_size", f"entry {index} of {size} bytes claims a body of {header.body_size}"
             )
         if header.term < term:
             return DamagedRecordError(
-                "bad_term", f"term {header.term} of entry {index} after term {term}"
+                "bad_term", f"entry {index} has term {header.term}, lower than {term} before it"
             )
         body = memoryview(run)[at + ENTRY_HEADER_SIZE : at + size]
         if header.body_crc not in (0, crc32(body)):
-            return DamagedRecordError("bad_body_crc", f"body of entry {index}")
+            return DamagedRecordError(
+                "bad_body_crc", f"the body of entry {index} does not match its checksum"
+            )
         if index > first_index and header.chain_crc not in (0, chain_crc_of(header, chain_crc)):
-            return DamagedRecordError("bad_chain_crc", f"header of entry {index}")
+            return DamagedRecordError(
+                "bad_chain_crc", f"the header of entry {index} does not match its checksum"
+            )
         at, term, chain_crc = at + size, header.term, header.chain_crc
     raise AssertionError("the run is sound, but was rejected")

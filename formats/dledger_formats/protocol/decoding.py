@@ -48,7 +48,7 @@ def decode_strictly(decode: Callable[[bytes], T], raw: bytes) -> T:
     if len(raw) > JSON_BYTES_MAX:
         raise FormatError(f"JSON of {len(raw)} bytes; at most {JSON_BYTES_MAX} are allowed")
     if raw.count(b"[") + raw.count(b"{") > BRACKETS_MAX:
-        raise FormatError(f"a request has at most {BRACKETS_MAX} brackets")
+        raise FormatError(f"a request may have at most {BRACKETS_MAX} opening brackets")
     json_objects.parse(raw)
     return decode(raw)
 

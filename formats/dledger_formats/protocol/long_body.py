@@ -37,13 +37,14 @@ class LongBody:
     """A request divided at its body, which is decoded in steps of bounded cost."""
 
     def __init__(self, raw: bytes) -> None:
-        """Raises FormatError if there is no body, or too much besides it."""
+        """Divide a request. Raises FormatError if it has no body, or too much besides it."""
         found = _KEY.search(raw, 0, ENVELOPE_BYTES_MAX)
         begin = found.end() if found else len(raw)
         end = raw.find(b'"' if raw[begin : begin + 1] == b'"' else b"]", begin + 1) + 1
         if not end or len(raw) - (end - begin) > ENVELOPE_BYTES_MAX:
             raise FormatError(
-                f"a request of {len(raw)} bytes has more than {ENVELOPE_BYTES_MAX} besides its body"
+                f"a request of {len(raw)} bytes has no body, or more than {ENVELOPE_BYTES_MAX} "
+                "bytes besides it"
             )
         self.raw = raw
         self.before = raw[:begin]

@@ -55,4 +55,6 @@ class ChangeMembershipResponse(Response, kw_only=True, frozen=True):
     voters: tuple[str, ...] = ()
     learners: tuple[str, ...] = ()
     index: Int64 = msgspec.field(default_factory=_minus_one)
-    """-1 if the settings still determine the voters, or if the entry was removed."""
+    """Index of the entry with the membership; -1 if the settings still determine the voters, or if
+    the entry was removed.
+    """

@@ -34,34 +34,34 @@ class Counters:
     pending_appends: int
     pending_bytes: int
     applied_index: int
-    """-1 without a state machine."""
+    """Last entry applied to the state machine; -1 without one."""
     snapshot_index: int
-    """-1 without a snapshot."""
+    """Last entry that the newest snapshot includes; -1 without a snapshot."""
     snapshots_installed: int
     connections: int
     elections: Mapping[str, int]
-    """By cause: elections that this member began."""
+    """Elections that this member began, by cause."""
     messages_refused: Mapping[str, int]
-    """By cause: messages of peers that were rejected."""
+    """Rejected messages of peers, by cause."""
     buffered_bytes: int
     connections_closed: Mapping[str, int]
-    """By reason: connections that this member refused or closed."""
+    """Connections that this member refused or closed, by reason."""
     segments_removed: int
     segments_forced: int
     healed_ranges: int
     healed_entries: int
     healing_missing_entries: int
     messages_dropped: Mapping[str, int]
-    """By peer: messages that were not sent because the link was down or full."""
+    """Messages that were not sent because the link was down or full, by peer."""
     links_up: Mapping[str, bool]
-    """By peer: whether the link to it is up."""
+    """Whether the link to each peer is up, by peer."""
     peer_lag_entries: Mapping[str, int]
-    """By peer: entries of a leader's log that the peer does not hold durably, as far as the leader
-    knows; empty on members that do not lead.
+    """Number of entries that each peer does not hold durably, as far as this leader knows, by peer;
+    empty on members that do not lead.
     """
     volume_size_bytes: int
     volume_available_bytes: int
-    """0 until the volume was looked at for the first time, as is the size."""
+    """Free bytes; 0, like the size, until the volume was checked for the first time."""
 
 
 class Source(Protocol):

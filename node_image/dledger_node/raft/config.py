@@ -70,7 +70,7 @@ class RaftConfig:
         if self.heartbeat_ticks < 1 or self.election_ticks < 2 * self.heartbeat_ticks:
             raise ValueError(
                 f"election_ticks ({self.election_ticks}) must be at least twice "
-                f"heartbeat_ticks ({self.heartbeat_ticks}), and that at least 1"
+                f"heartbeat_ticks ({self.heartbeat_ticks}), which must be at least 1"
             )
         if self.push_entries_max < 1 or self.inflight_ranges_max < 1:
             raise ValueError("push_entries_max and inflight_ranges_max must be at least 1")

@@ -115,7 +115,7 @@ class CoreView:
 
     @property
     def joining(self) -> str:
-        """Human-readable: what this member waits for before it may vote; empty on a voter."""
+        """Human-readable: what this member waits for before it may vote; empty if it may."""
         member = self._member
         return joining.awaited(member, member.joining) if member.joining is not None else ""
 

@@ -8,15 +8,15 @@ class ElectionCause(enum.Enum):
     """What made a member ask for votes."""
 
     NO_HEARTBEAT = "NO_HEARTBEAT"
-    """Its leader sent nothing for an election timeout."""
+    """The member's leader sent nothing for an election timeout."""
     LEADER_LINK_LOST = "LEADER_LINK_LOST"
-    """The connection to its leader broke, and the leader sent nothing since."""
+    """The connection to the member's leader broke, and the leader has sent nothing since."""
     NO_LEADER = "NO_LEADER"
-    """It knew no leader of its term for an election timeout."""
+    """The member knew no leader of its term for an election timeout."""
     NO_WINNER = "NO_WINNER"
-    """Its last round of votes ended without a winner."""
+    """The member's last round of votes ended without a winner."""
     TRANSFER = "TRANSFER"
-    """The leader asked it to take the leadership."""
+    """The leader asked the member to take the leadership."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def leader_link_lost(member: MemberState, follower: Follower) -> None:
 
 
 def forget_leader(member: MemberState) -> None:
-    """Follow no leader and wait for another; for members that may not stand for election."""
+    """Follow no leader and wait for another; for members that must not stand for election."""
     become_follower(member, member.term, None)
     restart_election_timer(member)
 

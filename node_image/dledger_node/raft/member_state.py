@@ -54,7 +54,7 @@ class Follower:
     leader_contact_tick: int = 0
     """The tick of that leader's last request."""
     leader_link_broken: bool = False
-    """The connection to that leader broke, and no request has arrived since."""
+    """Whether the connection to that leader broke, and no request has arrived since."""
 
     def leader_is_alive(self, member: "MemberState") -> bool:
         """Tell whether a request of this term's leader arrived within election_ticks."""
@@ -77,7 +77,7 @@ class Candidate:
     votes: set[str]
     """Members that voted for this one, including itself. Only counted, never iterated over."""
     take_leadership: bool
-    """The leader asked this member to stand."""
+    """Whether the leader asked this member to stand."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,9 +118,9 @@ class Leader:
     """Number and tick of the last round that a quorum answered, and of all later rounds."""
     reads: deque[PendingRead] = field(default_factory=deque)
     lease_ended: bool = False
-    """A transfer has begun in this term, which ends the read lease."""
+    """Whether a transfer has begun in this term, which ends the read lease."""
     push_due: bool = True
-    """A push or a probe may be due; `entry_pusher.send_due` must check."""
+    """Whether a push or a probe may be due, so that `entry_pusher.send_due` must check."""
     transfer: Transfer | None = None
     preferred_peer_id: str | None = None
     """The peer that is fit to lead and more preferred than this leader."""
@@ -152,7 +152,7 @@ class Recalling:
     """The peers that may have a mark of this member. Sorted before it is iterated over."""
     answered: set[str] = field(default_factory=set)
     waits: bool = True
-    """This member has promised and saved nothing since its start, so its term is the disk's."""
+    """Whether this member has promised and saved nothing yet, so that its term is the disk's."""
     told_term: int = -1
     """The highest term in the answers."""
     ask_due: int = 0
@@ -183,17 +183,19 @@ class MemberState:
     """The log is flushed up to this index. Invariant: at most log.end_index."""
     role_state: RoleState
     joining: Joining | None = None
-    """None on a voter. Invariant: while it is set, the role state is Follower."""
+    """What this member has learned while joining; None if it is not joining. Invariant: while this
+    is set, the role state is Follower.
+    """
     recalling: Recalling | None = None
-    """None once all peers have answered. Invariant: while it waits, the role state is Follower
-    without a leader.
+    """What this member has asked its peers at its start; None once all have answered. Invariant:
+    while `recalling.waits`, the role state is Follower without a leader.
     """
     unsure_term: int = -1
     """In this term and earlier ones, this member may have given a vote that its disk lacks."""
     marks: dict[str, Mark] = field(default_factory=dict)
     """The last promise of each peer that this member has learned of since its start, by id."""
     alone: bool = False
-    """This member was the only one of its group, and no other member has led since."""
+    """Whether this member was the only one of its group, and no other member has led since."""
     now_ticks: int = 0
     leader_contact_tick: int = 0
     """The tick of the last request of any leader, in any term; 0, the start, if there was none."""

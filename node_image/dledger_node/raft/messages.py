@@ -72,7 +72,7 @@ class VoteRequest:
     ledger_end_index: int
     ledger_end_term: int
     take_leadership: bool = False
-    """The current leader asked the sender to stand, so a voter need not protect that leader."""
+    """Whether the leader asked the sender to stand, so that voters need not protect the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +112,11 @@ class JoinResponse:
     """The incarnation of the request."""
     ledger_end_index: int
     leading: bool
-    """The sender leads `term`."""
+    """Whether the sender leads `term`."""
     joining: bool
-    """The sender is joining too."""
+    """Whether the sender is joining too."""
     alone: bool
-    """The sender was its group's only member, and no other member has led since."""
+    """Whether the sender was its group's only member, and no other member has led since."""
     memberships: tuple[Membership, ...] = ()
     """The current membership in the sender's log, preceded by the one that it replaces until it is
     committed. Empty while the group has its first voters.
@@ -136,7 +136,9 @@ class HeartBeatRequest:
     receiver: str
     term: int
     committed_index: int
-    """At most the match index of the receiver (Raft dissertation, 3.5 and 10.2.1)."""
+    """The leader's committed index, or the receiver's match index if that is lower (Raft
+    dissertation, 3.5 and 10.2.1).
+    """
     round: int
     """The number of the leader's heartbeat round; the answer returns it."""
 
@@ -150,7 +152,7 @@ class HeartBeatResponse:
     term: int
     round: int
     joining: bool = False
-    """The sender is joining (`joining`)."""
+    """Whether the sender is joining (`joining`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +163,7 @@ class CompareRequest:
     receiver: str
     term: int
     index: int
-    """-1 stands for the empty log, which every member has."""
+    """Index of the entry in question; -1 stands for the empty log, which every member has."""
     index_term: int
     committed_index: int
     probe: int
@@ -236,7 +238,9 @@ class InstallSnapshotRequest:
     last_index: int
     entries_term: int
     committed_index: int
-    """At least `first_index`, so that the receiver never truncates its new log before it."""
+    """The leader's committed index: at least `first_index`, so that the receiver never truncates
+    its new log before it.
+    """
     entries: object = None
     membership: Membership | None = None
     """The membership before the first entry; None for the group's first voters."""

@@ -44,9 +44,9 @@ class Progress:
     COMPARE and with this number.
     """
     probe_due: bool = True
-    """The probe must be sent, for the first time or again."""
+    """Whether the probe must be sent, for the first time or again."""
     needs_install: bool = False
-    """The peer lacks the leader's first entry, so the leader sends it instead of a probe."""
+    """Whether the peer lacks the leader's first entry, so that this is sent instead of a probe."""
     compared_match_index: int = -1
     """match_index when the peer last left COMPARE. A peer that returns to COMPARE without progress
     is probed at the next heartbeat, not at once.
@@ -67,9 +67,9 @@ class Progress:
     answered_round: int = 0
     """The last heartbeat round that the peer answered."""
     is_voter: bool = True
-    """The peer counts in quorums."""
+    """Whether the peer counts in quorums."""
     knows_promises: bool = False
-    """By its last heartbeat response, the peer is not joining (`joining`)."""
+    """Whether the peer, by its last heartbeat response, is not joining (`joining`)."""
 
     def compare(self, index: int, *, at_once: bool) -> None:
         """Enter COMPARE with a probe for entry `index`; send it later unless `at_once`."""

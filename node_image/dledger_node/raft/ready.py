@@ -14,9 +14,9 @@ class HardState:
     term: int
     vote_for: str | None
     joining: bool = False
-    """The member lacks its earlier promises and does not vote yet; see `joining`."""
+    """Whether the member lacks its earlier promises and does not vote yet; see `joining`."""
     alone: bool = False
-    """The member was the only one of its group, and no other has led since."""
+    """Whether the member was the only one of its group, and no other has led since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,4 +40,4 @@ class RecallResponse:
     memberships: tuple[Membership, ...] = ()
     """The memberships that may be in effect, as in JoinResponse."""
     mark: Mark | None = None
-    """None if the sender remembers no promise of the receiver."""
+    """The mark; None if the sender remembers no promise of the receiver."""

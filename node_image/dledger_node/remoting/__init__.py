@@ -3,8 +3,8 @@
     connection, gate, limits   accepted connections, and their limits
     dispatch, service          frames of a connection -> calls on the server, and their answers
     read_requests              GET, FOLLOW and READ_RANGE, and the forms of their answers
-    read_turns                 the time of the loop that reads may take
-    input_turns                the time of the loop that the input of clients may take
+    read_turns                 how much of the loop's time reads may take
+    input_turns                how much of the loop's time clients' input may take
     append_reader              the bodies of appends
     peer_link, links           connections that this member opens to its peers
     native                     frames between members; layouts in `message_kinds`

@@ -25,16 +25,16 @@ class Reason(enum.StrEnum):
     """Why this member refused or closed a connection; a label of its metric."""
 
     PROTOCOL = "protocol"
-    """It sent bytes that no correct client or peer sends."""
+    """The other side sent bytes that no correct client or peer sends."""
     CONNECTIONS = "connections"
     CONNECTIONS_PER_ADDRESS = "connections_per_address"
     FIRST_FRAME = "first_frame"
     FRAME = "frame"
     IDLE = "idle"
     UNREAD = "unread"
-    """It does not read its answers: too many bytes wait, or they have waited too long."""
+    """The other side does not read its answers: too many bytes wait, or wait for too long."""
     LINK_REFUSED = "link_refused"
-    """Its HELLO was refused: it is no member of this group, or has other settings."""
+    """Its HELLO was refused: the sender is not a member of this group, or has other settings."""
     REPLACED = "replaced"
     """The peer has opened newer links."""
 
@@ -100,7 +100,7 @@ class Limits:
 
     @classmethod
     def of(cls, settings: NodeSettings) -> Self:
-        """Return the defaults with the values of the settings."""
+        """Return the limits that the settings give, and the defaults of all others."""
         return cls(
             client_frame_bytes_max=settings.client_frame_bytes_max,
             connections_max=settings.connections_max,

@@ -164,8 +164,8 @@ KINDS: Final = _by_number((
         payload="data",
     ),
 ))  # fmt: skip
-"""Every kind by its number."""
+"""The kinds by number."""
 KIND_OF: Final = {kind.message: kind for kind in KINDS.values()}
-"""Every kind by its type of message."""
+"""The kinds by type of message."""
 
 assert len(KIND_OF) == len(KINDS), "one number for each message"

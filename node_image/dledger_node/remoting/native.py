@@ -33,7 +33,7 @@ PROTOCOL: Final = 1
 """The version of HELLO and of all messages. Members with different versions refuse each other."""
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
-"""A group or a member. A refusal quotes it, so it must not fill the header of a frame."""
+"""The name of a group or a member: short, because a refusal quotes it in the header of a frame."""
 
 HELLO_BYTES_MAX: Final = 4096
 """The longest body of a HELLO; its three names have at most 255 characters each."""
@@ -151,7 +151,9 @@ def encode_hello(hello: Hello, opaque: int) -> bytes:
 def decode_hello(body: bytes | memoryview) -> Hello:
     """Read the body of a HELLO. Raises RemoteProtocolError."""
     if len(body) > HELLO_BYTES_MAX:
-        raise RemoteProtocolError(f"a HELLO of {len(body)} bytes; {HELLO_BYTES_MAX} are allowed")
+        raise RemoteProtocolError(
+            f"a HELLO of {len(body)} bytes; at most {HELLO_BYTES_MAX} are allowed"
+        )
     try:
         return decode_strictly(partial(decode_leniently, Hello), bytes(body))
     except FormatError as error:

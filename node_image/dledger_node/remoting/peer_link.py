@@ -236,7 +236,9 @@ class _Connection(asyncio.Protocol):
         """End `say_hello`, and resolve `lost`."""
         self._queue.clear()
         if not self._answer.done():
-            self._answer.set_exception(ConnectionResetError("closed before HELLO was answered"))
+            self._answer.set_exception(
+                ConnectionResetError("the peer closed the connection before it answered HELLO")
+            )
             self._answer.exception()  # marks it as retrieved: `say_hello` may have been cancelled
         with contextlib.suppress(asyncio.InvalidStateError):
             self.lost.set_result(None)

@@ -15,7 +15,9 @@ CODES: Final = (RequestCode.GET, follow.FOLLOW, read_range.READ_RANGE)
 JAVA: Final = "JAVA"
 ANSWER_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - frames.HEADER_BYTES_MAX
 NUMBERS_BYTES_MAX: Final = 32 << 10
-"""Bytes of several bodies in one answer that has them as numbers, which takes 40 ns a byte."""
+"""Limit on the bodies of an answer that writes them as numbers, which takes 40 ns a byte; one body
+may exceed it.
+"""
 
 
 def read(

@@ -16,7 +16,7 @@ from dledger_node.remoting.service import Caller
 READS_WAITING_MAX: Final = 8
 """Reads of one connection that may wait. Its further requests are put off."""
 SLICE_S: Final = 0.001
-"""A turn begins no further read once its reads have taken this long."""
+"""Time for the reads of one turn, which begins no further read after it."""
 
 Read: TypeAlias = Callable[[], None]
 """Reads entries and sends the answer."""
@@ -101,7 +101,7 @@ class ReadTurns:
             self._call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Do reads until the turn's time is over, one of each connection in turn."""
+        """Serve reads until the turn's time is used up, rotating through the connections."""
         self._turn_is_due, self._spent_s = False, 0.0
         waiting = self._waiting
         while waiting and self._spent_s < SLICE_S:

@@ -26,7 +26,9 @@ class SnapshotChunkRequest:
 
     def __post_init__(self) -> None:
         if self.index < NEWEST or self.offset < 0:
-            raise ValueError(f"there is no byte {self.offset} of a snapshot {self.index}")
+            raise ValueError(
+                f"byte {self.offset} of the snapshot up to entry {self.index} cannot exist"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +47,13 @@ class SnapshotChunk:
     def __post_init__(self) -> None:
         end = self.offset + len(self.data)
         if not 0 <= self.offset <= end <= self.data_bytes or len(self.data) > CHUNK_BYTES_MAX:
-            raise ValueError(
-                f"a chunk cannot be the bytes {self.offset} to {end} of {self.data_bytes}"
-            )
+            raise ValueError(f"bytes {self.offset} to {end} of {self.data_bytes} cannot be a chunk")
         if not self.data and self.offset < self.data_bytes:
             raise ValueError("the chunk has no data, but the snapshot has more")
         if min(self.last_included_index, self.last_included_term) < 0:
-            raise ValueError(f"a snapshot cannot end at {self.last_included_index}")
+            raise ValueError(
+                f"a snapshot cannot end with entry {self.last_included_index} of term "
+                f"{self.last_included_term}"
+            )
         if not 0 <= self.data_crc32 < 1 << 32:
             raise ValueError(f"{self.data_crc32} is not a CRC-32")

@@ -31,7 +31,7 @@ INDEX_MAX: Final = (1 << 63) - 1
 RANGE_BYTES_MAX: Final = 1 << 20
 """Bytes of an answer that holds more than one entry."""
 DISK_READS_MAX: Final = 2
-"""Reads of the disk at a time, each in a thread. The bytes of an answer are in memory twice."""
+"""Concurrent reads of the disk, each in a thread. The bytes of an answer are in memory twice."""
 READ_AHEAD_BYTES: Final = 4 * RANGE_BYTES_MAX
 """Bytes after a range that the kernel reads in the background, once the disk had to be read."""
 

@@ -18,7 +18,7 @@ from dledger_node.state_machine.register import Register
 
 READS_MAX: Final = 10_000
 _ANY_TERM: Final = 0
-"""A proved read stays valid under later leaders, so its wait does not end with a term."""
+"""Stands for every term: a proved read stays valid under later leaders, so it outlasts a term."""
 
 Reply: TypeAlias = Callable[[ReadRegisterResponse], None]
 

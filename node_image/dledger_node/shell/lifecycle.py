@@ -201,7 +201,7 @@ class Lifecycle:
                 doors.guard(runner.server), host, port, backlog=128
             )
         except OSError as error:
-            raise ListenError(f"{host}:{port}: {error}") from error
+            raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
 
     def _outage(self, state: StorageState, reason: str) -> Outage:
         return Outage(self._settings, self._version, state=state, reason=reason)

@@ -32,7 +32,7 @@ class Store(Protocol):
         """
 
     def write(self, write: Write) -> None:
-        """Change the log in the page cache."""
+        """Carry out one of the core's writes in the page cache; a flush makes it durable."""
 
     def written(self) -> tuple[int, int]:
         """Return index and term of the last written entry, durable or not."""
@@ -143,7 +143,7 @@ class CoreLoop:
             self._call_listeners()
 
     def _call_listeners(self) -> None:
-        """Call the listeners in order. A store that fails one of them ends the member, too."""
+        """Call the listeners in order. A StoreError of one of them also stops this member."""
         committed_index = self._core.committed_index
         try:
             for listener in self._listeners:

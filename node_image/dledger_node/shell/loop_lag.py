@@ -1,7 +1,8 @@
 """How late the event loop is, and how long its turns are.
 
 A turn is one pass of the loop: all callbacks between two waits for input. Everything of a member
-runs there, so a turn that takes long delays heartbeats, probes and all clients. Two times tell it:
+runs there, so a turn that takes long delays heartbeats, probes and all clients. Two times are
+measured:
 
 - the *lag* of a timer is wall time. It includes what the machine does besides this process;
 - the *processor time* of a turn is this thread's own, so it says what the turn itself cost.

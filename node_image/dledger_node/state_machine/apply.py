@@ -157,7 +157,7 @@ def _checked(run: bytes, at: int, index: int) -> EntryHeader:
     try:
         header = disk.check_entry(run, at, len(run))
         if header.index != index:
-            raise DamagedRecordError("bad_index", f"entry {header.index}")
+            raise DamagedRecordError("bad_index", f"the header says entry {header.index}")
     except DamagedRecordError as error:
         raise StoreDamagedError(
             f"committed entry {index} cannot be applied: {error}", Damage.BAD_ENTRY, index

@@ -21,15 +21,15 @@ class Fetch:
     """A snapshot that is being fetched. `asked_at_s` is the time of the last request."""
 
     meta: SnapshotMeta | None = None
-    """None until the first chunk says which snapshot it is."""
+    """The snapshot's metadata; None until the first chunk says which snapshot it is."""
     offset: int = 0
     """Number of bytes that are written."""
     sender: str = ""
     least_index: int = -1
-    """Index of the last entry that the snapshot must include at least."""
+    """The snapshot must include all entries up to this index."""
     asked_at_s: float = float("-inf")
     working: bool = False
-    """A chunk is being written; until that is done, other chunks are ignored."""
+    """Whether a chunk is being written; until that is done, other chunks are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

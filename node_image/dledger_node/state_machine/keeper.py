@@ -70,7 +70,7 @@ class NoState:
         """Save nothing."""
 
     async def close(self) -> None:
-        """Close nothing."""
+        """Do nothing: no thread is running."""
 
 
 class StateKeeper:

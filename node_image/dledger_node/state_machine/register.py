@@ -3,7 +3,7 @@
     dump    magic "DLREGIST", version (4), number of keys (4), then key and value of each, in the
             order in which the keys were first set; all numbers of 4 bytes, little-endian
 
-That order also follows from the log alone, and is free: sorting a million keys would stop all
+That order also follows from the log alone, and costs nothing: sorting a million keys would stop all
 threads of the process for a second.
 
 An entry whose body is not the size of a key and a value sets nothing, so a log with other entries
@@ -63,7 +63,7 @@ class Register:
             )
         values = dict(_pairs(file))
         if len(values) != count:
-            raise ValueError(f"the header announces {count} keys, the data has {len(values)}")
+            raise ValueError(f"the header announces {count} keys, but the data has {len(values)}")
         self._values = values
 
 

@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     """Build the parser of the arguments after `dledger-node store`."""
     top = argparse.ArgumentParser(
         prog="dledger-node store",
-        description="Inspect a member's folder, written by this node or by DLedger for Java. "
+        description="Inspect a member's folder, written by dledger-node or Java DLedger. "
         "Changes nothing without --yes.",
         epilog=_EPILOG,
     )

@@ -53,7 +53,7 @@ class LogFolder:
     folder: Path
     segments: tuple[RawSegment, ...]
     segment_size: int
-    """0 if there is no segment."""
+    """Length of each segment file; 0 if there is none."""
     strange: tuple[tuple[str, str], ...]
     """Names of files that are not segments, and why."""
 

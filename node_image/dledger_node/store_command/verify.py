@@ -94,7 +94,7 @@ def _load_checkpoint(report: Report) -> None:
     report.checkpoint = checkpoint_file.load_checkpoint(report.folder)
     name = checkpoint_file.FILE_NAME
     if report.checkpoint is None and (report.folder / name).exists():
-        detail = "it cannot be read; a node ignores it and verifies the whole log"
+        detail = "the checkpoint cannot be read; a node ignores it and verifies the whole log"
         report.findings.add(Finding(kind=Kind.DAMAGED_CHECKPOINT, file=name, detail=detail))
 
 

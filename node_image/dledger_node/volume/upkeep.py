@@ -207,7 +207,7 @@ class VolumeUsage:
     size_bytes: int
     available_bytes: int
     used_percent: int
-    """Rounded up."""
+    """The used part of the volume in percent, rounded up."""
 
 
 def volume_usage(folder: Path) -> VolumeUsage:

@@ -26,9 +26,9 @@ class Context:
     node_image: ImageDefaults
     audit_image: ImageDefaults
     clock: Callable[[], float]
-    """Monotonic seconds."""
+    """Returns monotonic seconds."""
     now: Callable[[], datetime]
-    """Current time in UTC."""
+    """Returns the current time in UTC."""
     random: Random
     reconcile_slots: asyncio.Semaphore
     """Limits concurrent reconciliations, so that after a restart with many groups there are still

@@ -33,7 +33,9 @@ class GroupSnapshot:
     namespace: str
     name: str
     group: Group | None
-    """None if not even the keys that following needs are valid."""
+    """The parsed spec, or at least the keys that following the leader needs; None if even those are
+    invalid.
+    """
     membership: Membership
     startup: StartupGracePeriod
     reconciled: ReconcileResult = field(default_factory=ReconcileResult)
@@ -41,13 +43,13 @@ class GroupSnapshot:
     endpoints: list[EndpointView] | None = None
     """Endpoints of the master Service; None until they were read once."""
     claims: list[VolumeClaimView] = field(default_factory=list)
-    """Read only while a pod is missing or not ready."""
+    """The group's volume claims, read only while a pod is missing or not ready."""
     answers: dict[str, NodeStatus] | None = None
     """The members' statuses by pod uid; None until the members were asked once."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any], images: ImageDefaults) -> "GroupSnapshot":
-        """Start from a group's object alone."""
+        """Return the snapshot of a group of which only the object has been read so far."""
         metadata, group = body["metadata"], group_to_follow(body, images)
         return cls(
             namespace=metadata["namespace"],

@@ -69,7 +69,9 @@ class MemberRemotingClient:
             async with asyncio.timeout(self._answer_s_max):
                 answer = await exchange(ip, self._port, code, request.to_json())
             if answer.code != SystemCode.SUCCESS:
-                raise MemberSilentError(f"{what}: code {answer.code}: {answer.remark or ''}")
+                raise MemberSilentError(
+                    f"{what} was answered with code {answer.code}: {answer.remark or ''}"
+                )
             return read(answer.body)
         except (OSError, TimeoutError, FrameError, FormatError) as error:
             raise MemberSilentError(f"{what}: {str(error) or type(error).__name__}") from error

@@ -17,9 +17,9 @@ class Judgment:
 
     holds: bool
     reason: str
-    """CamelCase, machine-readable."""
+    """The machine-readable reason, in CamelCase."""
     message: str
-    """Human-readable; says what to do if the user has to act."""
+    """The human-readable reason, with what to do if the user has to act."""
 
 
 def stamped(

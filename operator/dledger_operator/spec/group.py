@@ -38,7 +38,7 @@ class Storage:
     """The size as written in the spec; copied into the volume claim unchanged."""
     size_bytes: int
     storage_class_name: str
-    """Empty for the cluster's default class."""
+    """The name of the storage class; empty for the cluster's default."""
     when_deleted: str
     when_scaled: str
 

@@ -16,7 +16,7 @@ class Shape:
     group exists, whatever `spec.replicas` becomes.
     """
     state: GroupState
-    """NEW only if no member can have a log."""
+    """The initial group state for the members: NEW only if no member can have a log."""
     pods: int
     """Replicas of the StatefulSet. They approach `spec.replicas` one member at a time."""
     voters: int

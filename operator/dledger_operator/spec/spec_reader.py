@@ -26,7 +26,7 @@ class SpecReader:
     path: str
 
     def section(self, key: str) -> "SpecReader":
-        """Return a nested object; a missing one reads as empty."""
+        """Return a nested object, or an empty one if it is missing."""
         return SpecReader(self._typed(key, dict, "an object", _MISSING), self._at(key))
 
     def text(self, key: str, default: str = "") -> str:

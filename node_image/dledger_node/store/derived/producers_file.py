@@ -96,13 +96,15 @@ def encode(image: Image) -> bytes:
 def decode(raw: bytes, *, window: int = WINDOW) -> Image:
     """Decode a file of tables with this window. Raises ValueError if it is damaged."""
     if len(raw) > _FILE_BYTES_MAX or len(raw) < _HEAD.size + _CRC.size:
-        raise ValueError(f"{len(raw)} bytes")
+        raise ValueError(f"the file has an impossible length: {len(raw)} bytes")
     end = len(raw) - _CRC.size
     if _CRC.unpack_from(raw, end) != (crc32(raw[:end]),):
         raise ValueError("the checksum does not match")
     magic, version, count, index, term, chain_crc = _HEAD.unpack_from(raw)
     if magic != _MAGIC or version != _VERSION:
-        raise ValueError(f"version {version} of {magic!r}")
+        raise ValueError(
+            f"expected {_MAGIC!r} of version {_VERSION}, found {magic!r} of version {version}"
+        )
     producers = list(_producers(raw, end, count, window))
     for key in ("identity", "number"):
         if len({getattr(producer, key) for producer in producers}) != count:
@@ -120,7 +122,10 @@ def _producers(raw: bytes, end: int, count: int, window: int) -> Iterator[Produc
         identity, number, last_index, highest, noted = _PRODUCER.unpack_from(raw, at)
         at += _PRODUCER.size
         if noted not in (0, window) or end - at < 8 * noted:
-            raise ValueError(f"a producer has {noted} indexes")
+            raise ValueError(
+                f"a producer has {noted} indexes instead of 0 or {window}, or the file ends "
+                "within them"
+            )
         indexes = array("q", raw[at : at + 8 * noted])
         at += 8 * noted
         yield Producer(

@@ -126,7 +126,7 @@ def first_entry(file: Segment) -> EntryHeader:
         return disk.check_entry(file.read(0, max(size, ENTRY_HEADER_SIZE)), 0, file.size)
     except DamagedRecordError as error:
         raise StoreDamagedError(
-            f"{file.path}: the first entry: {error}", Damage.BAD_ENTRY
+            f"{file.path}: the first entry is not sound: {error}", Damage.BAD_ENTRY
         ) from None
 
 

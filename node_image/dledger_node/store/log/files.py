@@ -148,8 +148,8 @@ class LogFiles:
                 )  # fmt: skip
                 if scan.next_index == index:
                     raise StoreDamagedError(
-                        f"entry {index}: {place(self.data, pos + at)}: {scan.damage}. The other "
-                        "members have the entry",
+                        f"entry {index} is damaged at {place(self.data, pos + at)}: {scan.damage}. "
+                        "The other members have the entry",
                         Damage.BAD_ENTRY,
                         index,
                     )
@@ -182,8 +182,8 @@ class LogFiles:
             disk.check_entry(raw, 0, len(raw), previous)
         except disk.DamagedRecordError as error:
             raise StoreDamagedError(
-                f"entry {index}: {place(self.data, pos)}: {error}. The other members have the "
-                "entry",
+                f"entry {index} is damaged at {place(self.data, pos)}: {error}. The other members "
+                "have the entry",
                 Damage.BAD_ENTRY,
                 index,
             ) from None
@@ -218,7 +218,7 @@ class LogFiles:
 
     def _index_is_wrong(self, index: int, unit: IndexUnit, how: str) -> NoReturn:
         raise StoreDamagedError(
-            f"entry {index}: {place(self.data, unit.pos)}: the index {how}. To rebuild the index "
+            f"entry {index}, {place(self.data, unit.pos)}: the index {how}. To rebuild the index "
             f"files from the data, stop this member, empty {self.index.folder} and start it again",
             Damage.WRONG_INDEX,
             index,

@@ -22,7 +22,7 @@ from dledger_node.store.segments.segment import Segment, sync_folder
 
 SPARE_SUFFIX: Final = ".spare"
 ROOM_BYTES: Final = 64 << 20
-"""Allocated room kept ready after the end of the log, to append to while a segment is created."""
+"""Room kept allocated after the end of the log, so that appends need not wait for a new segment."""
 _ZEROS: Final = bytes(1 << 20)
 
 

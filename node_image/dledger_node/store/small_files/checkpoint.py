@@ -33,10 +33,10 @@ class Checkpoint:
     end_index: int
     committed_index: int
     begin_index: int | None = None
-    """None in a file of Java."""
+    """Index of the log's first entry; None in a file that Java wrote."""
     membership_index: int | None = None
     """The last membership entry up to committed_index, or before the log's first entry; -1 if
-    there is none. None in a file of Java or of an earlier version.
+    there is none. None in a file that Java or an earlier version wrote.
     """
 
 

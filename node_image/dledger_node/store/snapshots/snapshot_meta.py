@@ -51,14 +51,16 @@ def encode(meta: SnapshotMeta) -> bytes:
 def decode(raw: bytes) -> SnapshotMeta:
     """Decode the file. Raises ValueError if it is damaged."""
     if len(raw) > META_BYTES_MAX:
-        raise ValueError(f"more than {META_BYTES_MAX} bytes")
+        raise ValueError(f"the file has more than {META_BYTES_MAX} bytes")
     try:
         values = json.loads(raw)
         index, term, data_bytes, data_crc32 = (values[key] for key in _KEYS)
     except KeyError as error:
-        raise ValueError(f"{error} is missing: another program's snapshot, or damaged") from None
+        raise ValueError(
+            f"the key {error} is missing: another program wrote the file, or it is damaged"
+        ) from None
     except (ValueError, TypeError, RecursionError):
-        raise ValueError("not a JSON object") from None
+        raise ValueError("the file is not a JSON object") from None
     if not all(type(number) is int for number in (index, term, data_bytes, data_crc32)):
         raise ValueError("a value is not a number")
     meta = SnapshotMeta(

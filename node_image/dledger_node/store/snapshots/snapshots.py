@@ -231,7 +231,9 @@ def _checked(path: Path, index: int) -> SnapshotMeta:
     with (path / META_NAME).open("rb") as file:
         meta = snapshot_meta.decode(file.read(snapshot_meta.META_BYTES_MAX + 1))
     if meta.last_included_index != index:
-        raise ValueError(f"{path} holds a snapshot up to entry {meta.last_included_index}")
+        raise ValueError(
+            f"the folder and its meta disagree: the meta says entry {meta.last_included_index}"
+        )
     with (path / DATA_NAME).open("rb") as file:
         _check_data(file, meta)
     return meta
@@ -245,8 +247,8 @@ def _check_data(file: BinaryIO, meta: SnapshotMeta) -> None:
         checksum = crc32(piece, checksum)
     if (size, checksum) != (meta.data_bytes, meta.data_crc32):
         raise ValueError(
-            f"{size} bytes with checksum {checksum:08x}; the meta says {meta.data_bytes} bytes "
-            f"with checksum {meta.data_crc32:08x}"
+            f"the data has {size} bytes and checksum {checksum:08x}; the meta says "
+            f"{meta.data_bytes} bytes and checksum {meta.data_crc32:08x}"
         )
 
 

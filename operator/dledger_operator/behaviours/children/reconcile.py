@@ -50,9 +50,9 @@ class ReconcileResult:
 
     generation: int = 0
     group: Group | None = None
-    """None if the spec is invalid."""
+    """The parsed spec; None if it is invalid."""
     shape: Shape | None = None
-    """None if nothing was applied."""
+    """The shape that was applied; None if nothing was."""
     problem: Problem | None = None
     """Why the spec is not in effect."""
     warning: Problem | None = None

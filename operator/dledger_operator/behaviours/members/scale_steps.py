@@ -135,7 +135,8 @@ def _transfer(state: ScaleState, leading: NodeStatus) -> Step:
         return Transfer(to=max(staying, key=lambda peer: peer.match_index).peer_id)
     return Wait(
         reason=NO_SUCCESSOR,
-        message=f"{leading.self_id} must be removed but leads, and reaches no voter that stays",
+        message=f"{leading.self_id} is to be removed but is the leader, and it reaches no "
+        "voter that stays and could take over",
     )
 
 
