@@ -108,6 +108,34 @@ def test_a_start_finishes_a_removal_that_a_crash_interrupted(
     assert len(again.segments.data(39)) == len(store.segments.data(39))
 
 
+def test_a_truncation_just_before_a_removal_lowers_its_checkpoint(
+    store: LogStore, open_store: OpenStore, crashed: Crashed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention runs in a thread: the loop may truncate while that thread waits for the lock."""
+    store.append_bodies([b"never committed"] * 3, term=8)
+    flush(store)
+    lock, truncated = store._checkpoints.lock, []
+
+    class TruncatesFirst:
+        def __enter__(self) -> None:
+            if not truncated:
+                truncated.append(True)
+                monkeypatch.setattr(store._checkpoints, "lock", lock)
+                store.truncate(40)
+            lock.acquire()
+
+        def __exit__(self, *error: object) -> None:
+            lock.release()
+
+    monkeypatch.setattr(store._checkpoints, "lock", TruncatesFirst())
+    first_index = store.front.sealed_segments()[0].last_index + 1
+    store.front.save_begin(first_index)
+
+    assert truncated
+    again = open_store(crashed(store))
+    assert (again.begin_index, again.end_index) == (first_index, 39)
+
+
 def test_uncommitted_entries_are_not_removed(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)

@@ -14,7 +14,11 @@ from dledger_node.store.small_files.checkpoint import Checkpoint, save_checkpoin
 
 
 class Checkpoints:
-    """Saves checkpoints. A thread that saves one, or truncates the log, holds `lock`."""
+    """Saves checkpoints.
+
+    A thread that saves one, or truncates the log, holds `lock`, and reads the durable index under
+    it: an index from before a truncation would make the next start call a sound log damaged.
+    """
 
     def __init__(
         self, folder: Path, log: LogWriter, memberships: LogMemberships, last: Checkpoint | None
@@ -63,9 +67,8 @@ class Checkpoints:
             return  # a leader's log has replaced this one
         if first_index > self.committed_index + 1:
             raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
-        with self.lock:
-            self._begin_index = max(self._begin_index, first_index)
-            self.save(self.next(durable_index, self.committed_index))
+        self._begin_index = max(self._begin_index, first_index)
+        self.save(self.next(durable_index, self.committed_index))
 
     def restart_at(self, first_index: int, membership: Membership | None) -> None:
         """Save that the log begins with an entry and that none of it is durable yet.

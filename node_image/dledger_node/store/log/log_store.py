@@ -335,4 +335,5 @@ class LogStore(LogReader):
             self.save_checkpoint(self.committed_index)
 
     def _save_begin(self, first_index: int) -> None:
-        self._checkpoints.begin_at(first_index, self.durable_index)
+        with self._checkpoints.lock:
+            self._checkpoints.begin_at(first_index, self.durable_index)
