@@ -96,3 +96,16 @@ def test_a_group_that_restarts_completely_keeps_all_acknowledged_entries() -> No
 
     assert cluster.checker.acknowledged_count == 60
     assert cluster.checker.committed[: len(committed)] == committed
+
+
+def test_a_leader_whose_turns_are_long_stays_the_leader() -> None:
+    """A loop that is busy loses most of its ticks, but its heartbeats go by the time."""
+    cluster = settled_cluster(4)
+    leader = cluster.members[leader_id(cluster)]
+    assert leader.raft is not None
+    term = leader.raft.term
+    for _ in range(40):
+        cluster.pause(leader.member_id, HEARTBEAT_US)
+        run_for(cluster, HEARTBEAT_US + TICK_US)
+
+    assert (leader.raft.role, leader.raft.term) == (Role.LEADER, term)

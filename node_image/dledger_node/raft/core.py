@@ -70,10 +70,17 @@ class Raft(CoreView):
 
     # -- inputs ----------------------------------------------------------------------------------
 
-    def tick(self) -> None:
-        """Advance the clock by one tick."""
+    def tick(self, elapsed_ticks: int = 1, *, may_stand: bool = True) -> None:
+        """Advance the clock by one tick, after `elapsed_ticks` of time.
+
+        After a pause, more time has passed than there are ticks. A leader sends its heartbeats by
+        the time; every other timer counts ticks, so that the messages that waited during the pause
+        are read before a member gives up its leader or its followers. `may_stand` is False while
+        this member could not write a leader's first entry.
+        """
         member = self._member
         member.now_ticks += 1
+        member.elapsed_ticks += elapsed_ticks
         if member.recalling is not None:
             recalling.tick(member, member.recalling)
         match member.role_state:
@@ -81,9 +88,11 @@ class Raft(CoreView):
                 self._tick_leader(leader)
             case Follower() if member.joining is not None:
                 joining.tick(member, member.joining)
+            case PreCandidate() | Candidate() if not may_stand:
+                leader_elector.forget_leader(member)
             case _ if member.now_ticks < member.election_deadline or member.recalls:
                 pass
-            case _ if electorate.may_campaign(member):
+            case _ if may_stand and electorate.may_campaign(member):
                 leader_elector.start_pre_vote(member)
             case _:
                 leader_elector.forget_leader(member)
@@ -261,7 +270,7 @@ class Raft(CoreView):
             leader_elector.become_follower(member, member.term, None)
             return
         transfer.end_overdue(member, leader)
-        if member.now_ticks >= leader.heartbeat_due:
+        if member.elapsed_ticks >= leader.heartbeat_due:
             heartbeats.send_round(member, leader)
             electorate.stop_pushing_to_removed(member, leader)
             entry_pusher.retry(member, leader)

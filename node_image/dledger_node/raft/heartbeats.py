@@ -20,7 +20,7 @@ def quorum_active(member: MemberState, leader: Leader) -> bool:
 def send_round(member: MemberState, leader: Leader) -> None:
     """Start a heartbeat round: send a heartbeat to every peer."""
     leader.heartbeat_round += 1
-    leader.heartbeat_due = member.now_ticks + member.config.heartbeat_ticks
+    leader.heartbeat_due = member.elapsed_ticks + member.config.heartbeat_ticks
     _forget_answered_rounds(leader)
     leader.rounds_sent.append((leader.heartbeat_round, member.now_ticks))
     for peer_id in leader.progress:

@@ -333,7 +333,7 @@ def _become_leader(member: MemberState) -> None:
     sections 5.4.2 and 8). The first probe of each peer asks about the entry before the no-op.
     """
     noop_index = member.log.end_index + 1
-    leader = Leader(noop_index=noop_index, progress={}, heartbeat_due=member.now_ticks)
+    leader = Leader(noop_index=noop_index, progress={}, heartbeat_due=member.elapsed_ticks)
     member.role_state = leader
     electorate.update_peers(member, leader, next_index=noop_index)
     member.append(WriteNoop(index=noop_index, term=member.term), noop_index, member.term)

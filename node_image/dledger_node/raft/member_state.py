@@ -112,7 +112,7 @@ class Leader:
     is committed, without its own vote.
     """
     heartbeat_due: int
-    """The tick of the next heartbeat round."""
+    """The `elapsed_ticks` of the next heartbeat round."""
     heartbeat_round: int = 0
     rounds_sent: deque[tuple[int, int]] = field(default_factory=deque)
     """Number and tick of the last round that a quorum answered, and of all later rounds."""
@@ -197,6 +197,9 @@ class MemberState:
     alone: bool = False
     """Whether this member was the only one of its group, and no other member has led since."""
     now_ticks: int = 0
+    """Number of ticks since the start. Ticks that a pause has lost are not counted."""
+    elapsed_ticks: int = 0
+    """Time since the start, including pauses; never used for a timeout."""
     leader_contact_tick: int = 0
     """The tick of the last request of any leader, in any term; 0, the start, if there was none."""
     election_deadline: int = 0

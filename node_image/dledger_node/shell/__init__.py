@@ -1,6 +1,7 @@
 """The shell around the Raft core: passes inputs to the core and does the work that it returns.
 
-server        one member in service: its parts and its clock
+server        one member in service: its parts and its tasks
+clock         when the next tick is due, and how much time a pause has taken
 loop          gives inputs to the core, does the work that follows, and tells the services
 loop_lag      how late the event loop is, and how long its turns are
 writes        the core's writes, done in the log store

@@ -17,7 +17,6 @@ from typing import Final
 
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings
-from dledger_node.config import TICK_MS
 from dledger_node.errors import StoreFullError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import HardState, ReadState
@@ -25,6 +24,7 @@ from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.links import Links
 from dledger_node.shell.clients import ClientService
+from dledger_node.shell.clock import TickClock
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.loop import CoreLoop
 from dledger_node.shell.loop_lag import LoopLag
@@ -45,7 +45,6 @@ logger = logging.getLogger(__name__)
 SWEEP_INTERVAL_S: Final = 1.0
 ASYNC_FLUSH_INTERVAL_S: Final = 0.01
 """Java's `flushFileInterval`; Java only flushes at this interval."""
-CATCH_UP_TICKS_MAX: Final = 2
 
 
 class DLedgerServer:
@@ -196,17 +195,16 @@ class DLedgerServer:
 
     async def _tick_until_cancelled(self) -> None:
         """Tick at a steady rate. Skip ticks after a pause, to read the waiting messages first."""
-        tick_s = TICK_MS / 1000
-        next_s = self._loop.time() + tick_s
+        clock = TickClock(self._loop.time())
         while True:
-            await asyncio.sleep(next_s - self._loop.time())
+            await asyncio.sleep(clock.due_s - self._loop.time())
             self._loop_lag.begin_turn()
-            self._loop_lag.timer_fired(self._loop.time() - next_s)
-            next_s = max(next_s + tick_s, self._loop.time() - CATCH_UP_TICKS_MAX * tick_s)
+            self._loop_lag.timer_fired(self._loop.time() - clock.due_s)
+            elapsed_ticks = clock.tick(self._loop.time())
             self._watch_storage()
-            if self._health.may_campaign or self._core.leads:
-                self._core_loop.tick()
-            # Otherwise it must not stand for election: it could not write a leader's first entry.
+            if self._core.leads or not self._health.stalled:
+                # Without room for a leader's first entry, it must not stand for election.
+                self._core_loop.tick(elapsed_ticks, may_stand=self._health.may_campaign)
             self.clients.expire(self._loop.time())
 
     async def _sweep_until_cancelled(self) -> None:

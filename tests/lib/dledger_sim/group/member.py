@@ -44,6 +44,8 @@ class SimMember:
         self.life = 0
         """Number of the present incarnation; events planned by an earlier one are dropped."""
         self.paused_until_us = 0
+        self._counted_us = 0
+        """The time up to which `elapsed_ticks` has counted."""
         self.committed_index = -1
         """The committed index reported to clients since the start."""
         self.failure: Exception | None = None
@@ -94,9 +96,16 @@ class SimMember:
         """Return whether a client waits for an answer of this member."""
         return bool(self._appends.count or self._reads or self._confirmed.count)
 
+    def elapsed_ticks(self, now_us: int) -> int:
+        """Return how many ticks of time have passed since the last call, as `TickClock` does."""
+        ticks = (now_us - self._counted_us) // self.tick_us
+        self._counted_us += ticks * self.tick_us
+        return ticks
+
     def start(self) -> None:
         """Start the member from its disk."""
         conditions = self.conditions
+        self._counted_us = self._world.now_us
         self.committed_index = self.disk.open()
         self._world.checker.started(self.member_id, self.committed_index)
         self.raft = Raft(

@@ -149,12 +149,13 @@ class RunningGroup(Events):
             self.after(member.paused_until_us - self.now_us, self._tick, member, life)
             return
         self.after(member.tick_us, self._tick, member, life)
+        elapsed_ticks = member.elapsed_ticks(self.now_us)
         if member.disk.damaged:  # found by a client's read
             self._fail(member, DiedError("it has rotted"), "read")
             return
-        if member.disk.full and not member.leads:
-            return  # without room for a leader's first entry, it must not stand for election
-        self._turn(member, "tick", member.loop.tick)
+        # Without room for a leader's first entry, it must not stand for election.
+        tick = partial(member.loop.tick, elapsed_ticks, may_stand=not member.disk.full)
+        self._turn(member, "tick", tick)
 
     def _deliver(
         self, sender: str, receiver: str, link: SimLink, resets: int, sent: PeerMessage | bytes
