@@ -52,6 +52,7 @@ class OnDamage(enum.StrEnum):
 
 NO_STATE_MACHINE: Final = "none"
 STATE_MACHINES: Final = (NO_STATE_MACHINE, "register")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class SettingsError(ValueError):
@@ -128,6 +129,10 @@ class NodeSettings:
     """
     log_format: str = "text"
     """The form of log lines: text for a terminal, or json for log collectors."""
+    log_level: str = "info"
+    """The lowest level of log lines that are written: debug, info, warning or error."""
+    live_settings_file: str = ""
+    """A file whose settings take precedence and may change at any time (`live_settings`)."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -295,4 +300,9 @@ def _check(settings: NodeSettings) -> None:
     if settings.log_format not in ("text", "json"):
         raise SettingsError(
             f"{variable_name('log_format')} is {settings.log_format!r}; it must be text or json"
+        )
+    if settings.log_level not in LOG_LEVELS:
+        raise SettingsError(
+            f"{variable_name('log_level')} is {settings.log_level!r}; it must be "
+            f"{' or '.join(LOG_LEVELS)}"
         )

@@ -25,6 +25,7 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership
 from dledger_node.remoting.connection import Connection
 from dledger_node.shell.lifecycle import Lifecycle, Opened
+from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.loop_lag import LoopLag
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
@@ -64,7 +65,7 @@ def main() -> int:
     except SettingsError as error:
         print(f"dledger-node: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return EXIT_SETTINGS
-    log_lines.configure(log_format=settings.log_format, level="info", chatty=CHATTY)
+    log_lines.configure(log_format=settings.log_format, level=settings.log_level, chatty=CHATTY)
     limited_log.limit_libraries()
     gc.freeze()  # a full collection would go through all modules, for 10 ms and more
     try:
@@ -82,12 +83,14 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
     if stop is None:
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
-    loop_lag = LoopLag()
+    loop_lag, live = LoopLag(), LiveSettings(settings)
+    if stop is None:
+        loop.add_signal_handler(signal.SIGHUP, live.wake)
     lifecycle = Lifecycle(
         settings,
         version=version("dledger-operator"),
         open_store=lambda verify_all: open_store(settings, verify_all=verify_all),
-        build_server=lambda opened: build_server(settings, opened, loop_lag),
+        build_server=lambda opened: build_server(settings, opened, loop_lag, live),
         serve=lambda server: serve_member(settings, server, stopping),
         heal=StoreRepair(settings, lambda: datetime.now(UTC)).repair,
         stopping=stopping,
@@ -163,7 +166,10 @@ def open_store(
 
 
 def build_server(
-    settings: NodeSettings, opened: Opened, loop_lag: LoopLag | None = None
+    settings: NodeSettings,
+    opened: Opened,
+    loop_lag: LoopLag | None = None,
+    live: LiveSettings | None = None,
 ) -> DLedgerServer:
     """Build the member around its store."""
     store, hard_state, state = opened
@@ -192,6 +198,7 @@ def build_server(
         version=version("dledger-operator"),
         uniform=chance.uniform,
         loop_lag=loop_lag,
+        live=live,
     )
 
 

@@ -49,6 +49,8 @@ STATUS = NodeStatus(
     learners=["n2"],
     addable=["n3"],
     membership_index=12,
+    settings={"DLEDGER_RETENTION_BYTES": "0"},
+    settings_problem="live: line 1",
     version="0.1.0",
 )
 FINDING = Finding(
@@ -85,6 +87,8 @@ def test_the_keys_of_a_status_stay_the_same() -> None:
     assert json.loads(STATUS.to_json()) == {
         "group": "orders",
         "selfId": "n0",
+        "settings": {"DLEDGER_RETENTION_BYTES": "0"},
+        "settingsProblem": "live: line 1",
         "storage": "Sound",
         "joining": False,
         "role": "LEADER",

@@ -109,6 +109,10 @@ class NodeStatus:
     effect, or if the entry was removed. While it is above `committed_index`, a change is in
     progress.
     """
+    settings: dict[str, str] = field(default_factory=dict)
+    """The live settings in force, by the names of their variables (`live_settings`)."""
+    settings_problem: str = ""
+    """Human-readable reason why the file with live settings is refused; empty if it is not."""
     version: str
 
     def to_json(self) -> bytes:

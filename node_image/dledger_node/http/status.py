@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from dledger_formats import live_settings
 from dledger_formats.http.status import (
     LeaderView,
     MembershipRole,
@@ -41,9 +42,18 @@ def leader_view(core: Raft) -> LeaderView:
 
 
 def node_status(
-    core: Raft, settings: NodeSettings, store: StoreView, links: dict[str, bool], version: str
+    core: Raft,
+    settings: NodeSettings,
+    store: StoreView,
+    links: dict[str, bool],
+    version: str,
+    *,
+    settings_problem: str = "",
 ) -> NodeStatus:
-    """Return this member's view of the group; `links` says which peers are connected."""
+    """Return this member's view of the group; `links` says which peers are connected.
+
+    `settings` are those in force; `settings_problem` is why newer ones are refused.
+    """
     reason = not_ready_reason(core, store)
     current = core.memberships.current
     return NodeStatus(
@@ -76,6 +86,8 @@ def node_status(
         learners=list(current.learners),
         addable=sorted(addable(core, settings)),
         membership_index=core.memberships.last_index,
+        settings=live_settings.in_force(settings),
+        settings_problem=settings_problem,
         version=version,
     )
 

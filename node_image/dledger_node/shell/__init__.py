@@ -4,6 +4,7 @@ server        one member in service: its parts and its tasks
 clock         when the next tick is due, and how much time a pause has taken
 loop          gives inputs to the core, does the work that follows, and tells the services
 loop_lag      how late the event loop is, and how long its turns are
+live_settings settings that change while the member runs
 writes        the core's writes, done in the log store
 clients       the services for clients, as connections use them
 room          room in the log for the entries of clients

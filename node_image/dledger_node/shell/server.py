@@ -26,6 +26,7 @@ from dledger_node.remoting.links import Links
 from dledger_node.shell.clients import ClientService
 from dledger_node.shell.clock import TickClock
 from dledger_node.shell.leader_watch import LeaderWatch
+from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.loop import CoreLoop
 from dledger_node.shell.loop_lag import LoopLag
 from dledger_node.shell.peers import LinkOwner, PeerMessages
@@ -64,7 +65,11 @@ class DLedgerServer:
         version: str,
         uniform: Callable[[float, float], float],
         loop_lag: LoopLag | None = None,
+        live: LiveSettings | None = None,
     ) -> None:
+        """`live` has the settings in force, and follows later changes of them."""
+        self._live = live or LiveSettings(settings)
+        settings = self._live.current
         self._name = f"{settings.group} {settings.self_id}"
         self._core = core
         self._store = store
@@ -99,15 +104,7 @@ class DLedgerServer:
             release_reads=self._release_reads,
             fail=self._fail,
         )
-        self._upkeep = Upkeep(
-            settings,
-            store,
-            core,
-            self._health,
-            self._state,
-            send=self._links.send_one,
-            fail=self._fail,
-        )
+        self._upkeep = self._store_upkeep(settings)
         room = LogRoom(store, self._health, fail=self._fail)
         self.clients = ClientService(
             settings,
@@ -120,8 +117,19 @@ class DLedgerServer:
             peers=self._peer_messages(owner),
         )
         leader_watch = LeaderWatch(core)
-        self.view = self._member_view(settings, version, leader_watch)
+        self.view = self._member_view(version, leader_watch)
         self._core_loop.listen([*self.clients.listeners, self, self._state, leader_watch])
+
+    def _store_upkeep(self, settings: NodeSettings) -> Upkeep:
+        return Upkeep(
+            settings,
+            self._store,
+            self._core,
+            self._health,
+            self._state,
+            send=self._links.send_one,
+            fail=self._fail,
+        )
 
     def _peer_messages(self, owner: LinkOwner) -> PeerMessages:
         return PeerMessages(
@@ -136,11 +144,9 @@ class DLedgerServer:
             fail=self._fail,
         )
 
-    def _member_view(
-        self, settings: NodeSettings, version: str, leader_watch: LeaderWatch
-    ) -> MemberView:
+    def _member_view(self, version: str, leader_watch: LeaderWatch) -> MemberView:
         return MemberView(
-            settings=settings,
+            live=self._live,
             version=version,
             core=self._core,
             store=self._store,
@@ -163,6 +169,12 @@ class DLedgerServer:
             tasks.create_task(self._tick_until_cancelled(), name="ticks")
             tasks.create_task(self._upkeep.run(), name="upkeep")
             tasks.create_task(self._sweep_until_cancelled(), name="connections")
+            tasks.create_task(self._live.run(self._take_settings), name="settings")
+
+    def _take_settings(self, settings: NodeSettings) -> None:
+        """Apply live settings; limits of a connection apply to those accepted from now on."""
+        self._gate.limits = Limits.of(settings)
+        self._upkeep.take_settings(settings)
 
     async def hand_over(self, timeout_s: float) -> None:
         """Transfer the leadership, if this member leads, before it stops."""

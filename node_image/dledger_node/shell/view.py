@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from dledger_formats.http.status import LeaderView, Manifest, NodeStatus
-from dledger_formats.settings import NodeSettings
 from dledger_node.http import status
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
@@ -14,6 +13,7 @@ from dledger_node.remoting.links import Links
 from dledger_node.services.append import Appends
 from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.shell.leader_watch import LeaderWatch
+from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
@@ -24,7 +24,7 @@ from dledger_node.volume.upkeep import Upkeep
 class MemberView:
     """Implements `Source` of `http.pages` and of `http.metrics`."""
 
-    settings: NodeSettings
+    live: LiveSettings
     version: str
     core: Raft
     store: LogStore
@@ -40,7 +40,12 @@ class MemberView:
     def status(self) -> NodeStatus:
         """Return this member's view of the group."""
         return status.node_status(
-            self.core, self.settings, self.upkeep.view(), self.links.up(), self.version
+            self.core,
+            self.live.current,
+            self.upkeep.view(),
+            self.links.up(),
+            self.version,
+            settings_problem=self.live.problem,
         )
 
     def leader_view(self) -> LeaderView:

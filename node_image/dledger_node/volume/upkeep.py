@@ -63,14 +63,18 @@ class Upkeep:
         self._no_room_count = 0
         self._clock = WallClock()
         self._folder = Path(settings.store_base_dir)
-        self._policy = policy_of(settings)
-        self._full_percent = settings.disk_full_percent
+        self.take_settings(settings)
         self._store = store
         self._core = core
         self._health = health
         self._state = state
         self._send = send
         self._fail = fail
+
+    def take_settings(self, settings: NodeSettings) -> None:
+        """Apply the retention settings from now on."""
+        self._policy = policy_of(settings)
+        self._full_percent = settings.disk_full_percent
 
     async def run(self) -> None:
         """Run until cancelled; errors that break the store go to `fail`."""
