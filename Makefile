@@ -118,6 +118,11 @@ bench-java: setup ## Measure Java DLedger and this node under the same load (nee
 	$(RUN) -m tools.java_dledger
 	$(RUN) -m bench.java
 
+.PHONY: bench-peers
+bench-peers: setup ## Measure this project, Kafka, NATS and etcd in one run (15 minutes; needs a JDK and Maven)
+	$(RUN) -m tools.peer_programs || echo "NOT ALL PEERS ARE BUILT: those missing are skipped"
+	$(RUN) -m bench.peers
+
 .PHONY: bench-client
 bench-client: setup ## Measure the client's own cost per append
 	$(RUN) -m bench.client

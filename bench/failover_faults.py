@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from dledger_client.sync import BlockingClient
 from dledger_formats.http.status import NodeStatus
 from tools.groups.namespaces import CuttableGroup
+from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
 Fault: TypeAlias = Callable[[CuttableGroup, str], AbstractContextManager[None]]
@@ -66,7 +67,7 @@ FAULTS: Final[dict[str, Fault]] = {
 }
 
 
-def _wait_for_leader_among(group: CuttableGroup, members: list[str]) -> str:
+def _wait_for_leader_among(group: NodeGroup, members: list[str]) -> str:
     """Wait until one of these members leads and all of them name it; return its id."""
 
     def agreed() -> str | None:
@@ -79,7 +80,7 @@ def _wait_for_leader_among(group: CuttableGroup, members: list[str]) -> str:
     return wait_for(agreed, f"one of {members} leads")
 
 
-def wait_until_in_order(group: CuttableGroup) -> str:
+def wait_until_in_order(group: NodeGroup) -> str:
     """Wait until every member is ready and follows the same leader; return its id."""
 
     def ready() -> str | None:
@@ -90,7 +91,7 @@ def wait_until_in_order(group: CuttableGroup) -> str:
     return wait_for(ready, "all members are ready")
 
 
-def views(group: CuttableGroup, members: list[str]) -> list[NodeStatus]:
+def views(group: NodeGroup, members: list[str]) -> list[NodeStatus]:
     """Return the status of each of these members that answers."""
     found = []
     for member in members:

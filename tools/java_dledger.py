@@ -63,11 +63,16 @@ def _make(version: str, folder: Path) -> None:
     subprocess.run(command, check=True, timeout=BUILD_TIMEOUT_S)
 
 
+def install_build_tools() -> bool:
+    """Install the JDK and Maven if they are missing; if not possible, say so and return False."""
+    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    return not missing or install_packages(missing)
+
+
 def main() -> int:
     """Install missing packages and build every version."""
-    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     try:
-        if missing and not install_packages(missing):
+        if not install_build_tools():
             return 1
         for version in VERSIONS:
             build(version)

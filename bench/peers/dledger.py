@@ -1,0 +1,56 @@
+"""This project: three members, and its Python client."""
+
+import sys
+from pathlib import Path
+
+from bench.failover_faults import wait_until_in_order
+from bench.peers.client import Client
+from bench.peers.peer import Description, Peer
+from dledger_formats.http.status import FlushDiskType
+from tools.groups.node_group import NodeGroup
+from tools.groups.processes import MemberProcesses
+
+CLIENT = "DLedgerClient on uvloop: append_all; read_batches, get_range"
+
+
+class DLedger(Peer):
+    """This project with SyncFlush, its default."""
+
+    description = Description(
+        name="dledger", promise="flushed by 2 of 3 (SyncFlush)", client=CLIENT
+    )
+    ways_to_read = ("batches", "iterator")
+    flush = FlushDiskType.SYNC_FLUSH
+
+    def group_in(self, folder: Path) -> NodeGroup:
+        """Return a group of three members with the default timers."""
+        return NodeGroup(
+            folder,
+            heartbeat_interval_ms=250,
+            election_timeout_ms=1000,
+            flush_disk_type=self.flush,
+            segment_size_bytes=256 << 20,
+            index_segment_size_bytes=40 << 20,
+        )
+
+    def client_of(self, group: MemberProcesses) -> Client:
+        """Start `python -m bench.peers.dledger_program`."""
+        command = [sys.executable, "-m", "bench.peers.dledger_program", *group.servers]
+        with (group.folder / "client.log").open("ab") as log:
+            return Client(command, log)
+
+    def leader(self, group: MemberProcesses, client: Client) -> str:
+        """Ask the members' status pages, which also tell when a member is ready."""
+        assert isinstance(group, NodeGroup)
+        return wait_until_in_order(group)
+
+
+class DLedgerAsync(DLedger):
+    """This project with AsyncFlush, which acknowledges as Java DLedger does."""
+
+    description = Description(
+        name="dledger-async",
+        promise="in the memory (page cache) of 2 of 3 (AsyncFlush)",
+        client=CLIENT,
+    )
+    flush = FlushDiskType.ASYNC_FLUSH
