@@ -14,14 +14,17 @@ ClientError. The same requests go to every peer:
     rest              stops the steady appends
 """
 
+import contextlib
 import json
 import os
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import Any, Final, Self
 
 from tools.setup import ROOT
 
@@ -35,16 +38,18 @@ class ClientError(Exception):
 class Client:
     """Starts a client program, and ends it at the end of the `with` block."""
 
-    def __init__(self, command: Sequence[str | os.PathLike[str]], log: IO[bytes] | None) -> None:
-        """`log` receives the program's error output; without it, the caller's does."""
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            bufsize=0,
-            cwd=ROOT,
-        )
+    def __init__(self, command: Sequence[str | os.PathLike[str]], log: Path | None) -> None:
+        """`log` receives the program's error output, and its end is printed after an error."""
+        self._log = log
+        with contextlib.ExitStack() as files:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=files.enter_context(log.open("ab")) if log else None,
+                bufsize=0,
+                cwd=ROOT,
+            )
         self._unread = b""
 
     def __enter__(self) -> Self:
@@ -67,6 +72,8 @@ class Client:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
+        if error is not None and self._log is not None:
+            print(f"--- client\n{self._log.read_text(errors='replace')[-3000:]}", file=sys.stderr)
 
     @property
     def process_id(self) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench.failover_faults import wait_until_in_order
 from bench.peers.client import Client
-from bench.peers.peer import Description, Peer
+from bench.peers.peer import CLIENT_LOG, Description, Peer
 from dledger_formats.http.status import FlushDiskType
 from tools.groups.node_group import NodeGroup
 from tools.groups.processes import MemberProcesses
@@ -36,8 +36,7 @@ class DLedger(Peer):
     def client_of(self, group: MemberProcesses) -> Client:
         """Start `python -m bench.peers.dledger_program`."""
         command = [sys.executable, "-m", "bench.peers.dledger_program", *group.servers]
-        with (group.folder / "client.log").open("ab") as log:
-            return Client(command, log)
+        return Client(command, group.folder / CLIENT_LOG)
 
     def leader(self, group: MemberProcesses, client: Client) -> str:
         """Ask the members' status pages, which also tell when a member is ready."""

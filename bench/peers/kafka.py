@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.peers.client import Client, ClientError
-from bench.peers.peer import Description, Peer, PeerGroup
+from bench.peers.peer import CLIENT_LOG, Description, Peer, PeerGroup
 from tools.groups.ports import free_ports
 from tools.groups.processes import MemberProcesses
 from tools.peer_programs import kafka_class_path
@@ -102,8 +102,8 @@ class KafkaUnflushed(Peer):
     def client_of(self, group: MemberProcesses) -> Client:
         """Start `java KafkaPeer`."""
         assert isinstance(group, KafkaGroup)
-        with (group.folder / "client.log").open("ab") as log:
-            return Client(group.java("KafkaPeer", ",".join(group.peers.values())), log)
+        command = group.java("KafkaPeer", ",".join(group.peers.values()))
+        return Client(command, group.folder / CLIENT_LOG)
 
 
 class Kafka(KafkaUnflushed):

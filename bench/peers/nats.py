@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.peers.client import Client
-from bench.peers.peer import Description, Peer, PeerGroup
+from bench.peers.peer import CLIENT_LOG, Description, Peer, PeerGroup
 from tools.groups.ports import free_ports
 from tools.groups.processes import MemberProcesses
 from tools.peer_programs import go_programs
@@ -87,5 +87,5 @@ class Nats(NatsUnflushed):
 def go_client(programs: Path, kind: str, group: MemberProcesses) -> Client:
     """Start the client program of NATS and etcd."""
     servers = ",".join(f"{member}={address}" for member, address in group.peers.items())
-    with (group.folder / "client.log").open("ab") as log:
-        return Client([programs / "peerclient", "-peer", kind, "-servers", servers], log)
+    program = programs / "peerclient"
+    return Client([program, "-peer", kind, "-servers", servers], group.folder / CLIENT_LOG)

@@ -12,6 +12,8 @@ from tools.groups.waiting import wait_for
 ORDER_TIMEOUT_S = 90.0
 ORDER_POLL_S = 0.3
 APPENDS_LOG = "appends"
+CLIENT_LOG = "client.log"
+"""File with the error output of the client program, in the folder of the group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import (
 // The library's own default is 4,000; a load bounds itself.
 const pendingMax = 20000
 const replicas = 3
+const appendTimeout = 60 * time.Second
 
 // natsPeer has a stream of one subject for each log.
 type natsPeer struct {
@@ -130,7 +131,7 @@ type sent struct {
 
 // await waits for one acknowledgement, of bounded duration.
 func await(future jetstream.PubAckFuture, timer *time.Timer) error {
-	timer.Reset(60 * time.Second)
+	timer.Reset(appendTimeout)
 	select {
 	case <-future.Ok():
 		return nil
@@ -150,7 +151,8 @@ func window(js jetstream.JetStream, r request, begin, end time.Time) ([]time.Dur
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		timer := time.NewTimer(time.Hour)
+		timer := time.NewTimer(appendTimeout)
+		defer timer.Stop()
 		for s := range queue {
 			err := await(s.future, timer)
 			now := time.Now()
@@ -190,7 +192,8 @@ func (p *natsPeer) fill(r request) error {
 	finished := make(chan error)
 	go func() {
 		var first error
-		timer := time.NewTimer(time.Hour)
+		timer := time.NewTimer(appendTimeout)
+		defer timer.Stop()
 		for future := range queue {
 			if err := await(future, timer); err != nil && first == nil {
 				first = err
@@ -268,6 +271,8 @@ func (p *natsPeer) pacer(r request) (func() error, error) {
 		if err != nil {
 			return err
 		}
-		return await(future, time.NewTimer(time.Hour))
+		timer := time.NewTimer(appendTimeout)
+		defer timer.Stop()
+		return await(future, timer)
 	}, nil
 }
