@@ -127,6 +127,16 @@ class NodeSettings:
     """Maximum number of connections of one host. Raise it if clients share an address behind a
     gateway.
     """
+    client_requests_per_s_max: int = 0
+    """Requests a second that the clients of one address may send; 0 for no limit. Above it they are
+    read more slowly.
+    """
+    client_bytes_per_s_max: int = 0
+    """Bytes a second that the clients of one address may send; 0 for no limit."""
+    client_pending_appends_max: int = 0
+    """The appends of one address that may wait for a quorum; more are refused with 503; 0 for no
+    limit but that of all clients.
+    """
     log_format: str = "text"
     """The form of log lines: text for a terminal, or json for log collectors."""
     log_level: str = "info"
@@ -245,6 +255,9 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {
     "client_frame_bytes_max": (64 * 1024, 16 * 1024 * 1024),
     "connections_max": (1, 1_000_000),
     "connections_per_address_max": (1, 1_000_000),
+    "client_requests_per_s_max": (0, 1 << 31),
+    "client_bytes_per_s_max": (0, 1 << 62),
+    "client_pending_appends_max": (0, 1_000_000),
 }
 
 

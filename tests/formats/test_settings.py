@@ -35,6 +35,9 @@ GROUPS = st.dictionaries(st.from_regex(r"[A-Za-z0-9_]{1,32}", fullmatch=True), A
     on_damage=st.sampled_from(OnDamage),
     segment_size_bytes=st.integers(4096, 1 << 40),
     pending_requests_max=st.integers(1, 1_000_000),
+    client_requests_per_s_max=st.integers(0, 1 << 31),
+    client_bytes_per_s_max=st.integers(0, 1 << 62),
+    client_pending_appends_max=st.integers(0, 1_000_000),
     log_format=st.sampled_from(["text", "json"]),
 )
 def test_settings_are_read_back_from_the_environment(peers: dict[str, str], **values: Any) -> None:

@@ -99,8 +99,9 @@ async def test_a_crowd_costs_bounded_memory_and_no_leader(
     assert at(during_s, 0.5) <= 2 * at(before_s, 0.5) + CROWDED_CORE_S
 
 
-def test_more_appends_than_may_wait_are_refused_at_once(tmp_path: Path) -> None:
-    with NodeGroup(tmp_path, pending_requests_max=5, election_timeout_ms=10_000) as group:
+@pytest.mark.parametrize("limit", ["pending_requests_max", "client_pending_appends_max"])
+def test_more_appends_than_may_wait_are_refused_at_once(tmp_path: Path, limit: str) -> None:
+    with NodeGroup(tmp_path, election_timeout_ms=10_000, **{limit: 5}) as group:
         master = group.master()
         for member in group.running():
             if member != master:
@@ -120,6 +121,15 @@ def test_more_appends_than_may_wait_are_refused_at_once(tmp_path: Path) -> None:
     assert in_order[:15] == [DLedgerResponseCode.LEADER_PENDING_FULL] * 15
     assert in_order[15:] == [DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT] * 5
     assert sorted(codes)[:5] == list(codes)[15:], "the first to come are those that wait"
+
+
+async def test_appends_that_are_answered_wait_no_longer(tmp_path: Path) -> None:
+    with NodeGroup(tmp_path, client_pending_appends_max=2) as group:
+        group.master()
+        async with DLedgerClient(servers=group.servers, group="g") as client:
+            outcomes = [[each async for each in client.append_all([b"x"])] for _ in range(50)]
+
+    assert all(isinstance(each, Acknowledged) for (each,) in outcomes)
 
 
 async def test_a_stopped_follower_holds_up_nobody(group: NodeGroup) -> None:

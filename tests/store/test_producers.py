@@ -9,7 +9,7 @@ import pytest
 from dledger_formats.log import disk
 from dledger_formats.log.channels import ChannelRun, channel_of, runs_of
 from dledger_node.store.derived import producers_file
-from dledger_node.store.derived.producers import Finding, Producers
+from dledger_node.store.derived.producers import ESTABLISHED_SEQUENCE, Finding, Producers
 from dledger_node.store.derived.producers_file import Image
 
 WINDOW = 8
@@ -213,6 +213,46 @@ def test_the_longest_idle_producer_is_dropped_when_all_numbers_are_taken() -> No
     assert table.find(0, 1) == 1024, "it has just appended"
     assert table.find(1, 1) is Finding.UNKNOWN_PRODUCER
     assert table.find(1025, 1) is Finding.NEW
+
+
+def of_many(count: int, appends: int) -> Producers:
+    """Return a table in which this many clients come after producer 0, which has worked long.
+
+    Each appends this many times. Nothing of producer 0 comes in between.
+    """
+    table = Producers()
+    index = 0
+    table.note(ChannelRun(index, disk.NOOP, channel_of(table.next_number(), 0)))
+    for sequence in range(1, ESTABLISHED_SEQUENCE + 1):
+        index += 1
+        table.note(ChannelRun(index, disk.NORMAL, table.channel(0, sequence)))
+    for _ in range(count):
+        index += 1
+        identity = index
+        table.note(ChannelRun(index, disk.NOOP, channel_of(table.next_number(), 0)))
+        for sequence in range(1, appends + 1):
+            index += 1
+            table.note(ChannelRun(index, disk.NORMAL, table.channel(identity, sequence)))
+    return table
+
+
+@pytest.mark.parametrize("appends", [0, 1, ESTABLISHED_SEQUENCE - 1])
+def test_short_lived_clients_never_replace_a_producer_at_work(appends: int) -> None:
+    table = of_many(5000, appends)
+
+    assert table.find(0, ESTABLISHED_SEQUENCE) == ESTABLISHED_SEQUENCE
+
+
+def test_a_new_producer_has_time_to_begin_its_work_among_established_ones() -> None:
+    table = of_many(2000, ESTABLISHED_SEQUENCE)
+    newcomers = []
+    for number in range(512):
+        index = 10**6 + number
+        newcomers.append(index)
+        table.note(ChannelRun(index, disk.NOOP, channel_of(table.next_number(), 0)))
+
+    assert [table.find(identity, 1) for identity in newcomers] == [Finding.NEW] * 512
+    assert table.find(0, 1) is Finding.UNKNOWN_PRODUCER, "many others have worked since"
 
 
 def test_a_dropped_producer_returns_when_its_replacement_is_cut_from_the_log() -> None:

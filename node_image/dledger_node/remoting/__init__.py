@@ -5,6 +5,7 @@
     read_requests              GET, FOLLOW and READ_RANGE, and the forms of their answers
     read_turns                 how much of the loop's time reads may take
     input_turns                how much of the loop's time clients' input may take
+    quotas                     requests and bytes a second of each address, if a setting says so
     append_reader              the bodies of appends
     peer_link, links           connections that this member opens to its peers
     native                     frames between members; layouts in `message_kinds`

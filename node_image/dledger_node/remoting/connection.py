@@ -49,6 +49,8 @@ class Connection(asyncio.Protocol):
         self._undecoded = b""
         self._held_bytes = self._unsent_bytes = 0
         self._waits_for_room = False
+        # The timer after which a connection above its address's quota is read again.
+        self._over_quota: asyncio.TimerHandle | None = None
         self._active_at_s = 0.0
         # When the wait for the first frame, or for the rest of a frame, began; None without a wait.
         self._first_frame_since_s: float | None = None
@@ -189,7 +191,7 @@ class Connection(asyncio.Protocol):
             self._count_held()
         else:
             self._guarded(lambda: self._decode(math.inf))
-        if self._has_input:
+        if self._has_input or self._over_quota is not None:
             self._read_or_not()
 
     # -- helpers ---------------------------------------------------------------------------------
@@ -200,10 +202,27 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_held_up(self) -> bool:
-        return self.unread_since_s is not None or self.reads_waiting >= READS_WAITING_MAX
+        return (
+            self.unread_since_s is not None
+            or self.reads_waiting >= READS_WAITING_MAX
+            or self._over_quota is not None
+        )
+
+    def _use_quota(self, requests: int, received_bytes: int) -> None:
+        """Stop reading for as long as the address of this client is above its quota."""
+        excess_s = self._gate.quotas.use(self.address, requests, received_bytes)
+        if excess_s > 0:
+            loop = asyncio.get_running_loop()
+            self._over_quota = loop.call_later(excess_s, self._within_quota)
+
+    def _within_quota(self) -> None:
+        self._over_quota = None
+        self.go_on()
 
     def _drop_input(self) -> None:
         self._backlog, self._undecoded = (), b""
+        if self._over_quota is not None:
+            self._over_quota.cancel()
         self._gate.input_turns.forget(self)
 
     def _decode(self, until_s: float) -> None:
@@ -217,6 +236,8 @@ class Connection(asyncio.Protocol):
         self._count_held()
         if commands:
             self._dispatch(commands, until_s)
+        if self._gate.quotas.active and self.peer_id is None and self._over_quota is None:
+            self._use_quota(len(commands), len(data))
 
     def _count_held(self) -> None:
         """Account for the bytes that wait to be decoded."""
@@ -247,7 +268,12 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._waits_for_room or self.unread_since_s is not None or self._has_input:
+        if (
+            self._waits_for_room
+            or self.unread_since_s is not None
+            or self._has_input
+            or self._over_quota is not None
+        ):
             transport.pause_reading()
         else:
             transport.resume_reading()

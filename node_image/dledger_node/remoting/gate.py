@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from dledger_node.limited_log import LineBudget
 from dledger_node.remoting.input_turns import InputTurns
 from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
+from dledger_node.remoting.quotas import Quotas
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ class Gate:
         self.limits = limits
         self.now_s = now_s
         self.begin_turn = begin_turn
+        self.quotas = Quotas(limits, now_s)
+        """What each address may send in a second."""
         self.input_turns = InputTurns()
         """Shares the loop's time among the input of all clients."""
         self.closed_by_reason: Counter[str] = Counter(dict.fromkeys(Reason, 0))
@@ -147,6 +150,7 @@ class Gate:
         read first.
         """
         now_s = self.now_s()
+        self.quotas.forget_unused()
         held_up = now_s - self._swept_at_s >= HELD_UP_S
         self._swept_at_s = now_s
         if held_up:

@@ -72,6 +72,12 @@ class Limits:
     """Maximum number of connections of one host, so that it cannot take all places. Settable, for
     clients behind one gateway.
     """
+    client_requests_per_s_max: int = 0
+    """Requests a second of one address, above which it is read more slowly; 0 for no limit.
+    Settable, as the next one.
+    """
+    client_bytes_per_s_max: int = 0
+    """Bytes a second of one address; 0 for no limit."""
     hello_places: int = 16
     """Number of connections beyond both limits that may still send HELLO, so that clients cannot
     shut out a member. A new one replaces the oldest, because a member sends HELLO at once.
@@ -105,6 +111,8 @@ class Limits:
             client_frame_bytes_max=settings.client_frame_bytes_max,
             connections_max=settings.connections_max,
             connections_per_address_max=settings.connections_per_address_max,
+            client_requests_per_s_max=settings.client_requests_per_s_max,
+            client_bytes_per_s_max=settings.client_bytes_per_s_max,
         )
 
     @property

@@ -26,6 +26,9 @@ Reply: TypeAlias = Callable[[requests.Message], None]
 class Caller(Protocol):
     """The connection through which a call is answered."""
 
+    address: str
+    """The address of the other side's host."""
+
     def send(self, data: Buffer) -> None:
         """Send frames, or parts of one; does nothing if the connection is gone.
 

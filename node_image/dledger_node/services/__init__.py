@@ -10,6 +10,7 @@
     transfer    leadership transfer
     membership  membership changes
     entries     entries as clients receive them
+    pending_by_address  how many entries of each address wait for their quorum
     proposed    bodies on their way into the log
     waiting     requests that wait for an index of the log
     refusals    codes of requests that are refused before anything is written

@@ -29,6 +29,7 @@ from dledger_node.remoting.service import (
     IdempotentCall,
 )
 from dledger_node.services.idempotent import IdempotentAppends
+from dledger_node.services.pending_by_address import PendingByAddress
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.refusals import PROPOSAL_CODES, Reserve
 from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
@@ -92,6 +93,7 @@ class Appends:
         self._loop = asyncio.get_running_loop()
         self._next = _NextProposal()
         self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
+        self._by_address = PendingByAddress(settings.client_pending_appends_max)
         self._drained: asyncio.Future[None] | None = None
         self.acknowledged = 0
         self.waited_s = Histogram(WAIT_BOUNDS_S)
@@ -186,6 +188,8 @@ class Appends:
         if any(isinstance(batch, IdempotentBatchCall) for batch in upcoming.batches):
             numbered = True
             upcoming.batches = self._idempotent.new_batches(upcoming.batches, upcoming.singles)
+        if self._by_address.active:
+            self._refuse_excess_of_addresses(upcoming)
         bodies = upcoming.bodies()
         sizes = list(map(len, bodies))
         if not self._may_wait(sizes):
@@ -245,6 +249,7 @@ class Appends:
                     body_bytes=sum(sizes[begin:end]),
                 )
             )
+            self._by_address.add(calls)
             begin = end
 
     # -- answering -------------------------------------------------------------------------------
@@ -255,6 +260,7 @@ class Appends:
         """The deadline of an append that is proposed now."""
         for waiter in committed:
             calls, first_index = waiter.replies, waiter.first_index
+            self._by_address.remove(calls)
             written = requests.append_successes(
                 self._group,
                 self._core.config.self_id,
@@ -297,6 +303,13 @@ class Appends:
             batch for batch in upcoming.batches if stays(batch, list(map(len, batch.bodies)))
         ]
 
+    def _refuse_excess_of_addresses(self, upcoming: _NextProposal) -> None:
+        excess = self._by_address.excess(upcoming.calls())
+        refused = set(map(id, excess))
+        upcoming.singles = [call for call in upcoming.singles if id(call) not in refused]
+        upcoming.batches = [call for call in upcoming.batches if id(call) not in refused]
+        self._refuse(excess, DLedgerResponseCode.LEADER_PENDING_FULL)
+
     def _refuse(self, calls: Sequence[ClientCall], code: DLedgerResponseCode) -> None:
         if not calls:
             return
@@ -308,6 +321,7 @@ class Appends:
     def _answer_unknown(self, waiters: Iterable[Waiter[ClientCall]]) -> None:
         for waiter in waiters:
             self.unknown += waiter.entry_count
+            self._by_address.remove(waiter.replies)
             self._answer(waiter.replies, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def _answer(self, calls: Sequence[ClientCall], code: DLedgerResponseCode) -> None:

@@ -27,6 +27,8 @@ from dledger_formats.log.channels import (
 
 UNDO_MAX: Final = 8192
 """Entries that can be undone one by one; to undo more, the log must be read again."""
+ESTABLISHED_SEQUENCE: Final = 16
+"""A producer with this sequence in the log is no longer new."""
 NOT_NOTED: Final = -1
 
 
@@ -143,10 +145,16 @@ class Producers:
         return channels_of(self._by_identity[identity].number, first, count)
 
     def next_number(self) -> int:
-        """Return the number for a new producer: a free one, or the longest-idle producer's."""
+        """Return the number for a new producer: a free one, or that of a producer to forget.
+
+        A leader chooses, and the log records its choice. New producers and those at work each keep
+        half of the table: however many short-lived clients come, they replace one another.
+        """
         if len(self._by_number) < self._producers_max:
             return next(n for n in range(1, self._producers_max + 1) if n not in self._by_number)
-        return min(self, key=lambda producer: producer.last_index).number
+        new = [producer for producer in self if producer.highest < ESTABLISHED_SEQUENCE]
+        idle = new if 2 * len(new) >= self._producers_max else self
+        return min(idle, key=lambda producer: producer.last_index).number
 
     def note(self, run: ChannelRun) -> None:
         """Note the next run of entries with channels in the log."""

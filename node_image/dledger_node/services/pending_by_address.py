@@ -1,0 +1,51 @@
+"""How many entries of each address wait for their quorum, if a setting limits that."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from dledger_node.remoting.service import BatchCall, ClientCall
+
+
+class PendingByAddress:
+    """Counts the entries of each address; does nothing without a limit."""
+
+    def __init__(self, entries_max: int) -> None:
+        """`entries_max` is 0 for no limit."""
+        self._entries_max = entries_max
+        self._pending: Counter[str] = Counter()
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a limit."""
+        return self._entries_max > 0
+
+    def excess(self, calls: Iterable[ClientCall]) -> list[ClientCall]:
+        """Return the calls that exceed the limit of their address, if the others are accepted."""
+        accepted: Counter[str] = Counter()
+        excess: list[ClientCall] = []
+        for call in calls:
+            address, entries = call.connection.address, _entries(call)
+            if self._pending[address] + accepted[address] + entries > self._entries_max:
+                excess.append(call)
+            else:
+                accepted[address] += entries
+        return excess
+
+    def add(self, calls: Sequence[ClientCall]) -> None:
+        """Count calls whose entries were proposed."""
+        if self.active:
+            for call in calls:
+                self._pending[call.connection.address] += _entries(call)
+
+    def remove(self, calls: Sequence[ClientCall]) -> None:
+        """Count calls as answered."""
+        if self.active:
+            for call in calls:
+                address = call.connection.address
+                self._pending[address] -= _entries(call)
+                if not self._pending[address]:
+                    del self._pending[address]
+
+
+def _entries(call: ClientCall) -> int:
+    return len(call.bodies) if isinstance(call, BatchCall) else 1
