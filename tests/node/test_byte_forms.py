@@ -100,3 +100,18 @@ def test_a_body_too_long_for_a_frame_of_numbers_is_sent_as_base64(group_of_one: 
             [entry] = GetEntriesResponse.from_json(reader.get(index)).entries
 
     assert entry.body == body
+
+
+@pytest.mark.parametrize("size", [(32 << 10) + 1, 64 << 10, 300_000])
+def test_a_long_body_is_sent_as_numbers_too(group_of_one: NodeGroup, size: int) -> None:
+    body = (bytes(range(256)) * (size // 256 + 1))[:size]
+    with Talker(group_of_one, "JAVA") as client:
+        index = client.append(body, as_numbers=False)
+
+        with Talker(group_of_one, "JAVA") as reader:
+            answer = json.loads(reader.get(index))
+
+    assert answer["code"] == 200
+    [entry] = answer["entries"]
+    assert entry["index"] == index
+    assert bytes(number & 0xFF for number in entry["body"]) == body

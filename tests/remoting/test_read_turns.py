@@ -126,6 +126,23 @@ def test_the_reads_of_a_closed_connection_are_dropped(loop: Loop, turns: ReadTur
     assert reader.answers == [0, 1]
 
 
+def test_the_parts_of_a_read_are_done_in_several_turns(loop: Loop, turns: ReadTurns) -> None:
+    reader = Reader(loop)
+
+    def part(number: int) -> None:
+        reader.read(number)()
+        if number < 9:
+            turns.submit(reader, lambda: part(number + 1))
+
+    turns.submit(reader, lambda: part(0))
+    longest_s = loop.now_s
+    while loop.due:
+        longest_s = max(longest_s, loop.turn())
+
+    assert (reader.answers, reader.reads_waiting) == (list(range(10)), 0)
+    assert longest_s <= SLICE_S + SLICE_S / 2
+
+
 def test_a_read_that_fails_leaves_room_for_the_next(loop: Loop, turns: ReadTurns) -> None:
     reader = Reader(loop)
 

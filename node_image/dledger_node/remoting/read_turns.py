@@ -51,10 +51,13 @@ class ReadTurns:
         self._waiting: dict[Reader, deque[Read]] = {}
         # The reads of connections that do not read their answers.
         self._unread: dict[Reader, deque[Read]] = {}
-        self._closed = False
+        self._closed = self._is_reading = False
 
     def submit(self, reader: Reader, read: Read) -> None:
-        """Do a read in this turn if there is time left and no other read waits, else later."""
+        """Do a read in this turn if there is time left and no other read waits, else later.
+
+        A read may submit the next part of its work.
+        """
         if self._closed:
             return
         reader.reads_waiting += 1
@@ -62,7 +65,7 @@ class ReadTurns:
             self._unread.setdefault(reader, deque()).append(read)
             return
         self._schedule()
-        if self._waiting or self._spent_s >= SLICE_S:
+        if self._waiting or self._is_reading or self._spent_s >= SLICE_S:
             self._waiting.setdefault(reader, deque()).append(read)
         else:
             self._do(reader, read)
@@ -117,9 +120,10 @@ class ReadTurns:
             self._do(reader, read)
 
     def _do(self, reader: Reader, read: Read) -> None:
-        began_s = self._now_s()
+        began_s, self._is_reading = self._now_s(), True
         try:
             read()
         finally:
+            self._is_reading = False
             self._spent_s += self._now_s() - began_s
             self.release(reader)

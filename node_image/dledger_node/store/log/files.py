@@ -173,6 +173,11 @@ class LogFiles:
 
     def checked_entry(self, index: int, begin_index: int) -> tuple[EntryHeader, bytes]:
         """Read an entry and verify every checksum that covers it. Raises StoreDamagedError."""
+        raw = self.checked_bytes(index, begin_index)
+        return disk.unpack_header(raw, 0), raw[ENTRY_HEADER_SIZE:]
+
+    def checked_bytes(self, index: int, begin_index: int) -> bytes:
+        """Read the same as its stored bytes."""
         header = self.header(index)
         previous = self._previous_chain_crc(index, begin_index)
         pos = self.pos(index)
@@ -187,7 +192,7 @@ class LogFiles:
                 Damage.BAD_ENTRY,
                 index,
             ) from None
-        return header, raw[ENTRY_HEADER_SIZE:]
+        return raw
 
     def term_runs(self, begin_index: int, end_index: int) -> Iterator[tuple[int, int]]:
         """Yield (first index, term) for each run of entries of the same term.

@@ -1,6 +1,5 @@
 """Read one member's log: what it holds, where entries lie, and their bytes."""
 
-from dledger_formats.log import disk
 from dledger_formats.log.disk import Buffer, EntryHeader, IndexUnit
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.files import LogFiles
@@ -103,9 +102,9 @@ class LogReader:
         """Return the same runs as `read_range`, after verifying every checksum of every entry."""
         self._check_range(first_index, last_index)
         try:
-            header, body = self._files.checked_entry(first_index, self.begin_index)
-            if first_index == last_index or header.size >= bytes_max:
-                return [disk.ENTRY_HEADER.pack(*header) + body]
+            first = self._files.checked_bytes(first_index, self.begin_index)
+            if first_index == last_index or len(first) >= bytes_max:
+                return [first]
             last_index = self._files.last_within(first_index, last_index, bytes_max)
             return self._files.checked_runs(first_index, last_index)
         except StoreDamagedError as error:

@@ -1,0 +1,111 @@
+"""Clients that ask for entries as fast as they can: no turn of the leader's loop is long."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from dledger_client.sync import BlockingClient
+from dledger_formats.log import disk
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.follow import FOLLOW, FollowRequest
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.read_range import READ_RANGE, ReadRangeRequest
+from dledger_formats.protocol.requests import GetEntriesRequest, RequestCode
+from dledger_group.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX, no_longer_turn
+from tools.groups.node_group import NodeGroup
+
+pytestmark = pytest.mark.fuzz
+CONNECTIONS = 12
+PIPELINED = 200
+FLOOD_S = 2.0
+SMALL_ENTRIES = 20_000
+ALL = (1 << 31) - 1
+
+
+class Leader(NamedTuple):
+    """A leader with small entries, and one of the largest size behind them."""
+
+    group: NodeGroup
+    member: str
+    largest_index: int
+
+
+@pytest.fixture(scope="module")
+def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leader]:
+    """A group with a leader that a busy machine does not depose."""
+    folder: Path = tmp_path_factory.mktemp("group")
+    with NodeGroup(
+        folder, heartbeat_interval_ms=250, election_timeout_ms=4000, segment_size_bytes=16 << 20
+    ) as group:
+        member = group.master()
+        with BlockingClient(group.servers, "g") as client:
+            for _ in range(SMALL_ENTRIES // 4000):
+                client.append_batch([bytes(8)] * 4000)
+            largest = client.append(bytes(disk.BODY_SIZE_MAX))
+        yield Leader(group, member, largest.index)
+
+
+def request_of(code: int, member: str, begin_index: int) -> bytes:
+    kinds = {
+        RequestCode.GET: GetEntriesRequest, FOLLOW: FollowRequest, READ_RANGE: ReadRangeRequest,
+    }  # fmt: skip
+    request = kinds[code](group="g", remote_id=member, begin_index=begin_index, max_size=ALL)
+    return request.to_json()
+
+
+async def flood(leader: Leader, data: bytes) -> int:
+    """Send the requests again and again, and discard the answers. Return their bytes."""
+    host, _, port = leader.group.peers[leader.member].rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 22)
+
+    async def ask() -> None:
+        while True:
+            writer.write(data)
+            await writer.drain()
+
+    received = 0
+    asking = asyncio.create_task(ask())
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FLOOD_S):
+            while chunk := await reader.read(1 << 22):
+                received += len(chunk)
+    asking.cancel()
+    writer.transport.abort()
+    await asyncio.wait([asking])
+    return received
+
+
+@pytest.mark.parametrize("code", [RequestCode.GET, FOLLOW, READ_RANGE])
+async def test_no_number_of_reads_makes_a_turn_long(leader: Leader, code: int) -> None:
+    requests = [(number, request_of(code, leader.member, number)) for number in range(PIPELINED)]
+    data = frames.encode_requests(code, requests)
+    with no_longer_turn(leader.group, leader.member, TURN_S_MAX):
+        received = await asyncio.gather(*(flood(leader, data) for _ in range(CONNECTIONS)))
+
+    assert min(received) > 0, "every connection got answers"
+    assert leader.group.status(leader.member).master
+
+
+@pytest.mark.parametrize("code", [RequestCode.GET, FOLLOW, READ_RANGE])
+async def test_entries_of_the_largest_size_make_no_turn_long(leader: Leader, code: int) -> None:
+    requests = [
+        (number, request_of(code, leader.member, leader.largest_index)) for number in (1, 2)
+    ]
+    data = frames.encode_requests(code, requests)
+    with no_longer_turn(leader.group, leader.member, LARGEST_ENTRY_TURN_S_MAX):
+        received = await asyncio.gather(*(flood(leader, data) for _ in range(3)))
+
+    assert min(received) > 0
+
+
+async def test_the_largest_entry_as_numbers_makes_no_turn_long(leader: Leader) -> None:
+    body = request_of(RequestCode.GET, leader.member, leader.largest_index)
+    data = frames.encode(
+        RemotingCommand(code=RequestCode.GET, opaque=1, language="JAVA", body=body)
+    )
+    with no_longer_turn(leader.group, leader.member, LARGEST_ENTRY_TURN_S_MAX):
+        assert await flood(leader, data) > 0
