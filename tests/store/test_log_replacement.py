@@ -82,6 +82,44 @@ def test_a_replaced_log_is_the_same_after_a_crash(
     assert again.entry(101)[1] == b"x"
 
 
+def test_a_crash_before_the_old_files_are_gone_leaves_the_old_log_and_its_beginning(
+    store: LogStore,
+    open_store: OpenStore,
+    crashed: Crashed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its entries from the leader's first one on may never have been committed."""
+    store.append_bodies([b"old"] * FIRST_INDEX, 1)
+    flush(store)
+    store.save_checkpoint(20)
+    monkeypatch.setattr(store.front, "replace", lambda _: None)
+
+    replace_log(store)
+
+    again = open_store(crashed(store))
+    assert (again.begin_index, again.end_index) == (0, FIRST_INDEX + 20)
+    again.truncate(FIRST_INDEX)
+    assert again.end_index == FIRST_INDEX - 1
+
+
+def test_files_that_retention_has_yet_to_delete_are_gone_before_the_new_log_begins(
+    store: LogStore, open_store: OpenStore, crashed: Crashed
+) -> None:
+    store.append_bodies([b"old" * 100] * 40, 1)
+    flush(store)
+    store.save_checkpoint(store.end_index)
+    first_index = store.front.sealed_segments()[0].last_index + 1
+    store.front.save_begin(first_index)
+    files = store.front.forget_before(first_index)
+
+    replace_log(store)
+
+    again = open_store(crashed(store))
+    assert (again.begin_index, again.end_index) == (FIRST_INDEX, FIRST_INDEX + 1)
+    store.front.delete(files)
+    assert not any(file.path.exists() for file in files)
+
+
 def test_a_replaced_log_knows_only_the_producers_of_its_new_entries(
     store: LogStore, open_store: OpenStore, crashed: Crashed
 ) -> None:

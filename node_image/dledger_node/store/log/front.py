@@ -4,6 +4,7 @@ The order makes a crash between two steps harmless: save the new beginning durab
 entries, delete the files, oldest first. The next start finishes an interrupted removal.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 
 from dledger_formats.log.disk import INDEX_UNIT_SIZE, Buffer
@@ -14,6 +15,7 @@ from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.retention import SealedSegment
 from dledger_node.store.log.writer import LogWriter
 from dledger_node.store.segments.segment import Segment, sync_folder
+from dledger_node.store.small_files.checkpoint import Checkpoint
 
 
 class LogFront:
@@ -24,6 +26,9 @@ class LogFront:
         self._files = files
         self._log = log
         self.save_begin = save_begin
+        self._forgotten: list[Segment] = []
+        """Files that `forget_before` returned and that may not be deleted yet."""
+        self._deleting = threading.Lock()
 
     def sealed_segments(self) -> list[SealedSegment]:
         """Return all data segments except the last, oldest first."""
@@ -36,10 +41,17 @@ class LogFront:
         """Bytes written to the last data file."""
         return self._log.end_pos % self._files.data.file_size
 
-    def finish_removal(self, begin_index: int | None) -> None:
-        """Finish a removal that a crash interrupted after `save_begin` saved `begin_index`."""
-        if begin_index is not None and self._log.begin_index < begin_index <= self._log.end_index:
-            self.delete(self.forget_before(begin_index))
+    def finish_removal(self, checkpoint: Checkpoint | None) -> None:
+        """Finish a removal that a crash interrupted after `save_begin` saved the beginning.
+
+        A checkpoint without durable entries from there on was saved by `LogStore.replace`: this is
+        still the old log, and what it holds from there on may never have been committed.
+        """
+        if checkpoint is None or checkpoint.begin_index is None:
+            return
+        last_index = min(checkpoint.end_index, self._log.end_index)
+        if self._log.begin_index < checkpoint.begin_index <= last_index:
+            self.delete(self.forget_before(checkpoint.begin_index))
 
     def forget_before(self, first_index: int) -> tuple[Segment, ...]:
         """Forget all entries before one that begins a segment; call `save_begin` first.
@@ -49,14 +61,19 @@ class LogFront:
         pos = self._files.pos(first_index)
         self._log.remove_before(first_index)
         index_pos = first_index * INDEX_UNIT_SIZE
-        return self._files.data.take_before(pos) + self._files.index.take_before(index_pos)
+        taken = self._files.data.take_before(pos) + self._files.index.take_before(index_pos)
+        self._forgotten = [file for file in self._forgotten if not file.removed]
+        self._forgotten += taken
+        return taken
 
     def delete(self, files: Sequence[Segment]) -> None:
-        """Delete files that `forget_before` returned; blocks."""
-        for file in files:
-            file.remove()
-        sync_folder(self._files.data.folder)
-        sync_folder(self._files.index.folder)
+        """Delete files that `forget_before` returned, durably; blocks; any thread may call."""
+        with self._deleting:
+            for file in files:
+                if not file.removed:
+                    file.remove()
+            sync_folder(self._files.data.folder)
+            sync_folder(self._files.index.folder)
 
     def check(self, data: Buffer, *, first_index: int, last_index: int, term: int) -> Block:
         """Validate the first entries of a leader's log, which have no previous entry here.
@@ -81,5 +98,10 @@ class LogFront:
         return block
 
     def replace(self, block: Block) -> None:
-        """Remove the whole log, durably, and write a block that `check` validated."""
+        """Remove the whole log, durably, and write a block that `check` validated.
+
+        That includes files which another thread has yet to delete: between them and the new ones a
+        segment would be missing.
+        """
+        self.delete(self._forgotten)
         self._log.restart(block)

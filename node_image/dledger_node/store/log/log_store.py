@@ -118,8 +118,7 @@ class LogStore(LogReader):
             report = recovery.report(found, cut_bytes, time.monotonic() - began)
             log = LogWriter(files, found)
             store = cls(folder, lock, files, log, checkpoint, report, found.start.index)
-            if checkpoint is not None:
-                store.front.finish_removal(checkpoint.begin_index)
+            store.front.finish_removal(checkpoint)
             store.memberships.restore(checkpoint)
             store.producers.restore()
             store._save_checkpoint_if_room()

@@ -27,7 +27,11 @@ _ZEROS: Final = bytes(1 << 20)
 
 
 class SegmentList:
-    """Consecutive segments. The list does not know how far they are written."""
+    """Consecutive segments. The list does not know how far they are written.
+
+    One thread changes it. Others may look up and read segments: `files` only ever grows, and is
+    replaced by a new list when segments leave it.
+    """
 
     def __init__(
         self,
@@ -68,19 +72,22 @@ class SegmentList:
     @property
     def start(self) -> int:
         """Position of the first byte; 0 if there is no segment."""
-        return self.files[0].start if self.files else 0
+        files = self.files
+        return files[0].start if files else 0
 
     @property
     def end(self) -> int:
         """Position after the last segment; 0 if there is none."""
-        return self.files[-1].end if self.files else 0
+        files = self.files
+        return files[-1].end if files else 0
 
     def file_at(self, pos: int) -> Segment:
         """Return the segment that holds a position. Raises IndexError if none does."""
-        number = (pos - self.start) // self.file_size
-        if number < 0 or not self.files:
+        files = self.files
+        number = (pos - files[0].start) // self.file_size if files else -1
+        if number < 0:
             raise IndexError(f"no file of {self.folder} holds position {pos}")
-        return self.files[number]
+        return files[number]
 
     def files_between(self, start: int, end: int) -> tuple[Segment, ...]:
         """Return the segments that hold positions from `start` up to, but not including, `end`."""
@@ -143,7 +150,7 @@ class SegmentList:
         used_end = pos
         while self.files and self.files[-1].start >= pos:
             used_end = max(used_end, _used_end(self.files[-1], 0))
-            self.files.pop().remove()
+            self._remove_last()
         sync_folder(self.folder)
         if self.files and pos < self.end:
             file = self.files[-1]
@@ -155,14 +162,11 @@ class SegmentList:
     def clear(self) -> None:
         """Remove all segments, durably; the newest first, so that a crash leaves a sequence."""
         while self.files:
-            self.files.pop().remove()
+            self._remove_last()
         sync_folder(self.folder)
 
     def take_before(self, pos: int) -> tuple[Segment, ...]:
-        """Take the segments that end at or before `pos` out of the list; the last one stays.
-
-        Replaces `files` by a new list, so that a thread may keep iterating over the old one.
-        """
+        """Take the segments that end at or before `pos` out of the list; the last one stays."""
         taken = tuple(file for file in self.files[:-1] if file.end <= pos)
         self.files = self.files[len(taken) :]
         return taken
@@ -197,7 +201,12 @@ class SegmentList:
         return last if pos >= last.start else self.file_at(pos)
 
     def _start_of_next(self, pos: int) -> int:
-        return self.end if self.files else pos - pos % self.file_size
+        return self.end or pos - pos % self.file_size
+
+    def _remove_last(self) -> None:
+        last = self.files[-1]
+        self.files = self.files[:-1]
+        last.remove()
 
     def _make_spare(self) -> None:
         name = f"{self.folder.name}-{next(self._spare_numbers)}{SPARE_SUFFIX}"
