@@ -17,7 +17,7 @@ from dledger_node.raft.ready import HardState
 
 LONG_TICKS = 1_000_000
 TIME_SUFFIXES = ("_tick", "_ticks", "_due", "_since", "deadline")
-SAME_FOR_ALL = ("config", "randint", "refusals")
+SAME_FOR_ALL = ("config", "randint", "refusals", "elections", "last_election")
 """What a member's states do not differ in."""
 
 
@@ -33,7 +33,9 @@ def stop_clock(member: Any, *, marks: bool) -> None:
     """
     member.refusals.clear()
     member.marks = dict(sorted(member.marks.items())) if marks else {}
-    member.now_ticks = 0
+    member.now_ticks = member.elapsed_ticks = 0
+    member.last_election = None
+    member.elections.clear()
     member.election_deadline = LONG_TICKS
     role_state = member.role_state
     if isinstance(role_state, Follower) and not marks:
