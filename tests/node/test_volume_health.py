@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.http.status import StorageState
+from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
+from dledger_node.shell.room import LogRoom
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
 from dledger_node.volume.health import (
@@ -81,6 +83,65 @@ def test_a_volume_without_room_is_full_until_segments_can_be_preallocated(
     store.preallocate()
     health.check_room()
     assert health.state is StorageState.SOUND
+
+
+def test_a_small_entry_that_fits_does_not_make_a_full_volume_sound(
+    store: LogStore, group_commit: GroupCommit, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A leader repeats a push at each heartbeat; parts of it may fit."""
+    health = VolumeHealth(store, group_commit, stall_s=1)
+
+    def full() -> None:
+        raise StoreFullError("no room")
+
+    for _ in range(50):
+        assert not health.try_reserve(full)
+        assert health.try_reserve(lambda: None)
+        assert health.state is StorageState.FULL
+        assert not health.may_campaign
+
+    assert len(caplog.records) == 1
+
+
+def test_a_full_volume_is_sound_again_once_what_was_refused_fits(
+    store: LogStore, group_commit: GroupCommit
+) -> None:
+    health = VolumeHealth(store, group_commit, stall_s=1)
+    has_room = False
+
+    def reserve() -> None:
+        if not has_room:
+            raise StoreFullError("no room")
+
+    health.try_reserve(reserve)
+    health.check_room()
+    assert health.full
+    has_room = True
+    health.check_room()
+
+    assert store.room_is_short, "no segment was preallocated"
+    assert health.state is StorageState.SOUND
+
+
+def test_a_leader_without_room_refuses_even_what_would_fit(
+    store: LogStore, group_commit: GroupCommit
+) -> None:
+    health = VolumeHealth(store, group_commit, stall_s=1)
+    errors = list[BaseException]()
+    room = LogRoom(store, health, fail=errors.append)
+    assert room.reserve([0]) is None
+
+    def full() -> None:
+        raise StoreFullError("no room")
+
+    health.try_reserve(full)
+    refused = room.reserve([0])
+    store.preallocate()
+    health.check_room()
+
+    assert refused is DLedgerResponseCode.DISK_FULL
+    assert room.reserve([0]) is None
+    assert errors == []
 
 
 def test_a_leader_without_room_transfers_at_once_and_then_less_and_less_often(

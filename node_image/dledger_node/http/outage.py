@@ -67,9 +67,10 @@ class Outage:
             committed_index=-1,
         )
 
-    async def leader_changed(self) -> None:
-        """Never return: a member that returns to service answers on new connections."""
-        await asyncio.get_running_loop().create_future()
+    async def leader_changed(self, token: str) -> None:
+        """Return if the token is another; a member out of service never learns of a leader."""
+        if self.leader_view().token == token:
+            await asyncio.get_running_loop().create_future()
 
     def manifest(self) -> Manifest:
         """List no files, since none is known to be sound."""

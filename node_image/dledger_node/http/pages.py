@@ -48,8 +48,11 @@ class Source(Protocol):
     def leader_view(self) -> LeaderView:
         """The leader, in this member's view."""
 
-    async def leader_changed(self) -> None:
-        """Return once the token of `leader_view` differs from the token at the call."""
+    async def leader_changed(self, token: str) -> None:
+        """Return once the token of `leader_view` differs from `token`.
+
+        A change before the first turn of this coroutine counts too.
+        """
 
     def manifest(self) -> Manifest:
         """The files that an auditor may read."""
@@ -91,12 +94,13 @@ async def leader_page(request: web.Request) -> web.Response:
         wait_s = min(WAIT_S_MAX, _seconds(request.query.get("wait", "0s")))
     except ValueError as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
-    if request.query.get("since") == source.leader_view().token and wait_s > 0:
+    known = source.leader_view().token
+    if request.query.get("since") == known and wait_s > 0:
         if waiters.locked():
             raise web.HTTPServiceUnavailable(text=f"{WAITERS_MAX} clients are already waiting\n")
         async with waiters:
             with contextlib.suppress(TimeoutError):  # then answer with the unchanged view
-                await asyncio.wait_for(source.leader_changed(), wait_s)
+                await asyncio.wait_for(source.leader_changed(known), wait_s)
     return _json(source.leader_view().to_json())
 
 

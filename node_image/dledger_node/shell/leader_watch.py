@@ -54,9 +54,10 @@ class LeaderWatch:
         self._searching = election.cause is ElectionCause.NO_WINNER
         logger.warning("election: %s", describe(election))
 
-    async def leader_changed(self) -> None:
-        """Return once the token of `leader_view` differs from the one at the call."""
-        await self._leader_changed.wait()
+    async def leader_changed(self, token: str) -> None:
+        """Return once the token of `leader_view` differs from `token`."""
+        while status.leader_view(self._core).token == token:
+            await self._leader_changed.wait()
 
     def _leader(self) -> tuple[int, str | None, bool]:
         """Return the values that the token of `leader_view` depends on."""

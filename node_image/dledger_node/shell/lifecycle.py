@@ -53,7 +53,19 @@ class CurrentSource:
     """Forwards to the current source: a server in service, or an outage."""
 
     def __init__(self, source: Source) -> None:
-        self.source = source
+        self._source = source
+        self._replaced = asyncio.Event()
+
+    @property
+    def source(self) -> Source:
+        """The current source."""
+        return self._source
+
+    @source.setter
+    def source(self, source: Source) -> None:
+        self._source = source
+        self._replaced.set()
+        self._replaced = asyncio.Event()
 
     def status(self) -> NodeStatus:
         """Return this member's view of the group."""
@@ -63,9 +75,18 @@ class CurrentSource:
         """Return the leader, as far as this member knows it."""
         return self.source.leader_view()
 
-    async def leader_changed(self) -> None:
-        """Return once the token of `leader_view` differs from the one at the call."""
-        await self.source.leader_changed()
+    async def leader_changed(self, token: str) -> None:
+        """Return once the token of `leader_view` differs from `token`, in whichever source."""
+        while self.leader_view().token == token:
+            waits = [
+                asyncio.ensure_future(self._source.leader_changed(token)),
+                asyncio.ensure_future(self._replaced.wait()),
+            ]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
 
     def manifest(self) -> Manifest:
         """Return the files that may be read."""

@@ -22,11 +22,12 @@ class LogRoom:
     def reserve(self, body_sizes: Sequence[int]) -> DLedgerResponseCode | None:
         """Reserve room for bodies of these sizes in bytes. Return None, or the code of a refusal.
 
-        DISK_FULL: the volume has no room. NOT_LEADER: the store is broken, so this member has left
-        the group. The code is not DISK_ERROR, which clients must treat as an unknown outcome: these
-        entries were certainly not stored.
+        DISK_FULL: the volume has no room, or had none for an earlier entry. Followers, which may
+        have as little, may lack the room for what still fits here. NOT_LEADER: the store is
+        broken, so this member has left the group. The code is not DISK_ERROR, which clients must
+        treat as an unknown outcome: these entries were certainly not stored.
         """
-        if self._health.nearly_full:
+        if self._health.full or self._health.nearly_full:
             return DLedgerResponseCode.DISK_FULL
         try:
             fits = self._health.try_reserve(lambda: self._store.reserve(body_sizes))

@@ -52,9 +52,9 @@ class MemberView:
         """Return the leader, as far as this member knows it."""
         return status.leader_view(self.core)
 
-    async def leader_changed(self) -> None:
-        """Return once the token of `leader_view` differs from the one at the call."""
-        await self.leader_watch.leader_changed()
+    async def leader_changed(self, token: str) -> None:
+        """Return once the token of `leader_view` differs from `token`."""
+        await self.leader_watch.leader_changed(token)
 
     def manifest(self) -> Manifest:
         """Return every file of the log, readable up to the committed index."""

@@ -50,7 +50,9 @@ class VolumeHealth:
         self._transfer_interval_s = TRANSFER_INTERVAL_S
         self._transfer_count = 0
         self.full = False
-        """Whether the last attempt to make room failed."""
+        """Whether an attempt to make room failed, and would fail again."""
+        self._refused: Callable[[], object] = lambda: None
+        """The last attempt to make room that failed."""
         self.no_room_count = 0
         """Number of attempts to make room that failed."""
         self.nearly_full = False
@@ -87,30 +89,40 @@ class VolumeHealth:
         return self._transfer_count - 1
 
     def try_reserve(self, reserve: Callable[[], object]) -> bool:
-        """Call `reserve`; return False, and report the volume as full, if there is no room."""
+        """Call `reserve`; return False, and report the volume as full, if there is no room.
+
+        Only `check_room` reports room again: that something smaller fits proves nothing.
+        """
         try:
             reserve()
         except StoreFullError as error:
             if not self.full:
                 logger.error("%s", error)  # noqa: TRY400 - a traceback would add nothing
             self.full = True
+            self._refused = reserve
             self.no_room_count += 1
             return False
-        self.full = False
         return True
 
     def check_room(self) -> None:
         """Check for room although no client appends.
 
-        A full volume recovers here once segments can be preallocated again. A member without room
-        for a leader's first entry learns it here, before it campaigns.
+        A full volume recovers here, once segments can be preallocated again or what was refused
+        fits. A member without room for a leader's first entry learns it here, before it campaigns.
         """
-        self.full = self.full and self._store.room_is_short
+        self.full = self.full and self._store.room_is_short and not self._refused_fits()
         if not self.full:
             self.try_reserve(lambda: self._store.reserve([0]))
         if not (self.full or self.nearly_full or self._store.room_is_short):
             self._transfer_interval_s = TRANSFER_INTERVAL_S
             self._transfer_count = 0
+
+    def _refused_fits(self) -> bool:
+        try:
+            self._refused()
+        except StoreFullError:
+            return False
+        return True
 
     @property
     def may_campaign(self) -> bool:

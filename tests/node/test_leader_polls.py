@@ -1,0 +1,111 @@
+"""Waits for another leader: none may miss a change, however early it comes."""
+
+import asyncio
+from typing import cast
+
+from dledger_formats.http.status import StorageState
+from dledger_formats.settings import NodeSettings
+from dledger_node.http.outage import Outage
+from dledger_node.shell.leader_watch import LeaderWatch
+from dledger_node.shell.lifecycle import CurrentSource
+from dledger_node.shell.view import MemberView
+from dledger_sim.stage.driver import CoreDriver, heartbeat
+
+PATIENCE_S = 20.0
+
+
+class ShownMember:
+    """A member in service, as far as long polls need it."""
+
+    def __init__(self) -> None:
+        self.driver = CoreDriver(term=3)
+        self.watch = LeaderWatch(self.driver.raft)
+        self.view = cast("MemberView", self)
+
+    def leader_view(self) -> object:
+        return MemberView.leader_view(cast("MemberView", self))
+
+    async def leader_changed(self, token: str) -> None:
+        await self.watch.leader_changed(token)
+
+    @property
+    def core(self) -> object:
+        return self.driver.raft
+
+    def hear_leader(self, term: int) -> None:
+        self.driver.receive(heartbeat(term))
+        self.watch.on_turn(-1)
+
+
+def out_of_service() -> Outage:
+    settings = NodeSettings.from_environment(
+        {
+            "DLEDGER_GROUP": "g",
+            "DLEDGER_SELF_ID": "n0",
+            "DLEDGER_PEERS": "n0-127.0.0.1:1",
+            "DLEDGER_STORE_BASE_DIR": "/nowhere",
+        }
+    )
+    return Outage(settings, "1", state=StorageState.FULL, reason="full")
+
+
+async def test_a_change_in_the_turn_in_which_a_wait_begins_ends_it() -> None:
+    member = ShownMember()
+    shown = CurrentSource(member.view)
+    waits = asyncio.create_task(shown.leader_changed(shown.leader_view().token))
+    member.hear_leader(3)  # the task has not begun to run
+
+    await asyncio.wait_for(waits, PATIENCE_S)
+
+
+async def test_every_change_ends_a_wait_at_whichever_step_of_its_beginning_it_comes() -> None:
+    for steps in range(6):
+        member = ShownMember()
+        shown = CurrentSource(member.view)
+        waits = asyncio.create_task(shown.leader_changed(shown.leader_view().token))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        assert not waits.done()
+        member.hear_leader(3)
+
+        await asyncio.wait_for(waits, PATIENCE_S)
+
+
+async def test_a_change_that_leaves_the_token_does_not_end_a_wait() -> None:
+    member = ShownMember()
+    waits = asyncio.create_task(member.watch.leader_changed("3:"))
+    member.watch._leader_changed.set()
+    member.watch._leader_changed = asyncio.Event()
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    assert not waits.done()
+    waits.cancel()
+
+
+async def test_a_wait_at_a_member_out_of_service_ends_when_it_is_back_with_a_leader() -> None:
+    shown = CurrentSource(out_of_service())
+    waits = asyncio.create_task(shown.leader_changed(shown.leader_view().token))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    member = ShownMember()
+    member.hear_leader(3)
+    shown.source = member.view
+
+    await asyncio.wait_for(waits, PATIENCE_S)
+    assert shown.leader_view().leader_id == "n1"
+
+
+async def test_a_wait_goes_on_from_one_source_to_the_next() -> None:
+    shown = CurrentSource(out_of_service())
+    waits = asyncio.create_task(shown.leader_changed(shown.leader_view().token))
+    await asyncio.sleep(0)
+    shown.source = out_of_service()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not waits.done()
+    member = ShownMember()
+    shown.source = member.view
+    member.hear_leader(3)
+
+    await asyncio.wait_for(waits, PATIENCE_S)
