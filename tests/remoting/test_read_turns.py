@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dledger_node.remoting.read_turns import READS_WAITING_MAX, SLICE_S, ReadTurns
 
@@ -53,6 +55,10 @@ def loop() -> Loop:
 
 @pytest.fixture
 def turns(loop: Loop) -> ReadTurns:
+    return turns_of(loop)
+
+
+def turns_of(loop: Loop) -> ReadTurns:
     return ReadTurns(lambda run: loop.due.append(run), lambda: loop.now_s)
 
 
@@ -124,6 +130,34 @@ def test_the_reads_of_a_closed_connection_are_dropped(loop: Loop, turns: ReadTur
         loop.turn()
 
     assert reader.answers == [0, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["read", "stop", "go", "turn"]))))
+def test_every_read_is_done_once_and_in_order(steps: list[tuple[int, str]]) -> None:
+    loop = Loop()
+    turns = turns_of(loop)
+    readers = [Reader(loop) for _ in range(3)]
+    submitted = [0, 0, 0]
+    for number, step in steps:
+        reader = readers[number]
+        if step == "read":
+            turns.submit(reader, reader.read(submitted[number]))
+            submitted[number] += 1
+        elif step == "stop":
+            reader.unread_since_s = 1.0
+        elif step == "go" and reader.unread_since_s is not None:
+            reader.unread_since_s = None
+            turns.resume(reader)
+        elif step == "turn":
+            loop.turn()
+    for reader in readers:
+        reader.unread_since_s = None
+        turns.resume(reader)
+    while loop.due:
+        loop.turn()
+
+    assert [reader.answers for reader in readers] == [list(range(count)) for count in submitted]
+    assert [reader.reads_waiting for reader in readers] == [0, 0, 0]
 
 
 def test_the_parts_of_a_read_are_done_in_several_turns(loop: Loop, turns: ReadTurns) -> None:

@@ -47,10 +47,12 @@ class ReadTurns:
         self._now_s = now_s
         self._spent_s = 0.0
         self._turn_is_due = False
-        # The reads of each connection; connections are in the order of their turns.
         self._waiting: dict[Reader, deque[Read]] = {}
-        # The reads of connections that do not read their answers.
-        self._unread: dict[Reader, deque[Read]] = {}
+        """The reads of each connection."""
+        self._ready: dict[Reader, None] = {}
+        """The connections with reads, in the order of their turns. One that does not read its
+        answers leaves with its turn, until `resume`.
+        """
         self._closed = self._is_reading = False
 
     def submit(self, reader: Reader, read: Read) -> None:
@@ -61,14 +63,14 @@ class ReadTurns:
         if self._closed:
             return
         reader.reads_waiting += 1
-        if reader.unread_since_s is not None or reader in self._unread:
-            self._unread.setdefault(reader, deque()).append(read)
-            return
         self._schedule()
-        if self._waiting or self._is_reading or self._spent_s >= SLICE_S:
-            self._waiting.setdefault(reader, deque()).append(read)
-        else:
+        has_time = self._spent_s < SLICE_S and not self._is_reading and not self._ready
+        if has_time and reader.unread_since_s is None and reader not in self._waiting:
             self._do(reader, read)
+            return
+        self._waiting.setdefault(reader, deque()).append(read)
+        if reader.unread_since_s is None:
+            self._ready[reader] = None
 
     def hold(self, reader: Reader) -> None:
         """Count a read that continues on another thread; `release` must follow."""
@@ -82,21 +84,20 @@ class ReadTurns:
 
     def resume(self, reader: Reader) -> None:
         """Serve a connection again, since it reads its answers."""
-        reads = self._unread.pop(reader, None)
-        if reads:
-            self._waiting[reader] = reads
+        if reader in self._waiting:
+            self._ready[reader] = None
             self._schedule()
 
     def forget(self, reader: Reader) -> None:
         """Drop the reads of a connection that is closed."""
         self._waiting.pop(reader, None)
-        self._unread.pop(reader, None)
+        self._ready.pop(reader, None)
 
     def close(self) -> None:
         """Drop all reads, and every later one: the connections are about to be closed."""
         self._closed = True
         self._waiting.clear()
-        self._unread.clear()
+        self._ready.clear()
 
     def _schedule(self) -> None:
         if not self._turn_is_due:
@@ -106,18 +107,21 @@ class ReadTurns:
     def _turn(self) -> None:
         """Serve reads until the turn's time is used up, rotating through the connections."""
         self._turn_is_due, self._spent_s = False, 0.0
-        waiting = self._waiting
-        while waiting and self._spent_s < SLICE_S:
-            reader = next(iter(waiting))
-            reads = waiting.pop(reader)
+        while self._ready and self._spent_s < SLICE_S:
+            reader = next(iter(self._ready))
+            del self._ready[reader]
             if reader.unread_since_s is not None:
-                self._unread[reader] = reads
                 continue
+            reads = self._waiting[reader]
             read = reads.popleft()
             if reads:
-                waiting[reader] = reads
+                self._ready[reader] = None
+            else:
+                del self._waiting[reader]
             self._schedule()
             self._do(reader, read)
+        if self._ready:
+            self._schedule()
 
     def _do(self, reader: Reader, read: Read) -> None:
         began_s, self._is_reading = self._now_s(), True
