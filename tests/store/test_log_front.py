@@ -6,6 +6,7 @@ import pytest
 from dledger_node.errors import StoreError
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments.segment import Segment
+from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_store_files.contents import bodies_of, flush
 
 OpenStore = Callable[..., LogStore]
@@ -134,6 +135,20 @@ def test_a_truncation_just_before_a_removal_lowers_its_checkpoint(
     assert truncated
     again = open_store(crashed(store))
     assert (again.begin_index, again.end_index) == (first_index, 39)
+
+
+def test_a_saved_beginning_covers_no_entry_whose_index_unit_may_be_lost(
+    store: LogStore, folder: Path
+) -> None:
+    """A start does not look at all index units that the checkpoint covers."""
+    store.append_bodies([b"x"] * 30, term=9)
+    flush(store)  # of the data alone
+
+    store.front.save_begin(store.front.sealed_segments()[0].last_index + 1)
+
+    saved = load_checkpoint(folder)
+    assert saved is not None
+    assert saved.end_index == 39
 
 
 def test_uncommitted_entries_are_not_removed(open_store: OpenStore) -> None:

@@ -58,17 +58,19 @@ class Checkpoints:
         if self.last is not None and self.last.end_index > end_index:
             self.save(self.next(end_index, self.committed_index))
 
-    def begin_at(self, first_index: int, durable_index: int) -> None:
+    def begin_at(self, first_index: int) -> None:
         """Save that the log begins with an entry.
 
-        Raises StoreError if an earlier entry is not committed.
+        The durable index stays that of the last checkpoint: the index units of later entries may
+        not be durable. Raises StoreError if an earlier entry is not committed.
         """
         if first_index < self._begin_index:
             return  # a leader's log has replaced this one
         if first_index > self.committed_index + 1:
             raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
         self._begin_index = max(self._begin_index, first_index)
-        self.save(self.next(durable_index, self.committed_index))
+        end_index = self.last.end_index if self.last is not None else -1
+        self.save(self.next(end_index, self.committed_index))
 
     def restart_at(self, first_index: int, membership: Membership | None) -> None:
         """Save that the log begins with an entry and that none of it is durable yet.

@@ -335,4 +335,4 @@ class LogStore(LogReader):
 
     def _save_begin(self, first_index: int) -> None:
         with self._checkpoints.lock:
-            self._checkpoints.begin_at(first_index, self.durable_index)
+            self._checkpoints.begin_at(first_index)
