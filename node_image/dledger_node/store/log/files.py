@@ -58,6 +58,19 @@ class LogFiles:
             range(first_index, last_index + 1), pos, key=self.pos
         )
 
+    def first_in(self, file: Segment, first_index: int, last_index: int) -> int:
+        """Return the first of these entries that begins in a segment; else last_index + 1.
+
+        It is looked up once. It never changes: a truncation that removes the first entry of a
+        segment removes the segment.
+        """
+        if file.first_index is None:
+            found = self.first_from(file.start, first_index, last_index)
+            if found > last_index:
+                return found
+            file.first_index = found
+        return min(max(file.first_index, first_index), last_index + 1)
+
     def last_within(self, first_index: int, last_index: int, bytes_max: int) -> int:
         """Return the last of these entries that ends within `bytes_max`; at least the first."""
         limit_pos = self.pos(first_index) + bytes_max

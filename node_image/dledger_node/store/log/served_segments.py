@@ -1,5 +1,6 @@
 """The segments that an auditor may read, each up to its last committed entry."""
 
+import itertools
 import os
 from pathlib import Path
 from typing import Literal
@@ -27,7 +28,7 @@ class ServedSegments:
         limit_index = min(limit_index, self._log.end_index)
         end_pos = files.end_pos(limit_index) if limit_index >= begin_index else 0
         return [
-            _segment_file(file, end_pos, files.first_from(file.start, begin_index, limit_index))
+            _segment_file(file, end_pos, files.first_in(file, begin_index, limit_index))
             for file in files.data.files
         ]
 
@@ -61,13 +62,14 @@ def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[S
     """Return all data segments except the last, oldest first; empty for an empty log."""
     if end_index < begin_index:
         return []
+    segments = files.data.files_between(files.data.start, files.end_pos(end_index))
     return [
         SealedSegment(
-            last_index=files.first_from(file.end, begin_index, end_index) - 1,
+            last_index=files.first_in(following, begin_index, end_index) - 1,
             size_bytes=file.size,
             modified_s=file.path.stat().st_mtime,
         )
-        for file in files.data.files_between(files.data.start, files.end_pos(end_index))[:-1]
+        for file, following in itertools.pairwise(segments)
     ]
 
 

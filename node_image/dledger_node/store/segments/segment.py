@@ -30,7 +30,8 @@ class Segment:
     """
 
     __slots__ = (
-        "_closed", "_holder", "_open_files", "name_is_durable", "path", "removed", "size", "start",
+        "_closed", "_holder", "_open_files", "first_index", "name_is_durable", "path", "removed",
+        "size", "start",
     )  # fmt: skip
 
     def __init__(self, path: Path, start: int, size: int, open_files: OpenFiles) -> None:
@@ -38,6 +39,8 @@ class Segment:
         self.start = start
         self.size = size
         self.removed = False
+        self.first_index: int | None = None
+        """The first entry that begins in this data segment, once it was looked up (`LogFiles`)."""
         self._closed = False
         self.name_is_durable = True
         """Whether the folder was synced since the file got its name."""

@@ -1,0 +1,89 @@
+"""The lists of segments: right after every change of the log, and cheap for a long one."""
+
+from collections.abc import Callable
+
+import pytest
+
+from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.log_store import LogStore
+from dledger_store_files.contents import flush
+
+OpenStore = Callable[..., LogStore]
+BODIES = [bytes([number]) * (number * 37 % 900) for number in range(120)]
+
+
+def first_entries(store: LogStore) -> list[int]:
+    """Return the first entry of each data file, by a walk over the positions."""
+    positions = {store.position(index).pos: index for index in range(len(BODIES))
+                 if store.begin_index <= index <= store.end_index}  # fmt: skip
+    return [positions[file.start] for file in store._files.data.files if file.start in positions]
+
+
+def listed(store: LogStore) -> list[int]:
+    """Return the first entry of each listed data file, without those that are not readable."""
+    return [file.first_index for file in store.segments.data(store.end_index)
+            if file.first_index >= 0]  # fmt: skip
+
+
+def test_the_first_entries_of_segments_are_right_when_the_log_is_cut_and_grows_again(
+    open_store: OpenStore,
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    assert listed(store) == first_entries(store)
+
+    for first_index in (100, 61, 37, 11, 1):
+        store.truncate(first_index)
+        assert listed(store) == first_entries(store)
+        store.append_bodies([bytes(700)] * (len(BODIES) - first_index), term=2 + 120 - first_index)
+        assert listed(store) == first_entries(store)
+
+
+def test_the_first_entries_of_segments_are_right_after_the_front_is_removed(
+    open_store: OpenStore,
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    flush(store)
+    store.save_checkpoint(len(BODIES) - 1)
+    listed(store)
+    first_index = store.front.sealed_segments()[1].last_index + 1
+    store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(first_index))
+
+    assert listed(store) == first_entries(store)
+    assert store.front.sealed_segments()[0].last_index + 1 == listed(store)[1]
+
+
+def test_segments_beyond_the_committed_index_are_not_readable_and_are_listed_later(
+    open_store: OpenStore,
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+
+    early = store.segments.data(20)
+    late = store.segments.data(len(BODIES) - 1)
+
+    assert [file.first_index for file in early if file.first_index > 20] == []
+    assert any(file.readable_bytes == 0 and file.first_index == -1 for file in early)
+    assert [file.first_index for file in late] == first_entries(store)
+
+
+def test_a_second_list_reads_the_index_once_however_many_segments_there_are(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    store.segments.data(store.end_index)
+    store.front.sealed_segments()
+    read, unit = list[int](), LogFiles.unit
+
+    def counted(files: LogFiles, index: int) -> object:
+        read.append(index)
+        return unit(files, index)
+
+    monkeypatch.setattr(LogFiles, "unit", counted)
+    assert len(store.segments.data(store.end_index)) > 10
+    store.front.sealed_segments()
+
+    assert read == [store.end_index] * 2
