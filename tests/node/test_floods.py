@@ -22,7 +22,7 @@ pytestmark = pytest.mark.fuzz
 LIB = Path(__file__).resolve().parent.parent / "lib"
 TRANSIENT_BYTES_MAX = 128 << 20
 """Memory beyond the limits: reads in progress, and free memory that the allocator keeps."""
-CROWD_TURN_S_MAX = 0.1
+CROWD_TURN_S_MAX = 0.02
 """Processor time of one turn that reads from hundreds of clients at once; one client's bound is
 smaller.
 """

@@ -23,7 +23,7 @@ from dledger_wire.listener import hello_to
 from tools.groups.node_group import NodeGroup
 
 pytestmark = pytest.mark.fuzz
-FLOOD_S = 3.0
+FLOOD_S = 2.0
 FRAME_BODY_BYTES = 5 << 20
 
 

@@ -12,6 +12,7 @@ from dledger_formats.log.runs import bodies_of
 from dledger_formats.protocol import append_batch, frames, requests
 from dledger_formats.protocol.append_batch import AppendBatchRequest
 from dledger_formats.protocol.entry import entries_from_disk
+from dledger_formats.protocol.long_body import LongBody
 from dledger_formats.protocol.producers import IdempotentAppendRequest, IdempotentBatchRequest
 from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
 from dledger_node.errors import RemoteProtocolError
@@ -97,6 +98,26 @@ def append_reader() -> tuple[list[bytes], Feed]:
             assert (request.body, not request.group) == (body, refused is not None)
 
     ours = [requests.AppendEntryRequest(group="g", body=bytes(k)).to_json() for k in range(9)]
+    return [*ours, *(body for body in java_bodies(50001) if len(body) < 4096)], feed
+
+
+def long_body() -> tuple[list[bytes], Feed]:
+    """Requests divided at their body; what is accepted means the same as JSON."""
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(FormatError):
+            divided = LongBody(raw)
+            while not divided.read_part():
+                pass
+            request = requests.AppendEntryRequest.around(divided)
+            assert requests.AppendEntryRequest.from_json(raw) == request
+
+    appends = [requests.AppendEntryRequest(group="g", body=bytes(range(k))) for k in range(1, 9)]
+    ours = [
+        each.to_json(bytes_as_numbers=as_numbers)
+        for each in appends
+        for as_numbers in (False, True)
+    ]
     return [*ours, *(body for body in java_bodies(50001) if len(body) < 4096)], feed
 
 
@@ -287,5 +308,5 @@ def range_answers() -> tuple[list[bytes], Feed]:
 DECODERS: tuple[Decoder, ...] = (
     frame_decoder, request_decoders, append_reader, idempotent_append_reader,
     append_batch_reader, idempotent_batch_reader, native_messages, hello, pushed_entries,
-    range_answers,
+    range_answers, long_body,
 )  # fmt: skip
