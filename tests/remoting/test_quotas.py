@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dledger_node.remoting.limits import Limits
-from dledger_node.remoting.quotas import Quotas
+from dledger_node.remoting.quotas import WAIT_S_MAX, Quotas
 from dledger_wire.listener import Clock, hello, listening, metadata_request
 
 
@@ -42,6 +42,14 @@ def test_addresses_with_their_whole_quota_are_forgotten(clock: Clock) -> None:
 
     assert quotas.use("a", 0, 0) == pytest.approx(1.0), "it still has two seconds to go"
     assert len(quotas._used) == 1
+
+
+def test_no_address_waits_so_long_that_its_connections_are_idle(clock: Clock) -> None:
+    quotas = Quotas(Limits(client_bytes_per_s_max=1), clock)
+
+    assert quotas.use("a", 1, 1 << 30) == WAIT_S_MAX
+    clock.now_s += WAIT_S_MAX
+    assert quotas.use("a", 0, 0) == 0
 
 
 def test_without_a_setting_there_is_no_quota(clock: Clock) -> None:

@@ -173,9 +173,7 @@ class Connection(asyncio.Protocol):
         """Handle the frames that were put off, then read again."""
         self._gate.begin_turn()
         self.unread_since_s = None
-        now_s = self._active_at_s = self._gate.now_s()
-        if self._frame_since_s is not None:
-            self._frame_since_s = now_s
+        self._restart_frame_time()
         if self._transport is not None:
             self._count_unsent(self._transport)
         self._read_turns.resume(self)
@@ -208,6 +206,12 @@ class Connection(asyncio.Protocol):
             or self._over_quota is not None
         )
 
+    def _restart_frame_time(self) -> None:
+        """Give the other side the whole time for its frame: it was not read in the meantime."""
+        now_s = self._active_at_s = self._gate.now_s()
+        if self._frame_since_s is not None:
+            self._frame_since_s = now_s
+
     def _use_quota(self, requests: int, received_bytes: int) -> None:
         """Stop reading for as long as the address of this client is above its quota."""
         excess_s = self._gate.quotas.use(self.address, requests, received_bytes)
@@ -217,6 +221,7 @@ class Connection(asyncio.Protocol):
 
     def _within_quota(self) -> None:
         self._over_quota = None
+        self._restart_frame_time()
         self.go_on()
 
     def _drop_input(self) -> None:

@@ -7,8 +7,12 @@ second's worth may come at once.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from dledger_node.remoting.limits import Limits
+
+WAIT_S_MAX: Final = 10.0
+"""The longest time for which an address is not read; an idle connection would be closed."""
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class Quotas:
             used.used_s += requests / self._requests_per_s
         if self._bytes_per_s:
             used.used_s += received_bytes / self._bytes_per_s
+        used.used_s = min(used.used_s, 1.0 + WAIT_S_MAX)
         return max(0.0, used.used_s - 1.0)
 
     def forget_unused(self) -> None:
