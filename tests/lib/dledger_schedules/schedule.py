@@ -1,0 +1,120 @@
+"""One schedule: a member's threads in one order, a crash at one point, and the judgement.
+
+A seed determines all of it: the work, the order of the threads, the crash and the damage. Judged
+are the errors of the threads, what a crash leaves, what an orderly stop leaves, and whether the
+same files are refused after a byte has changed.
+"""
+
+import contextlib
+import itertools
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dledger_schedules.disk import Disk
+from dledger_schedules.member import Member
+from dledger_schedules.points import Points
+from dledger_schedules.promises import Promises, judge, judge_damaged
+from dledger_schedules.scheduler import Scheduler
+from dledger_schedules.strategies import POINTS, strategy_of
+from dledger_store_faults import crash
+from dledger_store_faults.contents import SMALL_SEGMENTS
+from dledger_store_faults.disk_model import DiskState
+
+IMAGES_MAX: Final = 8
+"""A crash leaves one of the first so many states of the disk."""
+OPEN_FILES: Final = (2, 128)
+"""Few open files let a segment be closed while a thread uses it."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one schedule showed."""
+
+    seed: int
+    points: int = 0
+    crashed: bool = False
+    damaged: bool = False
+    wrong: list[str] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+
+
+class Schedules:
+    """Runs schedules in one folder, with the IO calls of this process wrapped."""
+
+    def __init__(self, top: Path) -> None:
+        self._store, self._image = top / "store", top / "image"
+        self._points = Points(Scheduler())
+
+    @contextlib.contextmanager
+    def ready(self) -> Iterator["Schedules"]:
+        """Wrap the IO calls while schedules run."""
+        with self._points.wrapped():
+            yield self
+
+    def run(self, seed: int, *, keeps_trace: bool = False) -> Outcome:
+        """Run and judge one schedule."""
+        choices = random.Random(seed)
+        shutil.rmtree(self._store, ignore_errors=True)
+        scheduler, promises = self._points.scheduler, Promises()
+        scheduler.keeps_trace = keeps_trace
+        sizes = {**SMALL_SEGMENTS, "open_files_max": choices.choice(OPEN_FILES)}
+        outcome = Outcome(seed)
+        with self._points.locks():
+            member = Member(self._store, sizes, scheduler, choices, promises)
+        member.prepare()
+        disk = self._points.disk = Disk(self._store)
+        lacks_room, room_choices = choices.randrange(6) == 0, random.Random(seed)
+        self._points.has_room = lambda: (
+            not (lacks_room and member.may_lack_room and room_choices.randrange(4) == 0)
+        )
+        crash_point = choices.choice([0, choices.randrange(1, POINTS)])
+        crashed: list[tuple[DiskState, Promises]] = []
+
+        def on_point(number: int) -> None:
+            if number == crash_point:
+                crashed.append((disk.state(), promises.copy()))
+                if keeps_trace:
+                    scheduler.note(f"-- the crash: {promises.log}")
+
+        if not crash_point:
+            member.before_close = lambda: on_point(0)
+
+        at_lines = choices.randrange(3) == 0
+        try:
+            scheduler.run(
+                member.live,
+                strategy_of(random.Random(seed), at_lines=at_lines),
+                on_point,
+                self._points.trace if at_lines else None,
+            )
+        except Exception as error:
+            outcome.wrong.append(f"a thread failed: {error!r}")
+        outcome.points, outcome.trace = scheduler.points, scheduler.trace
+        self._judge(outcome, crashed, promises, choices)
+        return outcome
+
+    def _judge(
+        self,
+        outcome: Outcome,
+        crashed: list[tuple[DiskState, Promises]],
+        promises: Promises,
+        choices: random.Random,
+    ) -> None:
+        sizes = {**SMALL_SEGMENTS, "margin_bytes": choices.choice([600, 4 << 20])}
+        for disk, promised in crashed:
+            outcome.crashed = True
+            image = list(itertools.islice(crash.images(disk, choices), IMAGES_MAX))
+            crash.write_image(self._image, choices.choice(image))
+            wrong, _ = judge(self._image, sizes, promised)
+            outcome.wrong += [f"after a crash: {each}" for each in wrong]
+        if outcome.wrong:
+            return  # the store may still be open
+        wrong, last = judge(self._store, sizes, promises)
+        outcome.wrong += wrong
+        if last is not None and not wrong and choices.randrange(4) == 0:
+            outcome.damaged = True
+            outcome.wrong += judge_damaged(self._store, sizes, last, choices.randrange(1 << 20))
