@@ -17,6 +17,7 @@ from typing import Final
 from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
+from dledger_node.errors import StoreDamagedError
 from dledger_node.histogram import Histogram
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Proposal, Refusal
@@ -137,7 +138,12 @@ class Appends:
             leading_term = core.term if core.leads else None
             committed, unknown = waiters.release(committed_index, leading_term)
             if committed:
-                self._acknowledge(committed)
+                try:
+                    places = [self._positions(waiter) for waiter in committed]
+                except StoreDamagedError:
+                    self._answer_unknown([*committed, *unknown])
+                    raise
+                self._acknowledge(committed, places)
             if unknown:
                 self._answer_unknown(unknown)
         if self._drained is not None and not waiters.count and not self._drained.done():
@@ -254,11 +260,16 @@ class Appends:
 
     # -- answering -------------------------------------------------------------------------------
 
-    def _acknowledge(self, committed: Iterable[Waiter[ClientCall]]) -> None:
+    def _positions(self, waiter: Waiter[ClientCall]) -> list[int]:
+        """Return one position for each call: a batch is answered with that of its first entry."""
+        first_index = waiter.first_index
+        return self._store.positions(first_index, first_index + len(waiter.replies) - 1)
+
+    def _acknowledge(self, committed: list[Waiter[ClientCall]], places: list[list[int]]) -> None:
         answers: dict[Caller, list[tuple[int, bytes]]] = {}
         deadline_of_now_s = self._loop.time() + ANSWER_WAIT_S
         """The deadline of an append that is proposed now."""
-        for waiter in committed:
+        for waiter, positions in zip(committed, places, strict=True):
             calls, first_index = waiter.replies, waiter.first_index
             self._by_address.remove(calls)
             written = requests.append_successes(
@@ -266,8 +277,7 @@ class Appends:
                 self._core.config.self_id,
                 waiter.term,
                 first_index,
-                # One for each call: a batch is answered with the position of its first entry.
-                self._store.positions(first_index, first_index + len(calls) - 1),
+                positions,
             )
             for call, response in zip(calls, written, strict=True):
                 mine = answers.get(call.connection)

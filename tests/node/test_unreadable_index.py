@@ -1,0 +1,44 @@
+"""An index block that cannot be read when committed appends are answered."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.remoting.service import AppendCall, BatchCall
+from dledger_wire.played import Client, become_master, confirmed, make_server
+
+
+async def test_every_append_of_the_turn_gets_an_answer_and_the_damage_ends_the_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, core = make_server(tmp_path)
+    become_master(server, core)
+    clients = [Client() for _ in range(3)]
+    batch = Client()
+    server.clients.appends.append([AppendCall(client, 7, b"mine") for client in clients])
+    server.clients.appends.append_batches([BatchCall(batch, 8, [b"a", b"b"])])
+    await asyncio.sleep(0)
+    positions = server._store._log.positions
+
+    def unreadable(first_index: int, last_index: int) -> list[int]:
+        if last_index < core.ledger_end_index - 1:  # before the first entry of the batch
+            return positions(first_index, last_index)
+        raise StoreDamagedError("Input/output error", Damage.UNREADABLE, last_index)
+
+    monkeypatch.setattr(server._store._log, "positions", unreadable)
+    for peer_id in ("n1", "n2"):
+        server.clients.peers.receive(confirmed(peer_id, core.ledger_end_index))
+
+    for client in (*clients, batch):
+        codes = [answer.code for answer in client.answers]
+        assert codes == [DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT], "unknown, and said once"
+    counters = server.view.counters()
+    assert (counters.appends_acknowledged, counters.appends_unknown) == (0, 5)
+    assert server._store.damage is not None
+    with pytest.raises(StoreDamagedError, match="Input/output error"):
+        await asyncio.wait_for(server.fatal, 10)
+    monkeypatch.undo()
+    await server.close()
