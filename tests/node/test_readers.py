@@ -51,3 +51,20 @@ async def test_readers_of_small_entries_do_not_disturb_the_leader(
     assert [tail.result() for tail in tails] == [bodies] * TAILS
     status = group.status(master)
     assert (status.term, status.master) == (term, True)
+
+
+async def test_a_reader_gets_past_a_byte_that_rotted_under_the_leader(group: NodeGroup) -> None:
+    master = group.master()
+    bodies = [b"entry %d" % number for number in range(3000)]
+    async with DLedgerClient(group.servers, "g") as client:
+        outcomes = await client.append_batch(bodies)
+        assert all(isinstance(outcome, Acknowledged) for outcome in outcomes)
+        path = min((group.store_folder(master) / "data").iterdir())
+        at = path.read_bytes().index(b"entry 1500")
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(b"E")
+        read = [entry.body async for entry in client.get_range(0) if entry.body]
+
+    assert read == bodies
+    group.wait_for_status(master, lambda view: view.leader_id not in (None, master), "follows")
