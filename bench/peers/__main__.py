@@ -14,7 +14,7 @@ import platform
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +52,7 @@ OPTIONS: Final = {
 """Fields of the plan that have an option."""
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure the chosen peers one after the other, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=list(DEFAULT))
@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument(
         "--folder", help="where the members keep their logs (default: a temporary folder)"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the members too
     given = {name: getattr(arguments, name) for name in OPTIONS}
     plan = dataclasses.replace(
@@ -79,16 +79,19 @@ def main() -> int:
         "load_average_at_start": os.getloadavg()[0],
     }
     print(", ".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
-    every = run(arguments.peers, plan, arguments.folder)
-    print(*tables(every), sep="\n")
-    if arguments.json:
-        arguments.json.write_text(report_json(machine, plan, every) + "\n")
+    every: list[Figures] = []
+    try:
+        for figures in run(arguments.peers, plan, arguments.folder):
+            every.append(figures)
+            if arguments.json:
+                arguments.json.write_text(report_json(machine, plan, every) + "\n")
+    finally:  # an interrupted run shows the peers that it has measured
+        print(*tables(every), sep="\n", flush=True)
     return int(any(figures.failure for figures in every))
 
 
-def run(names: list[str], plan: Plan, folder: str | None) -> list[Figures]:
-    """Measure peers; skip, by name, those that are not built."""
-    every = []
+def run(names: list[str], plan: Plan, folder: str | None) -> Iterator[Figures]:
+    """Measure peers and yield their figures; skip, by name, those that are not built."""
     for name in names:
         try:
             peer = PEERS[name]()
@@ -97,8 +100,7 @@ def run(names: list[str], plan: Plan, folder: str | None) -> list[Figures]:
             continue
         print(f"measuring {name}", flush=True)
         with tempfile.TemporaryDirectory(prefix="peers-", dir=folder) as own_folder:
-            every.append(measure(peer, plan, Path(own_folder)))
-    return every
+            yield measure(peer, plan, Path(own_folder))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.peers.__main__ import run
+from bench.peers.__main__ import PEERS, main, run
 from bench.peers.client import Client, ClientError
 from bench.peers.dledger import DLedger
 from bench.peers.gaps import first_new_ms, is_over, longest_gap_ms
@@ -78,7 +78,7 @@ def test_a_peer_that_is_not_built_is_skipped_by_name(
 ) -> None:
     monkeypatch.setenv("DLEDGER_CACHE", str(tmp_path))
 
-    assert run(["kafka", "nats", "etcd"], TINY, str(tmp_path)) == []
+    assert list(run(["kafka", "nats", "etcd"], TINY, str(tmp_path))) == []
 
     shown = capsys.readouterr().out
     for name in ("kafka", "nats", "etcd"):
@@ -118,6 +118,27 @@ def test_a_peer_whose_client_ends_is_reported_and_its_members_end(tmp_path: Path
     assert "client program" in (figures.failure or "")
     assert len(members) == 3
     assert not any(member.exists() for member in members)
+
+
+def test_an_interrupted_run_reports_the_peers_that_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(DLedger):
+        def group_in(self, folder: Path) -> NodeGroup:
+            raise ClientError("no ports")
+
+    def interrupted() -> DLedger:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(PEERS, "kafka", Broken)
+    monkeypatch.setitem(PEERS, "nats", interrupted)
+    figures = tmp_path / "figures.json"
+
+    with pytest.raises(KeyboardInterrupt):
+        main(["--quick", "--peers", "kafka", "nats", "--json", str(figures)])
+
+    assert "FAILED: ClientError: no ports" in capsys.readouterr().out
+    assert len(json.loads(figures.read_text())["peers"]) == 1
 
 
 def test_the_report_names_a_peer_that_failed() -> None:

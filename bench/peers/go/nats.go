@@ -63,17 +63,24 @@ func (p *natsPeer) create(log string) error {
 		}
 		p.admin = js
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
+	end := time.Now().Add(60 * time.Second)
 	for {
-		_, err := p.admin.CreateStream(ctx, jetstream.StreamConfig{
-			Name: log, Subjects: []string{log}, Replicas: replicas, Storage: jetstream.FileStorage,
-		})
-		if err == nil || ctx.Err() != nil {
+		err := p.createOnce(log)
+		if err == nil || time.Now().After(end) {
 			return err
 		}
 		time.Sleep(200 * time.Millisecond) // the servers are still forming their group
 	}
+}
+
+// createOnce has its own deadline: servers that do not know their leader yet drop the request.
+func (p *natsPeer) createOnce(log string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err := p.admin.CreateStream(ctx, jetstream.StreamConfig{
+		Name: log, Subjects: []string{log}, Replicas: replicas, Storage: jetstream.FileStorage,
+	})
+	return err
 }
 
 func (p *natsPeer) leader(log string) (string, bool) {
