@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.long_body import PART_BYTES
 from dledger_formats.protocol.producers import IdempotentAppendRequest
 from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Request
 from dledger_node.remoting.append_reader import (
@@ -17,6 +18,7 @@ from dledger_node.remoting.append_reader import (
     AppendReader,
     IdempotentAppendReader,
     Judgement,
+    UnfinishedBodyError,
 )
 
 
@@ -228,3 +230,26 @@ def test_an_invalid_envelope_is_refused_every_time(envelope: bytes) -> None:
     for _ in range(2):
         with pytest.raises(FormatError):
             reader.read(raw)
+
+
+READERS = {"plain": AppendReader, "idempotent": IdempotentAppendReader}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_long_array_of_numbers_is_decoded_in_parts(kind: str) -> None:
+    numbers = b",".join([b"1"] * 200_000)
+    numbered = b',"producer":7,"sequence":1' if kind == "idempotent" else b""
+    request = b'{"body":[%s],"group":"g","remoteId":"n0"%s}' % (numbers, numbered)
+    reader = READERS[kind](CountingJudge())
+    parts = 0
+
+    while True:
+        try:
+            refused, body, *_ = reader.read(request)
+        except UnfinishedBodyError:
+            parts += 1
+        else:
+            break
+
+    assert (refused, body) == (None, b"\1" * 200_000)
+    assert parts >= len(request) // PART_BYTES - 1

@@ -75,6 +75,23 @@ async def test_an_idle_client_is_closed_and_an_idle_member_is_not() -> None:
         assert listener.closed == {"idle": 1}
 
 
+async def test_a_stranger_that_does_not_read_its_refusal_is_cut() -> None:
+    async with listening(unsent_bytes_high=12 * KIB * KIB, first_frame_s=5) as listener:
+        listener.entry_bytes = 4096 * KIB
+        stranger, good = await listener.connect(limit=KIB), await listener.connect()
+        await stranger.say(get_request(1))
+        await until(lambda: listener.gate.unsent_bytes > 0)
+        await stranger.say(hello(group="another"))
+        held = listener.gate.connections
+        assert await good.is_served()
+
+        listener.pass_time(5)
+
+        await until(lambda: listener.gate.connections < held)
+        assert await good.is_served()
+        assert "link_refused" in listener.closed
+
+
 async def test_a_member_that_was_held_up_cuts_no_connection_for_it() -> None:
     async with listening(first_frame_s=5) as listener:
         caller = await listener.connect()

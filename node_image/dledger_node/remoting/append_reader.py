@@ -10,7 +10,7 @@ A long array of numbers is decoded in parts, so that no turn of the loop has all
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,10 +30,32 @@ _NUMBERS_BYTES_MAX: Final = 64
 _decode_base64: Final = msgspec.json.Decoder(bytes).decode
 
 Judgement: TypeAlias = DLedgerResponseCode | None
+RequestT = TypeVar("RequestT", bound=Request)
 
 
 class UnfinishedBodyError(Exception):
     """A part of a body has been decoded; read the same request again in a later turn."""
+
+
+class _RequestsInParts(Generic[RequestT]):
+    """Decodes requests of one kind strictly, and long bodies in several turns."""
+
+    def __init__(self, kind: type[RequestT]) -> None:
+        self._kind = kind
+        # The request whose body is being read in parts.
+        self._long_body: LongBody | None = None
+
+    def read(self, raw: bytes) -> RequestT:
+        """Decode a request. Raises FormatError, UnfinishedBodyError."""
+        if len(raw) <= JSON_BYTES_MAX:
+            return self._kind.from_json(raw)
+        long_body, self._long_body = self._long_body, None
+        if long_body is None or long_body.raw is not raw:
+            long_body = LongBody(raw)
+        if not long_body.read_part():
+            self._long_body = long_body
+            raise UnfinishedBodyError
+        return self._kind.around(long_body)
 
 
 class AppendReader:
@@ -49,8 +71,7 @@ class AppendReader:
         # The envelope around the last body, and the verdict on it; empty before the first.
         self._before = self._after = b""
         self._judgement: Judgement = None
-        # The request whose body is being read in parts.
-        self._long_body: LongBody | None = None
+        self._requests = _RequestsInParts(AppendEntryRequest)
 
     def read(self, raw: bytes) -> tuple[Judgement, bytes]:
         """Return the code of the refusal, or None, and the body.
@@ -69,7 +90,7 @@ class AppendReader:
         return self._read_strictly(raw)
 
     def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes]:
-        request = self._request(raw)
+        request = self._requests.read(raw)
         if self.reads_numbers is None:
             self.reads_numbers = reads_numbers(raw)
         judgement = self._judge(request)
@@ -83,23 +104,13 @@ class AppendReader:
                 self._before, self._after, self._judgement = before, after, judgement
         return judgement, request.body
 
-    def _request(self, raw: bytes) -> AppendEntryRequest:
-        if len(raw) <= JSON_BYTES_MAX:
-            return AppendEntryRequest.from_json(raw)
-        long_body, self._long_body = self._long_body, None
-        if long_body is None or long_body.raw is not raw:
-            long_body = LongBody(raw)
-        if not long_body.read_part():
-            self._long_body = long_body
-            raise UnfinishedBodyError
-        return AppendEntryRequest.around(long_body)
-
 
 class IdempotentAppendReader:
     """Reads the APPEND_IDEMPOTENT requests of one connection; `judge` as in AppendReader."""
 
     def __init__(self, judge: Callable[[IdempotentAppendRequest], Judgement]) -> None:
         self._judge = judge
+        self._requests = _RequestsInParts(IdempotentAppendRequest)
         # The bytes before the last body, and the verdict on it; empty before the first.
         self._before = b""
         self._judgement: Judgement = None
@@ -107,7 +118,7 @@ class IdempotentAppendReader:
     def read(self, raw: bytes) -> tuple[Judgement, bytes, int, int]:
         """Return the code of the refusal, or None, the body, the producer and the sequence.
 
-        Raises FormatError.
+        Raises FormatError, or UnfinishedBodyError if the body is long and not read yet.
         """
         before = self._before
         if before and raw.startswith(before):
@@ -122,7 +133,7 @@ class IdempotentAppendReader:
         return self._read_strictly(raw)
 
     def _read_strictly(self, raw: bytes) -> tuple[Judgement, bytes, int, int]:
-        request = IdempotentAppendRequest.from_json(raw)
+        request = self._requests.read(raw)
         judgement = self._judge(request)
         at = raw.find(_MARK + b'"')
         start = at + len(_MARK)

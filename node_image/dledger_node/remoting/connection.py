@@ -52,6 +52,9 @@ class Connection(asyncio.Protocol):
         # The timer after which a connection above its address's quota is read again.
         self._over_quota: asyncio.TimerHandle | None = None
         self._active_at_s = 0.0
+        # When the HELLO was refused; the other side then gets a short time to read the answer.
+        self._refused_since_s: float | None = None
+        self._is_cut = False
         # When the wait for the first frame, or for the rest of a frame, began; None without a wait.
         self._first_frame_since_s: float | None = None
         self._frame_since_s: float | None = None
@@ -90,6 +93,7 @@ class Connection(asyncio.Protocol):
             (None if unread else self._frame_since_s, limits.frame_s, Reason.FRAME),
             (self.unread_since_s, limits.unread_s, Reason.UNREAD),
             (None if self.peer_id else self._active_at_s, limits.idle_s, Reason.IDLE),
+            (self._refused_since_s, limits.first_frame_s, Reason.LINK_REFUSED),
         ):
             if since_s is not None and now_s - since_s >= limit_s:
                 return reason
@@ -98,9 +102,10 @@ class Connection(asyncio.Protocol):
     def cut(self, reason: Reason, detail: str) -> None:
         """Close at once; bytes that wait to be sent are lost."""
         self._drop_input()
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self._is_cut:
+            self._is_cut = True
             self._gate.count_closed(self, reason, detail)
-            self._transport.abort()
+            self._transport.abort()  # also while it is closing, which may wait for the other side
 
     def pause_for_room(self) -> None:
         """Stop reading until `resume`: all connections together hold too many bytes."""
@@ -265,6 +270,7 @@ class Connection(asyncio.Protocol):
             self._guarded(lambda: self._dispatch(before, math.inf))
             self.cut(Reason.PROTOCOL, f"{error.reason}: {error}")
         except LinkRefusedError:
+            self._refused_since_s = self._gate.now_s()
             self.close()  # once the answer, which says why, has been sent
         except RemoteProtocolError as error:
             self.cut(Reason.PROTOCOL, str(error))

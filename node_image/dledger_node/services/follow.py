@@ -54,7 +54,9 @@ class Follows:
         """
         begin_index = request.begin_index
         read = _Read(connection, opaque, begin_index, request.max_size)
-        if not self._core.master or 0 <= begin_index <= self._core.committed_index:
+        if not self._core.master:  # it could become master before the connection's turn
+            self._proved(read, DLedgerResponseCode.NOT_LEADER)
+        elif 0 <= begin_index <= self._core.committed_index:
             self._submit(read)
         elif begin_index < 0 or request.wait_ms <= 0:
             self._prove(partial(self._proved, read))

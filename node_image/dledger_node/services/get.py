@@ -50,7 +50,11 @@ class Reads:
         """Requests that the core could not prove, until the end of the turn."""
 
     def get(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:
-        """Answer a GET of a committed entry in the reader's turn, and any other after a proof."""
+        """Answer a GET of a committed entry in the reader's turn, and any other after a proof.
+
+        A member that is not master yet refuses any other at once: it could become master before
+        the reader's turn, and would then answer without a proof.
+        """
 
         def read() -> None:
             reply(self._read(request))
@@ -59,10 +63,12 @@ class Reads:
             proved = code is DLedgerResponseCode.SUCCESS
             self._turns.submit(reader, read if proved else lambda: reply(self._refused(code)))
 
-        if not self._core.master or request.begin_index <= self._core.committed_index:
+        if request.begin_index <= self._core.committed_index:
             self._turns.submit(reader, read)
-        else:
+        elif self._core.master:
             self.prove(answer)
+        else:
+            answer(DLedgerResponseCode.NOT_LEADER)
 
     def prove(self, answer: Answer) -> None:
         """Call `answer` once with a code.

@@ -84,8 +84,10 @@ class Ranges:
         read = _Read(reader, opaque, request.begin_index, last_index, bytes_max)
         if last_index < request.begin_index:
             self._send(read, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
-        elif not self._core.master or request.begin_index <= self._core.committed_index:
+        elif request.begin_index <= self._core.committed_index:
             self._turns.submit(reader, partial(self._begin, read))
+        elif not self._core.master:  # it could become master before the reader's turn
+            self._proved(read, DLedgerResponseCode.NOT_LEADER)
         elif request.wait_ms > 0:
             read = read._replace(may_be_empty=True)
             self._waits.wait(
@@ -164,6 +166,9 @@ class Ranges:
             stored, data = future.result()
         except (StoreDamagedError, RangeMovedError) as error:
             self._fail(read, error)
+        except Exception:
+            logger.exception("cannot read the entries from %d on", read.first_index)
+            self._send(read, DLedgerResponseCode.INTERNAL_ERROR)
         else:
             is_held = self._store.still_holds(stored) and not self._reads.refuse(read.first_index)
             if is_held and read.reader.unread_since_s is None:
