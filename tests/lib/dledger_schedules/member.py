@@ -212,9 +212,10 @@ class Member:
         yield lambda: store.front.save_begin(first_index)
         if first_index <= store.begin_index:
             return
-        log.begins = {first_index}
+        log.former_begins, log.begins = log.begins - {first_index}, {first_index}
         files = store.front.forget_before(first_index)
         yield lambda: store.front.delete(files)
+        log.former_begins = set()
 
     def _look_ahead(self) -> Coroutine:
         yield self._choices.choice([self._store.preallocate, self._store.zero_ahead.run])

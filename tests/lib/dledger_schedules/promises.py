@@ -31,11 +31,17 @@ class Log:
     durable_index: int = -1
     committed_index: int = -1
     """Of the last checkpoint."""
+    former_begins: set[int] = field(default_factory=set)
+    """The beginnings before a removal whose files may not be deleted yet."""
 
     def copy(self) -> "Log":
         """Return a copy."""
         return dataclasses.replace(
-            self, begins=set(self.begins), terms=dict(self.terms), changes=dict(self.changes)
+            self,
+            begins=set(self.begins),
+            former_begins=set(self.former_begins),
+            terms=dict(self.terms),
+            changes=dict(self.changes),
         )
 
     def body(self, index: int) -> bytes:
@@ -84,7 +90,11 @@ class Promises:
         log.end_index = first_index - 1
 
     def replace(self, log: Log) -> None:
-        """Note another log before it replaces this one."""
+        """Note another log before it replaces this one.
+
+        A crash then leaves the files of this one that are not deleted yet, with their beginning.
+        """
+        self.log.begins |= self.log.former_begins
         self.log.durable_index = self.log.committed_index = -1
         self._replaced, self.log = self.log, log
 
