@@ -36,6 +36,7 @@ from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.cluster.addresses import parse_servers
 from dledger_client.cluster.members import Timing
 from dledger_client.read.entry_batch import EntryBatch
+from dledger_client.read.indexes import check_index
 from dledger_client.read.log_reader import LogReader
 from dledger_client.read.tail import LogBounds, bounds, tail
 from dledger_client.session import Session
@@ -188,20 +189,24 @@ class DLedgerClient:
     async def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
         """Read one entry.
 
-        Raises NoEntryError if the index is past the end of the log or before its beginning.
+        Raises NoEntryError if the index is past the end of the log or before its beginning,
+        ValueError or TypeError if it is no index.
         """
+        check_index(index, "index")
         return await self._reader(deadline_s).get(index)
 
     def get_range(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[DLedgerEntry, None]:
         """Read the entries `first`..`last` in order; without `last`, to the end of the log."""
+        _check_range(first, last)
         return self._reader(deadline_s).get_range(first, last)
 
     def read_batches(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[EntryBatch, None]:
         """Read the same entries in batches of up to 1 MiB, the fastest way to read many."""
+        _check_range(first, last)
         return self._reader(deadline_s).read_batches(first, last)
 
     def tail(
@@ -214,6 +219,8 @@ class DLedgerClient:
         are not committed yet. Raises NoEntryError if the log begins after the next entry, and
         GroupUnreachableError if no leader is found before the deadline.
         """
+        if first is not None:
+            check_index(first, "first")
         return tail(self._reader(deadline_s), first, asyncio.sleep)
 
     async def bounds(self, *, deadline_s: float | None = None) -> LogBounds:
@@ -291,3 +298,10 @@ class DLedgerClient:
             random=self._random,
             deadline_s=deadline_s,
         )
+
+
+def _check_range(first: int, last: int | None) -> None:
+    """Raise TypeError or ValueError unless these are indexes."""
+    check_index(first, "first")
+    if last is not None:
+        check_index(last, "last")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import AddressError
+from dledger_client.read.indexes import check_index
 
 SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
 GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"
@@ -153,10 +154,9 @@ def positive_number(text: str) -> float:
 
 
 def index(text: str) -> int:
-    """Parse an integer of at least 0, for argparse."""
+    """Parse the index of an entry, for argparse."""
     number = int(text)
-    if number < 0:
-        raise ValueError(text)
+    check_index(number, "index")
     return number
 
 

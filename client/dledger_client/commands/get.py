@@ -6,6 +6,7 @@ from typing import Final
 
 from dledger_client.commands import common, entries
 from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.read.indexes import INDEX_MAX
 
 TO_THE_END: Final = "end"
 
@@ -67,6 +68,6 @@ def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:
         last = None if end == TO_THE_END else int(end)
     except ValueError:
         raise UsageError(f"invalid range {begin}..{end}: expected an index or `end`") from None
-    if first < 0 or (last is not None and last < first):
+    if not 0 <= first <= INDEX_MAX or (last is not None and not first <= last <= INDEX_MAX):
         raise UsageError(f"invalid range {begin}..{end}")
     return first, last
