@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, cast
 
-from dledger_formats.protocol.requests import RequestCode
+from dledger_formats.protocol.codes import RequestCode
 
 WARM_UP_S: Final = 1.0
 

@@ -22,13 +22,9 @@ import uvloop
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.protocol.append_batch import APPEND_BATCH, split
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import FrameDecoder, encode_responses
-from dledger_formats.protocol.requests import (
-    AppendEntryResponse,
-    DLedgerResponseCode,
-    MetadataResponse,
-    RequestCode,
-)
+from dledger_formats.protocol.requests import AppendEntryResponse, MetadataResponse
 
 GROUP = "null"
 MEMBER = "n0"

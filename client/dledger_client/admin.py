@@ -15,17 +15,14 @@ from dledger_client.errors import (
     RefusedError,
 )
 from dledger_client.session import Session
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.protocol.membership_change import (
     ChangeKind,
     ChangeMembershipRequest,
     ChangeMembershipResponse,
 )
-from dledger_formats.protocol.requests import (
-    DLedgerResponseCode,
-    MetadataRequest,
-    MetadataResponse,
-)
+from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 
 TRANSFER_S: Final = 5.0
 """How long a leader may take to answer a transfer, on top of the request timeout."""

@@ -13,7 +13,7 @@ ClientError
 
 from typing import ClassVar
 
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 
 class ClientError(Exception):

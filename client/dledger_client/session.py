@@ -22,13 +22,9 @@ from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import TaskScope
 from dledger_formats.log import disk
 from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.read_range import NO_LAST_INDEX, ReadRangeRequest
-from dledger_formats.protocol.requests import (
-    AppendEntryRequest,
-    DLedgerResponseCode,
-    GetEntriesRequest,
-    Message,
-)
+from dledger_formats.protocol.requests import AppendEntryRequest, GetEntriesRequest, Message
 
 CALLS_MAX: Final = 8192
 """Maximum number of concurrent single requests; further requests wait."""

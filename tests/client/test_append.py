@@ -15,8 +15,8 @@ from dledger_client.errors import (
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
+from dledger_formats.protocol.codes import NOT_APPENDED, DLedgerResponseCode
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.protocol.requests import NOT_APPENDED, DLedgerResponseCode
 
 Code = DLedgerResponseCode
 BUSY = RemotingCommand(code=2, opaque=0, remark="[PCBUSY_CLEAN_QUEUE]broker busy")

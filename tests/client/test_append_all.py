@@ -15,12 +15,9 @@ from dledger_client.errors import ConnectionLostError
 from dledger_client.tasks import TaskScope
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.protocol.requests import (
-    AppendEntryRequest,
-    AppendEntryResponse,
-    DLedgerResponseCode,
-)
+from dledger_formats.protocol.requests import AppendEntryRequest, AppendEntryResponse
 
 Code = DLedgerResponseCode
 BODIES = [b"body %d" % number for number in range(500)]

@@ -12,7 +12,7 @@ from dledger_client.client import DLedgerClient
 from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 BODIES = [b"body %d" % number for number in range(500)]

@@ -10,7 +10,7 @@ from dledger_client.cli import main
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 UNREACHABLE_SERVER = "127.0.0.1:1"

@@ -13,7 +13,7 @@ from dledger_client.cli import main
 from dledger_client.commands.bench import Latencies
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 pytestmark = pytest.mark.usefixtures("group_in_environment")
 COMMANDS = ["append", "get", "tail", "register", "group", "group local", "member", "member list",

@@ -9,7 +9,7 @@ import pytest
 
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 pytestmark = pytest.mark.usefixtures("group_in_environment")

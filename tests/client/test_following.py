@@ -14,7 +14,7 @@ from dledger_client.errors import (
 )
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 # Longer than any test may take: a test that waits for one of these timeouts fails.

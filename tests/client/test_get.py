@@ -6,8 +6,8 @@ import pytest
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import BadAnswerError, NoEntryError
 from dledger_fake_server.group import Group
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
-from dledger_formats.protocol.requests import DLedgerResponseCode
 
 BODIES = [b"body %d" % number for number in range(200)]
 

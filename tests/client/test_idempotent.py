@@ -16,8 +16,8 @@ from dledger_client.sync import BlockingClient
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.protocol.requests import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 LOST = [

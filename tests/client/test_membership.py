@@ -4,9 +4,9 @@ import pytest
 
 from dledger_client.calls.call import CHANGE_MEMBERSHIP, TRANSFER, Verdict, judge
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import DLedgerResponseCode, SystemCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.membership_change import ChangeMembershipResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode, SystemCode
 
 Code = DLedgerResponseCode
 

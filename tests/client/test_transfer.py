@@ -6,7 +6,7 @@ from dledger_client.client import DLedgerClient
 from dledger_client.errors import OutcomeUnknownError, RefusedError
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 

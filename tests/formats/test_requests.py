@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.decoding import reads_numbers
 from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
-    DLedgerResponseCode,
     GetEntriesRequest,
     GetEntriesResponse,
     MetadataRequest,

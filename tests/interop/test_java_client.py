@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dledger_client.sync import BlockingClient
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_java.client import JavaClient
 from tools.groups.node_group import NodeGroup
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_kube.fake_leader import Answer, remoting
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.clients.member_remoting import MemberRemotingClient

@@ -9,9 +9,10 @@ import pytest
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.connection import Connection
 from dledger_formats.log import disk
+from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.follow import FOLLOW, FollowRequest
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.protocol.requests import GetEntriesRequest, GetEntriesResponse, RequestCode
+from dledger_formats.protocol.requests import GetEntriesRequest, GetEntriesResponse
 from dledger_group.alone import connection_to, member_alone
 from dledger_node.services.entries import ENTRIES_MAX
 

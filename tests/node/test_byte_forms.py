@@ -8,13 +8,13 @@ from typing import Self
 import pytest
 
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
     GetEntriesRequest,
     GetEntriesResponse,
-    RequestCode,
 )
 from tools.groups.node_group import NodeGroup
 

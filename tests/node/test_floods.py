@@ -13,7 +13,7 @@ import pytest
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.protocol import frames, requests
-from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_group.turns import no_longer_turn
 from dledger_node.remoting.limits import Limits
 from tools.groups.node_group import NodeGroup

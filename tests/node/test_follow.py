@@ -8,8 +8,8 @@ import pytest
 
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.connection import Connection
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_group.alone import connection_to, member_alone
 from dledger_node.raft.messages import HeartBeatResponse
 from dledger_node.remoting.read_turns import ReadTurns

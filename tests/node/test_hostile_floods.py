@@ -14,8 +14,9 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.append_batch import APPEND_BATCH
+from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.producers import APPEND_IDEMPOTENT
-from dledger_formats.protocol.requests import AppendEntryRequest, RequestCode
+from dledger_formats.protocol.requests import AppendEntryRequest
 from dledger_group.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX, no_longer_turn
 from dledger_group.wire import connect
 from dledger_node.remoting import native

@@ -8,9 +8,9 @@ import pytest
 from dledger_formats.log import disk
 from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchRequest
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.protocol.producers import APPEND_IDEMPOTENT, APPEND_IDEMPOTENT_BATCH
-from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.wire import ask, connect
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import AppendRequest

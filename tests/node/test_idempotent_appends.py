@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_formats.protocol.producers import APPEND_IDEMPOTENT, REGISTER_PRODUCER
-from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_group.producer_client import ProducerClient
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for

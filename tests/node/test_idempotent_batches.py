@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from dledger_formats.log.channels import WINDOW
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_group.producer_client import ProducerClient
 from tools.groups.node_group import NodeGroup
 

@@ -4,12 +4,12 @@ import pytest
 
 from dledger_client.client import DLedgerClient
 from dledger_formats.protocol import requests
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
-from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode
 from dledger_group.wire import ask
 from tools.groups.node_group import NodeGroup
 

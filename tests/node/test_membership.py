@@ -13,8 +13,8 @@ from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import NotLeaderError, OutcomeUnknownError, RefusedError
 from dledger_formats.http.status import MembershipRole
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_formats.settings import GroupState
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for

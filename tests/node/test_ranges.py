@@ -11,6 +11,7 @@ from dledger_client.client import DLedgerClient
 from dledger_client.cluster.connection import Connection
 from dledger_formats.log import disk
 from dledger_formats.log.runs import bodies_of
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.protocol.read_range import (
     NO_LAST_INDEX,
@@ -18,7 +19,6 @@ from dledger_formats.protocol.read_range import (
     ReadRangeRequest,
     ReadRangeResponse,
 )
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_group.alone import connection_to, member_alone
 from dledger_node.remoting.service import AppendCall
 from dledger_node.services.ranges import DISK_READS_MAX, RANGE_BYTES_MAX

@@ -11,10 +11,11 @@ import pytest
 from dledger_client.sync import BlockingClient
 from dledger_formats.log import disk
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.follow import FOLLOW, FollowRequest
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.read_range import READ_RANGE, ReadRangeRequest
-from dledger_formats.protocol.requests import GetEntriesRequest, RequestCode
+from dledger_formats.protocol.requests import GetEntriesRequest
 from dledger_group.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX, no_longer_turn
 from tools.groups.node_group import NodeGroup
 

@@ -18,9 +18,9 @@ from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
 from dledger_client.sync import BlockingClient
 from dledger_formats.log import disk
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.register import SET
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_store_files.damage import flip
 from tools.groups.node_group import NodeGroup

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.register import SET, ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.services.register import RegisterReads
 from dledger_node.state_machine.machine import CommittedEntry

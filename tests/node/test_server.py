@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log import disk
-from dledger_formats.protocol import requests
+from dledger_formats.protocol import codes, requests
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.producers import RegisterProducerRequest
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
 from dledger_node.raft.ready import HardState
@@ -263,7 +263,7 @@ async def test_a_full_volume_and_a_broken_disk_refuse_appends_with_different_cod
     await asyncio.sleep(0)
 
     assert [answer.code for answer in client.answers] == [code]
-    assert code in requests.NOT_APPENDED, "the entry was certainly not stored"
+    assert code in codes.NOT_APPENDED, "the entry was certainly not stored"
     if code is DLedgerResponseCode.NOT_LEADER:
         with pytest.raises(StoreError, match="Input/output error"):
             await asyncio.wait_for(server.fatal, 10)

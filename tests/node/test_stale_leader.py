@@ -5,8 +5,9 @@ import socket
 
 from dledger_client.client import DLedgerClient
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode, MetadataRequest, RequestCode
+from dledger_formats.protocol.requests import MetadataRequest
 from dledger_group.wire import connect
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.remoting.service import AppendCall, BatchCall
 from dledger_wire.played import Client, become_master, confirmed, make_server

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.http.status import StorageState
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
 from dledger_node.shell.room import LogRoom

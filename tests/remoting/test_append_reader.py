@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.long_body import PART_BYTES
 from dledger_formats.protocol.producers import IdempotentAppendRequest
-from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Request
+from dledger_formats.protocol.requests import AppendEntryRequest, Request
 from dledger_node.remoting.append_reader import (
     ENVELOPE_BYTES_MAX,
     AppendBatchReader,

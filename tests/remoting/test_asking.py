@@ -8,7 +8,8 @@ import pytest
 
 from dledger_formats.net.exchange import ANSWER_BYTES_MAX
 from dledger_formats.protocol import frames
-from dledger_formats.protocol.requests import DLedgerResponseCode, MetadataRequest, MetadataResponse
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 from dledger_node.remoting.asking import ask_all
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dledger_formats.protocol import frames, requests
-from dledger_formats.protocol.requests import RequestCode
+from dledger_formats.protocol.codes import RequestCode
 from dledger_node.remoting.input_turns import SLICE_S, InputTurns
 from dledger_wire.listener import append_request, listening, metadata_request, until
 

@@ -8,13 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import FrameDecoder, encode_requests
-from dledger_formats.protocol.requests import (
-    DLedgerResponseCode,
-    MetadataRequest,
-    MetadataResponse,
-    RequestCode,
-)
+from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 from tools.groups.java_process import QUICK_START, start_java
 from tools.groups.ports import free_ports
 from tools.groups.processes import MemberProcesses

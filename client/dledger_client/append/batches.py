@@ -6,7 +6,8 @@ from typing import Final, Protocol
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.calls.call import Call, must_be_split
 from dledger_client.errors import ClientError, GroupUnreachableError, RefusedError
-from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode, Message
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.requests import AppendEntryResponse, Message
 
 BODIES_MAX: Final = 128
 BODY_BYTES_MAX: Final = 128 * 1024

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 # These are structs because one is created for each append, and creating a frozen dataclass takes
 # twenty times as long.

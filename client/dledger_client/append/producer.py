@@ -16,18 +16,14 @@ from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import Spawn
 from dledger_formats.log.channels import WINDOW
 from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.producers import (
     IdempotentAppendRequest,
     IdempotentBatchRequest,
     RegisterProducerRequest,
     RegisterProducerResponse,
 )
-from dledger_formats.protocol.requests import (
-    AppendEntryRequest,
-    AppendEntryResponse,
-    DLedgerResponseCode,
-    Message,
-)
+from dledger_formats.protocol.requests import AppendEntryRequest, AppendEntryResponse, Message
 
 Numbered: TypeAlias = IdempotentAppendRequest | IdempotentBatchRequest
 """A request with a sequence, or with one for each of its bodies."""

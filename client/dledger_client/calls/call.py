@@ -18,6 +18,12 @@ from dledger_client.errors import (
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import append_batch, membership_change, producers
 from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.codes import (
+    NOT_APPENDED,
+    DLedgerResponseCode,
+    RequestCode,
+    SystemCode,
+)
 from dledger_formats.protocol.follow import FOLLOW as FOLLOW_CODE
 from dledger_formats.protocol.follow import FollowResponse
 from dledger_formats.protocol.frames import RemotingCommand
@@ -29,15 +35,11 @@ from dledger_formats.protocol.read_range import ReadRangeResponse
 from dledger_formats.protocol.register import READ_REGISTER as READ_REGISTER_CODE
 from dledger_formats.protocol.register import ReadRegisterResponse
 from dledger_formats.protocol.requests import (
-    NOT_APPENDED,
     AppendEntryResponse,
-    DLedgerResponseCode,
     GetEntriesResponse,
     Message,
     MetadataResponse,
-    RequestCode,
     Response,
-    SystemCode,
 )
 
 

@@ -20,8 +20,9 @@ from dledger_client.errors import (
     OutcomeUnknownError,
 )
 from dledger_client.tasks import Spawn
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.protocol.requests import DLedgerResponseCode, Message
+from dledger_formats.protocol.requests import Message
 
 EXPIRY_INTERVAL_S: Final = 0.05
 DISK_FULL_PAUSE_S: Final = 0.5

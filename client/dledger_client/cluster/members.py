@@ -10,12 +10,8 @@ from dledger_client.cluster.connection import Connection, ConnectionWatcher
 from dledger_client.errors import AddressError, ConnectionLostError, RefusedError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.dialing import dial
-from dledger_formats.protocol.requests import (
-    DLedgerResponseCode,
-    MetadataRequest,
-    MetadataResponse,
-    RequestCode,
-)
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
+from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 
 LINKS_MAX: Final = 4 * SERVERS_MAX
 

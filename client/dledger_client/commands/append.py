@@ -18,7 +18,7 @@ from dledger_client.client import IN_FLIGHT, DLedgerClient
 from dledger_client.commands import bodies, common
 from dledger_client.commands.bodies import InputError
 from dledger_client.commands.common import ExitCode, UsageError
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 REASONS_MAX: Final = 10
 """Maximum number of distinct reasons in the summary."""

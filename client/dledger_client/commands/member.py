@@ -8,8 +8,8 @@ from dledger_client.admin import GroupMembership
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_formats.protocol.requests import DLedgerResponseCode
 
 EXIT_CODES: Final = (
     "0 the change is in effect, 2 usage error, 3 outcome unknown, 4 refused (the message says what "

@@ -7,7 +7,8 @@ from typing import Final, TypeAlias
 from dledger_client.calls.call import Call
 from dledger_client.errors import BadAnswerError, ClientError, NoEntryError, RefusedError
 from dledger_client.read.entry_batch import EntryBatch
-from dledger_formats.protocol.requests import DLedgerResponseCode, Message
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.requests import Message
 
 RANGE_BYTES: Final = 1 << 20
 """Stored bytes that one READ_RANGE asks for."""

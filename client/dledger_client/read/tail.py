@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 from dledger_client.errors import BadAnswerError, NoEntryError, RefusedError
 from dledger_client.read.entry_batch import EntryBatch, check_entries
 from dledger_client.read.log_reader import LogReader
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import ONLY_THE_ENDS
-from dledger_formats.protocol.requests import DLedgerResponseCode
 
 POLL_MIN_S: Final = 0.02
 POLL_MAX_S: Final = 0.5

@@ -78,7 +78,7 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False, renam
     """
 
     code: Int32
-    """The code of the request (`requests.RequestCode`), or the remoting layer's own result."""
+    """The code of the request (`codes.RequestCode`), or the remoting layer's own result."""
     opaque: Int32
     """Pairs a response with its request. Java counts up and may wrap to below 0."""
     flag: Int32 = 0

@@ -16,10 +16,11 @@ import msgspec
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import append_batch
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.decoding import JSON_BYTES_MAX, reads_numbers
 from dledger_formats.protocol.long_body import LongBody
 from dledger_formats.protocol.producers import IdempotentAppendRequest, IdempotentBatchEnvelope
-from dledger_formats.protocol.requests import AppendEntryRequest, DLedgerResponseCode, Request
+from dledger_formats.protocol.requests import AppendEntryRequest, Request
 
 ENVELOPE_BYTES_MAX: Final = 1024
 _MARK: Final = b'"body":'

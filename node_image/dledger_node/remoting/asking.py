@@ -5,14 +5,9 @@ from collections.abc import Mapping
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.exchange import exchange
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_formats.protocol.frames import FrameError
-from dledger_formats.protocol.requests import (
-    DLedgerResponseCode,
-    MetadataRequest,
-    MetadataResponse,
-    RequestCode,
-    SystemCode,
-)
+from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 
 
 async def ask_all(

@@ -14,6 +14,7 @@ from dledger_formats.protocol import (
     register,
     requests,
 )
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
@@ -25,7 +26,6 @@ from dledger_formats.protocol.membership_change import (
 )
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_node.errors import LinkRefusedError, RemoteProtocolError
 from dledger_node.remoting import native, read_requests
 from dledger_node.remoting.append_reader import (

@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.dialing import dial
-from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol import codes, frames, requests
 from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
@@ -221,7 +221,7 @@ class _Connection(asyncio.Protocol):
                 response = requests.Response.from_json(command.body)
                 if self._answer.done():
                     continue
-                if response.code == requests.DLedgerResponseCode.SUCCESS:
+                if response.code == codes.DLedgerResponseCode.SUCCESS:
                     self._answer.set_result(None)
                 else:
                     self._answer.set_exception(ConnectionRefusedError(f"refused: {command.remark}"))

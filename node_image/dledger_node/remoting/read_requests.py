@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from dledger_formats.protocol import follow, frames, read_range, requests
+from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.protocol.requests import RequestCode
 from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.remoting.service import Service, misdirected
 

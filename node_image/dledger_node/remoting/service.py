@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from dledger_formats.protocol import follow, frames, read_range, requests
+from dledger_formats.protocol.codes import DLedgerResponseCode, SystemCode
 from dledger_formats.protocol.frames import Buffer, RemotingCommand
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.protocol.membership_change import ChangeMembershipRequest
 from dledger_formats.protocol.producers import RegisterProducerRequest
 from dledger_formats.protocol.register import ReadRegisterRequest
-from dledger_formats.protocol.requests import DLedgerResponseCode, SystemCode
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.message_kinds import PeerMessage

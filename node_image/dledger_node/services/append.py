@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dledger_formats.protocol import frames, requests
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.errors import StoreDamagedError
 from dledger_node.histogram import Histogram

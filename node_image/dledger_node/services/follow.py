@@ -4,9 +4,9 @@ from functools import partial
 from typing import NamedTuple
 
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.read_turns import Reader, ReadTurns

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from dledger_formats.protocol import requests
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import ReadState

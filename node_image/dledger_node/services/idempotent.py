@@ -12,8 +12,9 @@ from typing import Final
 from dledger_formats.log import disk
 from dledger_formats.log.channels import channel_of
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
-from dledger_formats.protocol.requests import AppendEntryResponse, DLedgerResponseCode
+from dledger_formats.protocol.requests import AppendEntryResponse
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
 from dledger_node.remoting.service import (

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from dledger_formats.log.memberships import BODY_BYTES_MAX
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import (
     ChangeKind,
     ChangeMembershipRequest,
     ChangeMembershipResponse,
 )
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import AddLearner, Change, Demote, Promote, Remove
 from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.read_turns import Reader, ReadTurns

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.services.refusals import Prove
 from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, CommitWaiters, Waiter, answer_all

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
 )
-from dledger_formats.protocol.requests import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal, RefusalReason
 

@@ -18,7 +18,7 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 ReplyT = TypeVar("ReplyT")
 

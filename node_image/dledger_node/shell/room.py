@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dledger_formats.protocol.requests import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.errors import StoreError
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import VolumeHealth

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.exchange import exchange
+from dledger_formats.protocol.codes import RequestCode, SystemCode
 from dledger_formats.protocol.frames import FrameError
 from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
@@ -17,7 +18,7 @@ from dledger_formats.protocol.membership_change import (
     ChangeMembershipRequest,
     ChangeMembershipResponse,
 )
-from dledger_formats.protocol.requests import Message, RequestCode, SystemCode
+from dledger_formats.protocol.requests import Message
 from dledger_operator import names
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.observed_state import Leader

@@ -3,8 +3,8 @@
 import enum
 from typing import TypeAlias
 
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
 class Fault(enum.Enum):

@@ -11,6 +11,7 @@ from dledger_fake_server.connection import Connection
 from dledger_fake_server.followers import Followers
 from dledger_fake_server.stored import range_answer
 from dledger_formats.protocol.append_batch import APPEND_BATCH, split
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.frames import RemotingCommand, encode, encode_responses
 from dledger_formats.protocol.leadership_transfer import (
@@ -30,14 +31,12 @@ from dledger_formats.protocol.read_range import READ_RANGE, ReadRangeRequest
 from dledger_formats.protocol.requests import (
     AppendEntryRequest,
     AppendEntryResponse,
-    DLedgerResponseCode,
     GetEntriesRequest,
     GetEntriesResponse,
     Message,
     MetadataRequest,
     MetadataResponse,
     Request,
-    RequestCode,
 )
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.producers import IdempotentAppendRequest, IdempotentBatchEnvelope
-from dledger_formats.protocol.requests import DLedgerResponseCode
 
 
 class Producers:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from dledger_formats.log import disk
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode, GetEntriesResponse
+from dledger_formats.protocol.requests import GetEntriesResponse
 
 _UNSIGNED = 0xFFFF_FFFF
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk, memberships
 from dledger_formats.log.runs import bodies_of
-from dledger_formats.protocol import append_batch, frames, requests
+from dledger_formats.protocol import append_batch, codes, frames, requests
 from dledger_formats.protocol.append_batch import AppendBatchRequest
 from dledger_formats.protocol.entry import entries_from_disk
 from dledger_formats.protocol.long_body import LongBody
@@ -87,9 +87,7 @@ def request_decoders() -> tuple[list[bytes], Feed]:
 
 def append_reader() -> tuple[list[bytes], Feed]:
     """Appends of one connection; a remembered envelope must give the result of the format."""
-    reader = AppendReader(
-        lambda request: None if request.group else requests.DLedgerResponseCode(400)
-    )
+    reader = AppendReader(lambda request: None if request.group else codes.DLedgerResponseCode(400))
 
     def feed(raw: bytes) -> None:
         with contextlib.suppress(FormatError):
@@ -124,7 +122,7 @@ def long_body() -> tuple[list[bytes], Feed]:
 def idempotent_append_reader() -> tuple[list[bytes], Feed]:
     """Idempotent appends of one connection, as in `append_reader`."""
     reader = IdempotentAppendReader(
-        lambda request: None if request.group else requests.DLedgerResponseCode(400)
+        lambda request: None if request.group else codes.DLedgerResponseCode(400)
     )
 
     def feed(raw: bytes) -> None:
@@ -144,7 +142,7 @@ def idempotent_append_reader() -> tuple[list[bytes], Feed]:
 def append_batch_reader() -> tuple[list[bytes], Feed]:
     """Batches of appends of one connection, as in `append_reader`."""
     reader = AppendBatchReader(
-        lambda request: None if request.group else requests.DLedgerResponseCode(400)
+        lambda request: None if request.group else codes.DLedgerResponseCode(400)
     )
 
     def feed(raw: bytes) -> None:
@@ -165,7 +163,7 @@ def append_batch_reader() -> tuple[list[bytes], Feed]:
 def idempotent_batch_reader() -> tuple[list[bytes], Feed]:
     """Idempotent batches of one connection, as in `append_reader`."""
     reader = IdempotentBatchReader(
-        lambda request: None if request.group else requests.DLedgerResponseCode(400)
+        lambda request: None if request.group else codes.DLedgerResponseCode(400)
     )
 
     def feed(raw: bytes) -> None:

@@ -5,6 +5,7 @@ import socket
 from typing import Self
 
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import DLedgerResponseCode, SystemCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.protocol.producers import (
     APPEND_IDEMPOTENT,
@@ -12,7 +13,6 @@ from dledger_formats.protocol.producers import (
     REGISTER_PRODUCER,
     IdempotentBatchRequest,
 )
-from dledger_formats.protocol.requests import DLedgerResponseCode, SystemCode
 from dledger_group.wire import connect
 from tools.groups.node_group import NodeGroup
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dledger_formats.http.status import NodeStatus, PeerStatus
+from dledger_formats.protocol.codes import DLedgerResponseCode as Code
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembershipResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode as Code
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import node_status
 from dledger_operator import names

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.entry import DLedgerEntry
-from dledger_formats.protocol.requests import RequestCode
 from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
 from dledger_node.remoting.connection import Connection

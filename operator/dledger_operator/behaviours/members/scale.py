@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, Protocol
 
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembershipResponse
-from dledger_formats.protocol.requests import DLedgerResponseCode, Message
+from dledger_formats.protocol.requests import Message
 from dledger_operator import names
 from dledger_operator.api_objects import Problem, StatefulSetView
 from dledger_operator.behaviours.loops import backoff_s
