@@ -1,7 +1,6 @@
 """Reading and auditing stores that Java DLedger wrote."""
 
 import json
-import tarfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from dledger_logs.layout import manifest
 from dledger_logs.read import read_log
 from dledger_logs.serve import served
 from dledger_scan.scanning import flags_of, scan_log
+from dledger_store_files.archives import extract
 from pyspark_dledger.decode import Entries
 from pyspark_dledger.layout import Flag
 
@@ -28,8 +28,7 @@ NODES = ("n0", "n1", "n2")
 
 def unpacked(archive: str, folder: Path) -> Path:
     """Unpack the stores of a group; return the folder that holds the nodes' folders."""
-    with tarfile.open(GOLDEN / archive) as tar:
-        tar.extractall(folder, filter="data")
+    extract(GOLDEN / archive, folder)
     return next(folder.iterdir())
 
 

@@ -1,6 +1,7 @@
 """`dledger` as a separate process: standard input, signals and closed pipes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ pytestmark = pytest.mark.usefixtures("group_in_environment")
 
 
 def start_dledger(*arguments: str) -> subprocess.Popen[bytes]:
+    """Start `dledger` with a buffered output, as users do, even where tests run without buffers."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     return subprocess.Popen(
         [sys.executable, "-c", "import sys; from dledger_client.cli import main; sys.exit(main())",
          *arguments],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
     )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """Stores that Java DLedger wrote can be opened, read and written."""
 
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from dledger_formats.log import disk
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import load_hard_state
+from dledger_store_files.archives import extract
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
 ARCHIVES: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())
@@ -27,8 +27,7 @@ def unpacked(memory_path: Path) -> Callable[[dict[str, Any], str], Path]:
     """Unpack an archive and return one member's folder."""
 
     def unpack(archive: dict[str, Any], member: str) -> Path:
-        with tarfile.open(GOLDEN / archive["archive"]) as tar:
-            tar.extractall(memory_path, filter="data")
+        extract(GOLDEN / archive["archive"], memory_path)
         return memory_path / archive["archive"].removesuffix(".tar.xz") / f"dledger-{member}"
 
     return unpack

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from dledger_node.store.snapshots.snapshots import Snapshots
 from dledger_node.store_command import command
 from dledger_node.store_command.command import ExitCode
 from dledger_node.store_command.log_folder import RawSegment
+from dledger_store_files.archives import extract
 from dledger_store_files.command import Command
 from dledger_store_files.contents import COMMAND_BODIES, bodies_of, files_under, flush
 from dledger_store_files.damage import flip, poke
@@ -51,8 +51,7 @@ def test_a_sound_store_is_described(store_command: Command, written: Path) -> No
 def test_java_stores_are_sound_and_not_covered_by_checksums(
     store_command: Command, tmp_path: Path, version: str
 ) -> None:
-    with tarfile.open(GOLDEN / f"store-{version}.tar.xz") as tar:
-        tar.extractall(tmp_path, filter="data")
+    extract(GOLDEN / f"store-{version}.tar.xz", tmp_path)
     for member in ("n0", "n1", "n2"):
         folder = tmp_path / f"store-{version}" / f"dledger-{member}"
 

@@ -167,6 +167,8 @@ async def _append(
     if shows_progress is None:
         shows_progress = sys.stderr.isatty()
     as_json = arguments.output == "json"
+    # A pipe is buffered: without a flush, a reader would wait for outcomes that are known.
+    write = common.write_event if common.is_output_followed() else common.write_json
     outcomes = client.append_all(given, in_flight=arguments.in_flight)
     with _Bar(disable=not shows_progress, unit=" appends", file=sys.stderr) as bar:
         async with contextlib.aclosing(outcomes):
@@ -178,7 +180,7 @@ async def _append(
                     shown_leader_id = client.leader_id
                     bar.set_postfix_str(f"leader {shown_leader_id}", refresh=False)
                 if as_json:
-                    common.write_json(_plain(outcome))
+                    write(_plain(outcome))
 
 
 async def _counted(given: AsyncIterator[bytes], tally: Tally) -> AsyncGenerator[bytes, None]:

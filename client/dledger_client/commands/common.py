@@ -4,6 +4,7 @@ import argparse
 import enum
 import json
 import os
+import stat
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -177,6 +178,14 @@ def write_event(value: Any) -> None:
     """Write one line of JSON and flush it."""
     write_json(value)
     flush()
+
+
+def is_output_followed() -> bool:
+    """Whether another program or a person may be waiting for each line of standard output."""
+    try:
+        return not stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def flush() -> None:
