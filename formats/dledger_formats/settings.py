@@ -78,6 +78,10 @@ class NodeSettings:
     """
     listen_host: str = "0.0.0.0"  # noqa: S104 - in a pod, every address is the pod's own
     http_port: int = HTTP_PORT
+    http_peers: dict[str, str] = dataclasses.field(default_factory=dict)
+    """The host:port of the pages of the members that do not serve them on their host's
+    `http_port`, in the same form as `peers`.
+    """
     heartbeat_interval_ms: int = 250
     """heartBeatTimeIntervalMs: time between two heartbeats of a leader."""
     election_timeout_ms: int = 1000
@@ -89,6 +93,8 @@ class NodeSettings:
     """
     on_damage: OnDamage = OnDamage.HEAL
     """What to do about damage: heal, or stay-out if damaged files must be left untouched."""
+    scrub_interval_s: int = 7 * 24 * 3600
+    """Every committed byte is read once in this time; what has rotted is mended from a peer."""
     segment_size_bytes: int = 1 << 30
     """mappedFileSizeForEntryData: size of each data segment."""
     index_segment_size_bytes: int = 32 * 5 * 1024 * 1024
@@ -156,6 +162,11 @@ class NodeSettings:
     def known_peers(self) -> dict[str, str]:
         """The ids and addresses of `peers` and `addable_peers`."""
         return self.peers | self.addable_peers
+
+    def http_address_of(self, peer_id: str) -> str:
+        """Return the host:port of a member's pages."""
+        host = self.known_peers[peer_id].rpartition(":")[0]
+        return self.http_peers.get(peer_id, f"{host}:{self.http_port}")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
@@ -230,7 +241,7 @@ def _parse(name: str, field_name: str, text: str) -> object:
     return text
 
 
-_PEERS: Final = ("peers", "addable_peers")
+_PEERS: Final = ("peers", "addable_peers", "http_peers")
 _CHOICES: Final[dict[str, type[enum.StrEnum]]] = {
     "flush_disk_type": FlushDiskType,
     "initial_group_state": GroupState,
@@ -242,6 +253,7 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {
     "heartbeat_interval_ms": (20, 60_000),
     "election_timeout_ms": (50, 600_000),
     "flush_stall_ms": (100, 3_600_000),
+    "scrub_interval_s": (1, 366 * 24 * 3600),
     "segment_size_bytes": (4096, 1 << 40),
     "index_segment_size_bytes": (32, 1 << 40),
     "file_reserved_hours": (0, 24 * 366 * 100),

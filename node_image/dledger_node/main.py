@@ -18,6 +18,7 @@ from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import limited_log
 from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.errors import ListenError, NodeError, StoreError
+from dledger_node.healing.mending import MendedTotals
 from dledger_node.healing.repair import StoreRepair
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
@@ -83,16 +84,16 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
     if stop is None:
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
-    loop_lag, live = LoopLag(), LiveSettings(settings)
+    loop_lag, live, mended = LoopLag(), LiveSettings(settings), MendedTotals()
     if stop is None:
         loop.add_signal_handler(signal.SIGHUP, live.wake)
     lifecycle = Lifecycle(
         settings,
         version=version("dledger-operator"),
         open_store=lambda verify_all: open_store(settings, verify_all=verify_all),
-        build_server=lambda opened: build_server(settings, opened, loop_lag, live),
+        build_server=lambda opened: build_server(settings, opened, loop_lag, live, mended),
         serve=lambda server: serve_member(settings, server, stopping),
-        heal=StoreRepair(settings, lambda: datetime.now(UTC)).repair,
+        heal=StoreRepair(settings, lambda: datetime.now(UTC), mended).repair,
         stopping=stopping,
         loop_lag=loop_lag,
     )
@@ -170,6 +171,7 @@ def build_server(
     opened: Opened,
     loop_lag: LoopLag | None = None,
     live: LiveSettings | None = None,
+    mended: MendedTotals | None = None,
 ) -> DLedgerServer:
     """Build the member around its store."""
     store, hard_state, state = opened
@@ -199,6 +201,7 @@ def build_server(
         uniform=chance.uniform,
         loop_lag=loop_lag,
         live=live,
+        mended=mended,
     )
 
 

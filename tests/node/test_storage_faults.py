@@ -94,8 +94,11 @@ async def test_a_member_returns_to_service_once_its_files_are_restored(
     assert group.status(hurt).storage is StorageState.SOUND
 
 
-async def test_a_member_that_finds_damage_stops_serving(group: NodeGroup) -> None:
+async def test_a_member_that_must_not_mend_stops_serving_when_it_finds_damage(
+    group_that_heals_nothing: NodeGroup,
+) -> None:
     """A client reads a damaged entry from the leader: it gets no wrong byte, and another leads."""
+    group = group_that_heals_nothing
     leader = group.master()
     await append_all(group, [bytes([7]) * 1000] * 100)
     flip(group.store_folder(leader) / "data", 50_000, segment_bytes=SEGMENT_BYTES)

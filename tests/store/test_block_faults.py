@@ -130,6 +130,7 @@ async def test_a_member_that_starts_on_a_bad_block_serves_no_wrong_data_and_heal
     wait_until_all_have(group, max(truth))
     victim = next(member for member in group.running() if member != group.master())
     folder = group.store_folder(victim)
+    group.wait_for_status(victim, lambda view: view.committed_index >= max(truth), "knows it")
     assert group.stop(victim) == 0
     term = load_hard_state(folder).term
     damage(folder, kind, fault)
@@ -140,8 +141,9 @@ async def test_a_member_that_starts_on_a_bad_block_serves_no_wrong_data_and_heal
     wait_until_all_have(group, max(truth))
     wait_until_healed(group, victim)
     assert group.status(victim).term >= term
-    must_heal = kind not in {"index", "checkpoint"}
-    assert ("this member joins its group" in group.log(victim)) == must_heal
+    if kind != "last segment":  # its damage may reach beyond the last known commit
+        must_join = kind == "currterm"
+        assert ("this member joins its group" in group.log(victim)) == must_join
     for member in group.running():
         assert group.stop(member) == 0
         assert wrong_entries(group.store_folder(member), truth) == []

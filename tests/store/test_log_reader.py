@@ -1,11 +1,14 @@
 """Read positions, terms, ranges and the tail of a log."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from dledger_formats.log import disk
+from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.log_store import LogStore
+from dledger_store_files.damage import flip
 
 OpenStore = Callable[..., LogStore]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
@@ -126,3 +129,20 @@ def test_positions_are_the_same_in_the_tail_and_before_it(open_store: OpenStore)
         assert store.positions(first_index, last_index) == [
             store.position(index).pos for index in range(first_index, last_index + 1)
         ]
+
+
+def test_a_read_verifies_the_chain_of_its_first_entry_and_of_every_segments_first(
+    written: Path, open_store: Callable[..., LogStore]
+) -> None:
+    """A flipped channel there was pushed for ever: only the follower noticed it."""
+    store = open_store()
+    store.distrust()
+    starts = [pos for pos in store.positions(0, store.end_index) if pos and pos % 4096 == 0]
+    assert starts
+    for pos in starts:
+        flip(written / disk.DATA_FOLDER, pos + 35)
+        index = store.positions(0, store.end_index).index(pos)
+        for first_index in (index - 1, index):
+            with pytest.raises(StoreDamagedError, match="bad_chain_crc"):
+                store.read_range(first_index, store.end_index, 1 << 20)
+        flip(written / disk.DATA_FOLDER, pos + 35)

@@ -63,6 +63,7 @@ class NodeGroup(MemberProcesses):
             store_base_dir=str(self.folder),
             listen_host=self.host(member),
             http_port=self.http_ports[member],
+            http_peers={one: f"{self.host(one)}:{port}" for one, port in self.http_ports.items()},
             **self._settings,  # type: ignore[arg-type]
         )
 

@@ -160,6 +160,7 @@ class LocalGroup:
             store_base_dir=str(self.folder),
             listen_host=HOST,
             http_port=member.http_address.port,
+            http_peers={one.member_id: str(one.http_address) for one in self.members.values()},
             segment_size_bytes=shape.segment_size_bytes,
             index_segment_size_bytes=shape.index_segment_size_bytes,
             state_machine=self._state_machine,

@@ -50,7 +50,9 @@ class StorageState(enum.StrEnum):
     DAMAGED = "Damaged"
     """The disk does not hold the bytes that were written."""
     HEALING = "Healing"
-    """The store was damaged, and the member is re-fetching the lost entries from its leader."""
+    """The store was damaged, and the member is re-fetching the lost entries from its leader; or it
+    serves, and waits for a peer to mend damaged entries in place.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,12 @@ class NodeStatus:
     """The live settings in force, by the names of their variables (`live_settings`)."""
     settings_problem: str = ""
     """Human-readable reason why the file with live settings is refused; empty if it is not."""
+    scrub_passes: int = 0
+    """How often the whole log was read for rot since the member's store was opened."""
+    scrub_position_bytes: int = 0
+    """The position up to which the current pass has read; 0 between two passes."""
+    mended_ranges: int = 0
+    """Damaged ranges that were mended in place since the member's process started."""
     version: str
 
     def to_json(self) -> bytes:

@@ -1,12 +1,14 @@
-"""Repair the store of a member that is out of service: survey, ask the peers, decide, set aside.
+"""Repair the store of a member that is out of service.
 
-After the repair the member joins its group, and `progress` watches it until it is healed.
+First each damaged range of committed entries is mended in place (`mending`), and the member returns
+with its vote. If damage is left, the member surveys it, asks the peers, decides, and sets files
+aside; then it joins its group, and `progress` watches it until it is healed.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -14,6 +16,9 @@ from dledger_formats.settings import NodeSettings, OnDamage
 from dledger_node.config import split_address, store_folder
 from dledger_node.errors import StoreDamagedError, StoreError, StoreInUseError
 from dledger_node.healing import set_aside as files
+from dledger_node.healing.closed_log import shape_of
+from dledger_node.healing.mending import CannotMendError, MendedTotals, Mender
+from dledger_node.healing.peer_bytes import HttpPeer, Peer
 from dledger_node.healing.repair_plan import (
     FRONT_IS_LOST,
     REPAIRABLE,
@@ -25,21 +30,35 @@ from dledger_node.healing.repair_plan import (
 )
 from dledger_node.healing.set_aside import Survey
 from dledger_node.remoting.asking import ask_all
+from dledger_node.store.log.damaged_ranges import damaged_ranges
+from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_node.store.small_files.lock import FolderLock
 
 logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S: Final = 2.0
+MEND_ATTEMPTS_MAX: Final = 6
+"""How often a member tries to mend its log, while a peer that may have the bytes does not give
+them, before sound segments may be set aside too. With the delays between attempts about 30 s.
+"""
 
 
 class StoreRepair:
     """Repairs a damaged store that is not open."""
 
-    def __init__(self, settings: NodeSettings, now: Callable[[], datetime]) -> None:
-        """`now` returns the time in UTC, for the names of folders."""
+    def __init__(
+        self,
+        settings: NodeSettings,
+        now: Callable[[], datetime],
+        mended: MendedTotals | None = None,
+    ) -> None:
+        """`now` returns the time in UTC, for the names of folders. `mended` counts."""
+        self.mended = mended or MendedTotals()
         self._settings = settings
         self._now = now
         self._folder = store_folder(settings)
+        self._shape = shape_of(settings)
+        self._mend_failures = 0
         self._peers = {
             peer_id: split_address(address)
             for peer_id, address in settings.known_peers.items()
@@ -58,11 +77,52 @@ class StoreRepair:
             return "Not repaired: the setting on_damage says to stay out"
         try:
             with contextlib.closing(FolderLock(self._folder)):
-                return await self._repair(error)
+                obstacle = await self._mend()
+                return obstacle or await self._repair(error)
         except StoreInUseError:
             raise
         except (StoreError, OSError) as failure:
             return f"The repair failed: {failure}"
+
+    async def _mend(self) -> str:
+        """Mend the log in place; return why the member must wait, or an empty string."""
+        peers = {
+            peer_id: HttpPeer(self._settings.http_address_of(peer_id)) for peer_id in self._peers
+        }
+        try:
+            await asyncio.to_thread(self._mend_all, peers)
+        except CannotMendError as failure:
+            self._mend_failures += 1
+            if failure.may_succeed_later and self._mend_failures < MEND_ATTEMPTS_MAX:
+                return f"Not mended yet: {failure}"
+            logger.warning("not mended: %s", failure)
+        except IndexError as error:
+            logger.warning("not mended: the log cannot be read: %s", error)
+        else:
+            self._mend_failures = 0
+        finally:
+            for peer in peers.values():
+                peer.close()
+        return ""
+
+    def _mend_all(self, peers: Mapping[str, Peer]) -> None:
+        """Mend every range that can be mended, then raise CannotMendError for the first other."""
+        checkpoint = load_checkpoint(self._folder)
+        if checkpoint is None:
+            return
+        mender = Mender(self._shape, peers, create_files=True)
+        failures = []
+        for damaged in damaged_ranges(self._shape, checkpoint):
+            try:
+                mended = mender.mend(damaged, checkpoint)
+            except CannotMendError as failure:
+                failures.append(failure)
+            else:
+                self.mended.add(mended)
+                logger.warning("mended %s", mended)
+        if failures:
+            later = any(failure.may_succeed_later for failure in failures)
+            raise CannotMendError(str(failures[0]), may_succeed_later=later)
 
     async def _repair(self, error: StoreDamagedError) -> str:
         found = await asyncio.to_thread(self._survey, error)

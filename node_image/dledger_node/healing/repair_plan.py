@@ -6,8 +6,8 @@ may take part again: it asks all other members, fetches the leader's log, and vo
 the leader had then. The argument does not need the disk to be empty. So a damaged member keeps the
 sound part of its log, and its term and vote if it has them, and joins. A member whose snapshots are
 all damaged and whose log begins after them keeps only its term and vote; its leader sends a
-snapshot and the log after it. Nothing is fixed in place: the member would vote in the meantime,
-trusting checksums that entries written by Java may not even have.
+snapshot and the log after it. All this is for damage that `mending` could not mend in place:
+of entries that nothing shows to be committed, or whose checksums do not prove what they were.
 
 Joining is safe at any time, but while the member joins, the group has one voter fewer. So it begins
 only when that costs nothing: when a majority of the group, without this member, names a leader and

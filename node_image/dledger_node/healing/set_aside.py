@@ -28,10 +28,11 @@ from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.healing.sound_part import sound_part
 from dledger_node.raft.ready import HardState
 from dledger_node.store.derived import memberships_file
+from dledger_node.store.log.damaged_ranges import named_starts
 from dledger_node.store.log.entry_walk import WINDOW_BYTES
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.segments.segment import NO_ROOM, sync_folder
-from dledger_node.store.segments.segment_list import SegmentList, starts_of
+from dledger_node.store.segments.segment_list import SegmentList, whole_starts_of
 from dledger_node.store.small_files import checkpoint as checkpoint_file
 from dledger_node.store.small_files import hard_state
 from dledger_node.store.small_files.checkpoint import Checkpoint
@@ -89,10 +90,12 @@ def survey(
     cause is not damage to a log, for example files of another size.
     """
     checkpoint = checkpoint_file.load_checkpoint(folder)
-    names = starts_of(folder / disk.DATA_FOLDER, segment_size_bytes)
-    index_names = starts_of(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
-    whole = _without_gap(names, segment_size_bytes)
-    index_whole = _without_gap(index_names, index_segment_size_bytes)
+    names = named_starts(folder / disk.DATA_FOLDER)
+    index_names = named_starts(folder / disk.INDEX_FOLDER)
+    data_starts = whole_starts_of(folder / disk.DATA_FOLDER, segment_size_bytes)
+    index_starts = whole_starts_of(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
+    whole = _without_gap(names, data_starts, segment_size_bytes)
+    index_whole = _without_gap(index_names, index_starts, index_segment_size_bytes)
     with contextlib.ExitStack() as undo:
         data = SegmentList(folder / disk.DATA_FOLDER, segment_size_bytes, whole)
         undo.callback(data.close)
@@ -178,10 +181,10 @@ def delete(aside: SetAside) -> None:
     sync_folder(aside.folder.parent)
 
 
-def _without_gap(starts: Sequence[int], file_size: int) -> list[int]:
-    """Return the files up to the first gap."""
-    first = starts[0] if starts else 0
-    return [start for at, start in enumerate(starts) if start == first + at * file_size]
+def _without_gap(names: Sequence[int], whole: Sequence[int], file_size: int) -> list[int]:
+    """Return the files up to the first gap, or the first one that was cut short."""
+    first = names[0] if names else 0
+    return [start for at, start in enumerate(whole) if start == first + at * file_size]
 
 
 def _can_be_read(files: SegmentList) -> bool:

@@ -50,6 +50,12 @@ class Counters:
     segments_forced: int
     healed_ranges: int
     healed_entries: int
+    mended_ranges: int
+    mended_entries: int
+    mended_bytes: int
+    scrub_passes: int
+    scrubbed_bytes: int
+    scrub_position_bytes: int
     healing_missing_entries: int
     messages_dropped: Mapping[str, int]
     """Messages that were not sent because the link was down or full, by peer."""
@@ -107,8 +113,14 @@ _COUNTERS: Final = {
     "segments_forced": "Removed segments that a voter may have lacked, on a nearly full volume.",
     "healed_ranges": "Damaged parts of the log, or lost votes, that this member recovered from.",
     "healed_entries": "Damaged entries that were re-fetched from a leader.",
+    "mended_ranges": "Damaged ranges of the log that were mended in place from a peer.",
+    "mended_entries": "Damaged entries that were mended in place.",
+    "mended_bytes": "Bytes of the log that were mended in place.",
+    "scrub_passes": "How often the whole log has been read to find rot.",
+    "scrubbed_bytes": "Bytes of the log that were read to find rot.",
 }
 _GAUGES: Final = {
+    "scrub_position_bytes": "Position up to which the log was read for rot; 0 between two passes.",
     "healing_missing_entries": "Damaged entries that have not been re-fetched yet.",
     "pending_appends": "Appends that wait for a quorum.",
     "pending_bytes": "Bytes of the bodies that wait for a quorum.",

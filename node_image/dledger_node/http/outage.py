@@ -5,6 +5,7 @@ the indexes of an empty log.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from dledger_formats.http.status import (
     LeaderView,
@@ -25,12 +26,20 @@ class Outage:
     """Pages and metrics of a member that is out of service; its `state` and `reason` may change."""
 
     def __init__(
-        self, settings: NodeSettings, version: str, *, state: StorageState, reason: str
+        self,
+        settings: NodeSettings,
+        version: str,
+        *,
+        state: StorageState,
+        reason: str,
+        stored: Callable[[str, int, int], bytes] | None = None,
     ) -> None:
+        """`stored` reads committed bytes of a data file that is not open, if there are any."""
         self.state = state
         self.reason = reason
         self._settings = settings
         self._version = version
+        self._stored = stored
 
     def status(self) -> NodeStatus:
         """Report that the member is not ready, with the reason."""
@@ -80,6 +89,12 @@ class Outage:
         """Raise FileNotFoundError, since the manifest lists no file."""
         raise FileNotFoundError(f"{folder}/{name} cannot be read: {self.reason}")
 
+    def stored(self, name: str, at: int, size: int) -> bytes:
+        """Read committed bytes of a data file, sound or not. Raises LookupError, OSError."""
+        if self._stored is None:
+            raise LookupError(f"{name} cannot be read: {self.reason}")
+        return self._stored(name, at, size)
+
     def counters(self) -> Counters:
         """Report zeros."""
         return Counters(
@@ -105,6 +120,12 @@ class Outage:
             segments_forced=0,
             healed_ranges=0,
             healed_entries=0,
+            mended_ranges=0,
+            mended_entries=0,
+            mended_bytes=0,
+            scrub_passes=0,
+            scrubbed_bytes=0,
+            scrub_position_bytes=0,
             healing_missing_entries=0,
             messages_dropped={},
             links_up={},

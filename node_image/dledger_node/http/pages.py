@@ -8,12 +8,15 @@ GET /readyz                         200 while this member serves its role, else 
 GET /metrics                        Prometheus metrics
 GET /manifest                       the files that an auditor may read, and how far (Manifest)
 GET /segments/{data|index}/{name}   committed bytes of a segment, as stored on disk; takes Range
+GET /stored/{name}?at=BYTE&size=N   committed bytes of a data segment, unverified, for a peer that
+                                    mends its own; also while this member is out of service
 
 A connection carries one request at a time, without a body (`doors`).
 """
 
 import asyncio
 import contextlib
+import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal, Protocol, TypeAlias, cast
@@ -23,11 +26,15 @@ from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, SegmentFile
+from dledger_node.errors import StoreError
+
+logger = logging.getLogger(__name__)
 
 WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256
 CHUNK_BYTES: Final = 256 * 1024
 """Bytes of a segment that one reader may hold in memory while it does not read them."""
+STORED_BYTES_MAX: Final = 1 << 20
 HEAD_BYTES_MAX: Final = 8 * 1024
 DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
@@ -60,6 +67,9 @@ class Source(Protocol):
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Read bytes of a file of the manifest; blocks."""
 
+    def stored(self, name: str, at: int, size: int) -> bytes:
+        """Read committed bytes of a data file, sound or not; blocks. Raises LookupError."""
+
 
 def application(
     source: Source, registry: CollectorRegistry, middlewares: Sequence[Middleware] = ()
@@ -77,6 +87,7 @@ def application(
         "/metrics": metrics_page,
         "/manifest": manifest_page,
         "/segments/{folder:data|index}/{name:[0-9]{20}}": segment_page,
+        "/stored/{name:[0-9]{20}}": stored_page,
     }
     app.add_routes([web.get(path, page, allow_head=False) for path, page in pages.items()])
     return app
@@ -153,9 +164,35 @@ async def segment_page(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     for begin in range(start, end, CHUNK_BYTES):
         stop = min(end, begin + CHUNK_BYTES)
-        await response.write(await asyncio.to_thread(source.read_file, folder, name, begin, stop))
+        try:
+            data = await asyncio.to_thread(source.read_file, folder, name, begin, stop)
+        except (StoreError, OSError) as error:
+            logger.warning("%s cannot be sent: %s", name, error)
+            if request.transport is not None:
+                request.transport.abort()  # the reader must not wait for the rest
+            return response
+        await response.write(data)
     await response.write_eof()
     return response
+
+
+async def stored_page(request: web.Request) -> web.Response:
+    """Send stored bytes to a peer, which verifies them."""
+    query = request.query
+    try:
+        at, size = int(query.get("at", "")), int(query.get("size", ""))
+        if at < 0 or not 0 < size <= STORED_BYTES_MAX:
+            raise ValueError(f"size must be 1 to {STORED_BYTES_MAX}")
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
+    name = request.match_info["name"]
+    try:
+        body = await asyncio.to_thread(request.app[SOURCE].stored, name, at, size)
+    except LookupError as error:
+        raise web.HTTPNotFound(text=f"{error}\n") from error
+    except (StoreError, OSError) as error:
+        raise web.HTTPNotFound(text=f"{name} cannot be read: {error}\n") from error
+    return web.Response(body=body, content_type="application/octet-stream")
 
 
 def _file(manifest: Manifest, folder: Folder, name: str) -> SegmentFile | None:

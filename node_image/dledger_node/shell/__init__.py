@@ -11,6 +11,7 @@ room          room in the log for the entries of clients
 peers         messages to and from the other members
 pushes        checks of a leader's pushes before the core gets them
 leader_watch  changes of the leader: logged, and reported to requests that wait for them
+departure     a leader with damage that stays hands over before it leaves
 view          the member's status, files and counters, as HTTP shows them
 lifecycle     opens the store, serves, and stays out of service while the volume is faulty
 """

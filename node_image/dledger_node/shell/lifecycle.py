@@ -23,6 +23,7 @@ from dledger_node.errors import (
     StoreError,
     StoreInUseError,
 )
+from dledger_node.healing.closed_log import ClosedLog, shape_of
 from dledger_node.http import metrics, pages
 from dledger_node.http.doors import Doors
 from dledger_node.http.outage import Outage
@@ -95,6 +96,10 @@ class CurrentSource:
     def read_file(self, folder: pages.Folder, name: str, start: int, end: int) -> bytes:
         """Return bytes of a file of the manifest; blocks."""
         return self.source.read_file(folder, name, start, end)
+
+    def stored(self, name: str, at: int, size: int) -> bytes:
+        """Return committed bytes of a data file, sound or not; blocks. Raises LookupError."""
+        return self.source.stored(name, at, size)
 
     def counters(self) -> metrics.Counters:
         """Return the counters."""
@@ -225,4 +230,7 @@ class Lifecycle:
             raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
 
     def _outage(self, state: StorageState, reason: str) -> Outage:
-        return Outage(self._settings, self._version, state=state, reason=reason)
+        closed = ClosedLog(shape_of(self._settings))
+        return Outage(
+            self._settings, self._version, state=state, reason=reason, stored=closed.stored
+        )

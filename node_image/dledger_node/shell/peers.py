@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from dledger_formats.protocol import frames
 from dledger_formats.settings import NodeSettings
-from dledger_node.errors import StoreError
+from dledger_node.errors import StoreDamagedError, StoreError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -66,7 +66,7 @@ class LinkOwner:
         """Return stored bytes of a push, and the index of the last entry in them.
 
         Returns None if the push is out of date: this member no longer leads its term, or has
-        removed the entries.
+        removed the entries. Returns None, too, if entries are damaged.
         """
         if not self._core.leads or self._core.term != push.term:
             return None
@@ -75,7 +75,10 @@ class LinkOwner:
         tail = self._store.tail(push.first_index, push.last_index)
         if tail is not None and len(tail) <= bytes_max:
             return (tail,), push.last_index
-        return self._store.read_range(push.first_index, push.last_index, bytes_max)
+        try:
+            return self._store.read_range(push.first_index, push.last_index, bytes_max)
+        except StoreDamagedError:
+            return None  # the core asks the follower again, after the entries are mended
 
     def link_restored(self, peer_id: str) -> None:
         """Tell the core that a link is up."""
@@ -148,6 +151,8 @@ class PeerMessages:
     def _checked(self, push: pushes.Push) -> pushes.Push | None:
         try:
             return pushes.checked(push, self._store, self._health)
+        except StoreDamagedError:
+            return None  # the leader tries again; the entry before the push may be mended by then
         except StoreError as error:
             self._fail(error)
             return None

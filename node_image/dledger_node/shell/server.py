@@ -17,7 +17,8 @@ from typing import Final
 
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings
-from dledger_node.errors import StoreFullError
+from dledger_node.errors import StoreDamagedError, StoreFullError
+from dledger_node.healing.mending import MendedTotals
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import HardState, ReadState
 from dledger_node.remoting.gate import Gate
@@ -25,6 +26,7 @@ from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.links import Links
 from dledger_node.shell.clients import ClientService
 from dledger_node.shell.clock import TickClock
+from dledger_node.shell.departure import Departure
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.loop import CoreLoop
@@ -39,6 +41,7 @@ from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
 from dledger_node.volume.health import VolumeHealth, transfer_leadership
+from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ class DLedgerServer:
         uniform: Callable[[float, float], float],
         loop_lag: LoopLag | None = None,
         live: LiveSettings | None = None,
+        mended: MendedTotals | None = None,
     ) -> None:
         """`live` has the settings in force, and follows later changes of them."""
         self._live = live or LiveSettings(settings)
@@ -105,6 +109,8 @@ class DLedgerServer:
             fail=self._fail,
         )
         self._upkeep = self._store_upkeep(settings)
+        self._scrub = Scrub(settings, store, mended or MendedTotals(), leave=self._leave)
+        self._departure = Departure(core, self._turn, self._loop.time, settings)
         room = LogRoom(store, self._health, fail=self._fail)
         self.clients = ClientService(
             settings,
@@ -152,6 +158,7 @@ class DLedgerServer:
             store=self._store,
             group_commit=self._group_commit,
             upkeep=self._upkeep,
+            scrub=self._scrub,
             state=self._state,
             gate=self._gate,
             links=self._links,
@@ -168,6 +175,7 @@ class DLedgerServer:
             tasks.create_task(self._links.run(), name="links")
             tasks.create_task(self._tick_until_cancelled(), name="ticks")
             tasks.create_task(self._upkeep.run(), name="upkeep")
+            tasks.create_task(self._scrub.run(), name="scrub")
             tasks.create_task(self._sweep_until_cancelled(), name="connections")
             tasks.create_task(self._live.run(self._take_settings), name="settings")
 
@@ -192,6 +200,7 @@ class DLedgerServer:
         await self._state.close()
         await self._group_commit.drain()
         self._executor.shutdown()
+        self._scrub.close()
         try:
             with contextlib.suppress(StoreFullError):
                 self._store.save_checkpoint(self._core.committed_index)
@@ -227,10 +236,14 @@ class DLedgerServer:
                 await asyncio.sleep(0)
 
     def _watch_storage(self) -> None:
-        if self._health.damage is not None:
-            self._fail(self._health.damage)
+        if (damage := self._departure.due()) is not None:
+            self._fail(damage)
         elif (turn := self._health.check()) is not None:
             self._turn(lambda: transfer_leadership(self._core, turn))
+
+    def _leave(self, damage: StoreDamagedError) -> None:
+        """Hand the leadership over, then stop."""
+        self._departure.begin(damage)
 
     # -- callbacks of the parts that are built before the loop -----------------------------------
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dledger_formats.http.status import LeaderView, Manifest, NodeStatus
+from dledger_node.errors import StoreDamagedError
 from dledger_node.http import status
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
@@ -17,6 +18,7 @@ from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
+from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
 
 
@@ -30,6 +32,7 @@ class MemberView:
     store: LogStore
     group_commit: GroupCommit
     upkeep: Upkeep
+    scrub: Scrub
     state: State
     gate: Gate
     links: Links
@@ -67,7 +70,15 @@ class MemberView:
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Return bytes of a file of the manifest; blocks."""
-        return self.store.segments.read(folder, name, start, end)
+        try:
+            return self.store.segments.read(folder, name, start, end)
+        except StoreDamagedError as error:
+            self.store.damage = error
+            raise
+
+    def stored(self, name: str, at: int, size: int) -> bytes:
+        """Return committed bytes of a data file, sound or not; blocks. Raises LookupError."""
+        return self.store.segments.stored(name, at, size, self.core.committed_index)
 
     def counters(self) -> Counters:
         """Return the counters since the start."""
@@ -90,6 +101,12 @@ class MemberView:
             segments_forced=self.upkeep.segments_forced,
             healed_ranges=healing.healed_ranges,
             healed_entries=healing.healed_entries,
+            mended_ranges=self.scrub.totals.ranges,
+            mended_entries=self.scrub.totals.entries,
+            mended_bytes=self.scrub.totals.bytes,
+            scrub_passes=self.scrub.passes,
+            scrubbed_bytes=self.scrub.read_bytes,
+            scrub_position_bytes=self.scrub.position,
             healing_missing_entries=healing.missing_entries,
             elections={cause.value: self.core.elections[cause] for cause in ElectionCause},
             messages_refused={cause.value: count for cause, count in self.core.refusals.items()},

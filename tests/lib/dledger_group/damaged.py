@@ -3,12 +3,14 @@
 import contextlib
 import http.client
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_formats.log import disk
+from dledger_node.store.small_files.checkpoint import load_checkpoint, save_checkpoint
 from dledger_store_files.damage import flip
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
@@ -104,6 +106,17 @@ async def check_that_nothing_is_lost(group: NodeGroup, stored: dict[int, bytes])
     wait_for(logs_are_equal, "all members have equal data files")
 
 
+def forget_commits(group: NodeGroup, member: str) -> None:
+    """Let the checkpoint of a stopped member know nothing as committed, as before a crash.
+
+    Then none of its damage is mended in place.
+    """
+    folder = group.store_folder(member)
+    known = load_checkpoint(folder)
+    assert known is not None
+    save_checkpoint(folder, replace(known, committed_index=-1, membership_index=-1))
+
+
 def break_data(group: NodeGroup, member: str, how: str) -> None:
     """Damage the data files of a member that is stopped or does not read them."""
     data = group.store_folder(member) / disk.DATA_FOLDER
@@ -113,6 +126,9 @@ def break_data(group: NodeGroup, member: str, how: str) -> None:
             flip(data, start + 5000, segment_bytes=SEGMENT_BYTES)
         case "a segment that is gone":
             (data / disk.file_name(start)).unlink()
+        case "a segment that is cut short":
+            with (data / disk.file_name(start)).open("r+b") as file:
+                file.truncate(5000)
         case "all segments are gone":
             for path in data.iterdir():
                 path.unlink()

@@ -143,6 +143,8 @@ class LocalMembers:
         addresses = {f"n{number}": f"{HOST}:{next(ports)}" for number in range(4)}
         addable = {"n3": addresses.pop("n3")}
         self.addresses = addresses
+        http_ports = {self_id: next(ports) for self_id in addresses}
+        http_peers = {self_id: f"{HOST}:{port}" for self_id, port in http_ports.items()}
         self.members = {
             self_id: Member(
                 NodeSettings(
@@ -153,7 +155,8 @@ class LocalMembers:
                     initial_group_state=GroupState.NEW,
                     store_base_dir=str(folder),
                     listen_host=HOST,
-                    http_port=next(ports),
+                    http_port=http_ports[self_id],
+                    http_peers=http_peers,
                     heartbeat_interval_ms=60,
                     election_timeout_ms=300,
                     **settings,

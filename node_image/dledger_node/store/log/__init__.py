@@ -7,6 +7,7 @@ front            the beginning of the log: remove and replace
 files            where an entry lies
 stored_range     where a run of entries lies, and its bytes
 recovery         find the end of the log after a start, and repair its files
+damaged_ranges   find every damaged range of committed entries
 entry_walk       walk over the sound entries of a log
 block            pushed entries, validated before they are written
 entry_runs       encoded entries, ready to be copied into a segment

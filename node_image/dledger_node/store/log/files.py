@@ -137,10 +137,13 @@ class LogFiles:
             index = following
         return runs
 
-    def checked_runs(self, first_index: int, last_index: int) -> list[bytes]:
-        """Return the same as `runs`, after verifying every checksum that covers an entry."""
+    def checked_runs(self, first_index: int, last_index: int, begin_index: int) -> list[bytes]:
+        """Return the same as `runs`, after verifying every checksum that covers an entry, also the
+        chain from the entry before. The log begins with entry `begin_index`.
+        """
+        previous = self._previous_chain_crc(first_index, begin_index)
         runs = self.runs(first_index, last_index)
-        for _ in self._scans(runs, first_index, last_index):
+        for _ in self._scans(runs, first_index, last_index, previous):
             pass
         return runs
 
@@ -150,10 +153,13 @@ class LogFiles:
         for scan in self._scans(runs, first_index, last_index):
             yield from scan.channels
 
-    def _scans(self, runs: list[bytes], first_index: int, last_index: int) -> Iterator[EntryScan]:
+    def _scans(
+        self, runs: list[bytes], first_index: int, last_index: int, chain_crc: int | None = None
+    ) -> Iterator[EntryScan]:
+        """Verify runs; `chain_crc` is that of the entry before, None if it is not known."""
         index = first_index
         for run in runs:
-            pos, at, chain_crc = self.pos(index), 0, None
+            pos, at = self.pos(index), 0
             while at < len(run):
                 scan = scan_entries(
                     memoryview(run), at, len(run), index=index, pos=pos + at, chain_crc=chain_crc,

@@ -16,7 +16,7 @@ class LogReader:
     def __init__(self, files: LogFiles, log: LogWriter, verified_index: int) -> None:
         """Read `files`; this process has verified all entries from `verified_index` on."""
         self.damage: StoreDamagedError | None = None
-        """The damage that a read found. The member must stop serving and verify its whole log."""
+        """The damage that a read found; it stays until the member has mended it, or leaves."""
         self.generation = 0
         """The number of times that entries were truncated, or the log replaced."""
         self._files = files
@@ -48,7 +48,7 @@ class LogReader:
         try:
             return self._files.unit(index)
         except StoreDamagedError as error:
-            self.damage = error
+            self._note(error, index)
             raise
 
     def positions(self, first_index: int, last_index: int) -> list[int]:
@@ -57,7 +57,7 @@ class LogReader:
         try:
             return self._log.positions(first_index, last_index)
         except StoreDamagedError as error:
-            self.damage = error
+            self._note(error, first_index)
             raise
 
     def entry(self, index: int) -> tuple[EntryHeader, bytes]:
@@ -69,7 +69,7 @@ class LogReader:
         try:
             return self._files.checked_entry(index, self.begin_index)
         except StoreDamagedError as error:
-            self.damage = error
+            self._note(error, index)
             raise
 
     def tail(self, first_index: int, last_index: int) -> Buffer | None:
@@ -92,10 +92,12 @@ class LogReader:
         try:
             last_index = self._files.last_within(first_index, last_index, bytes_max)
             if first_index < self._verified_index:
-                return self._files.checked_runs(first_index, last_index), last_index
+                return self._files.checked_runs(
+                    first_index, last_index, self.begin_index
+                ), last_index
             return self._files.runs(first_index, last_index), last_index
         except StoreDamagedError as error:
-            self.damage = error
+            self._note(error, first_index)
             raise
 
     def checked_range(self, first_index: int, last_index: int, bytes_max: int) -> list[bytes]:
@@ -106,9 +108,9 @@ class LogReader:
             if first_index == last_index or len(first) >= bytes_max:
                 return [first]
             last_index = self._files.last_within(first_index, last_index, bytes_max)
-            return self._files.checked_runs(first_index, last_index)
+            return self._files.checked_runs(first_index, last_index, self.begin_index)
         except StoreDamagedError as error:
-            self.damage = error
+            self._note(error, first_index)
             raise
 
     def stored_range(
@@ -143,6 +145,12 @@ class LogReader:
     def distrust(self) -> None:
         """Verify every entry that is stored now each time it is read."""
         self._verified_index = self._log.end_index + 1
+
+    def _note(self, error: StoreDamagedError, first_index: int) -> None:
+        """Remember the damage that a read from this entry on has found."""
+        if error.index is None:
+            error.index = first_index
+        self.damage = error
 
     def _check_range(self, first_index: int, last_index: int) -> None:
         if not self.begin_index <= first_index <= last_index <= self.end_index:

@@ -126,6 +126,11 @@ class LogStore(LogReader):
         return store
 
     @property
+    def checkpoints(self) -> Checkpoints:
+        """The checkpoints; the log is not truncated, replaced or closed while `lock` is held."""
+        return self._checkpoints
+
+    @property
     def committed_index(self) -> int:
         """The committed index of the last checkpoint; -1 without a checkpoint."""
         return self._checkpoints.committed_index
@@ -325,6 +330,8 @@ class LogStore(LogReader):
             with contextlib.suppress(StoreError):  # the next start rebuilds the table from the log
                 self.producers.save_at_close()
         finally:
+            with self._checkpoints.lock:
+                self.generation += 1
             self._files.data.close()
             self._files.index.close()
             self._lock.close()

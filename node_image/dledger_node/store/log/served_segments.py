@@ -1,5 +1,6 @@
 """The segments that an auditor may read, each up to its last committed entry."""
 
+import contextlib
 import itertools
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Literal
 from dledger_formats.http.status import SegmentFile
 from dledger_formats.log import disk
 from dledger_formats.log.disk import INDEX_UNIT_SIZE
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.retention import SealedSegment
 from dledger_node.store.log.writer import LogWriter
@@ -45,7 +47,8 @@ class ServedSegments:
     def read(self, folder: Literal["data", "index"], name: str, start: int, end: int) -> bytes:
         """Read bytes of a segment by its name; blocks; any thread may call.
 
-        Raises FileNotFoundError if no such segment exists, or if it has been removed.
+        Raises FileNotFoundError if no such segment exists, or if it has been removed, and
+        StoreDamagedError if it was cut short.
         """
         try:
             disk.start_offset(name)
@@ -53,9 +56,71 @@ class ServedSegments:
             raise FileNotFoundError(str(error)) from None
         fd = os.open(self._folder / folder / name, os.O_RDONLY)
         try:
-            return os.pread(fd, end - start, start)
+            data = os.pread(fd, end - start, start)
         finally:
             os.close(fd)
+        if len(data) < end - start:
+            raise StoreDamagedError(
+                f"{self._folder / folder / name} was cut short: it ends at byte "
+                f"{start + len(data)}",
+                Damage.UNREADABLE,
+            )
+        return data
+
+    @property
+    def data_bytes(self) -> int:
+        """Size of all data files."""
+        return self._files.data.end - self._files.data.start
+
+    def short_file(self) -> StoreDamagedError | None:
+        """Look for a data file that is missing or was cut short; blocks."""
+        for file in tuple(self._files.data.files):
+            try:
+                size = file.path.stat().st_size
+            except FileNotFoundError:
+                if file.removed or file.start < self._files.data.start:
+                    continue
+                return StoreDamagedError(
+                    f"{file.path} is missing", Damage.MISSING_SEGMENT, self._first_index(file)
+                )
+            if size < file.size:
+                return StoreDamagedError(
+                    f"{file.path} was cut short: it has {size} bytes of {file.size}",
+                    Damage.UNREADABLE,
+                    self._first_index(file),
+                )
+        return None
+
+    def _first_index(self, file: Segment) -> int | None:
+        with contextlib.suppress(StoreDamagedError, IndexError):
+            return self._files.first_from(file.start, self._log.begin_index, self._log.end_index)
+        return None
+
+    def stored(self, name: str, at: int, size: int, limit_index: int) -> bytes:
+        """Read bytes of a data file up to entry limit_index; blocks; any thread may call.
+
+        Raises LookupError if the file has no such committed bytes, StoreError, OSError.
+        """
+        limit_index = min(limit_index, self._log.end_index)
+        end_pos = self._files.end_pos(limit_index) if limit_index >= self._log.begin_index else 0
+        return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, end_pos)
+
+
+def stored_bytes(folder: Path, name: str, at: int, size: int, end_pos: int) -> bytes:
+    """Read bytes of a data file, all of them before end_pos. Raises LookupError, OSError."""
+    if disk.start_offset(name) + at + size > end_pos:
+        raise LookupError(f"committed entries end at position {end_pos}")
+    try:
+        fd = os.open(folder / name, os.O_RDONLY)
+    except FileNotFoundError:
+        raise LookupError(f"there is no data file {name}") from None
+    try:
+        data = os.pread(fd, size, at)
+    finally:
+        os.close(fd)
+    if len(data) < size:
+        raise LookupError(f"{name} ends at byte {at + len(data)}")
+    return data
 
 
 def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[SealedSegment]:

@@ -233,23 +233,42 @@ def make_folders(folder: Path) -> None:
 def starts_of(folder: Path, file_size: int) -> list[int]:
     """Return where the segments of a folder begin.
 
-    Raises StoreDamagedError if a file is not a segment.
+    Raises StoreDamagedError if a file is not a segment, or was cut short.
     """
-    return [_start_of(path, file_size) for path in sorted(folder.iterdir())]
+    found = [(_start_of(path), path) for path in sorted(folder.iterdir())]
+    sizes = {path: path.stat().st_size for _, path in found}
+    for path, size in sizes.items():
+        if size < file_size and file_size in sizes.values():
+            raise StoreDamagedError(
+                f"{path} was cut short: it has {size} bytes, and the other segments have "
+                f"{file_size}",
+                Damage.UNREADABLE,
+            )
+        if size != file_size:
+            raise StoreDamagedError(
+                f"{path} has {size} bytes; segments have {file_size}. Was the segment size "
+                "changed?",
+                Damage.UNKNOWN_FORMAT,
+            )
+    return [start for start, _ in found]
 
 
-def _start_of(path: Path, file_size: int) -> int:
+def whole_starts_of(folder: Path, file_size: int) -> list[int]:
+    """Return where the segments begin that were not cut short. Raises as `starts_of` does."""
     try:
-        start = disk.start_offset(path.name)
+        return starts_of(folder, file_size)
+    except StoreDamagedError as error:
+        if error.damage is not Damage.UNREADABLE:
+            raise
+    found = [(_start_of(path), path) for path in sorted(folder.iterdir())]
+    return [start for start, path in found if path.stat().st_size == file_size]
+
+
+def _start_of(path: Path) -> int:
+    try:
+        return disk.start_offset(path.name)
     except ValueError as error:
         raise StoreDamagedError(f"{path}: {error}; move it away", Damage.UNKNOWN_FORMAT) from None
-    size = path.stat().st_size
-    if size != file_size:
-        raise StoreDamagedError(
-            f"{path} has {size} bytes; segments have {file_size}. Was the segment size changed?",
-            Damage.UNKNOWN_FORMAT,
-        )
-    return start
 
 
 def _chunks(file: Segment, at: int) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,133 @@
+"""Mend the log of a member in service; blocks, in a thread of its own.
+
+The member votes, leads and appends meanwhile. It serves none of the damaged entries, since each
+read verifies what it reads; a leader drops the pushes that need them until they are mended.
+Entries up to the checkpoint's committed index are never written again by anyone else, so the only
+conflict is a log that is truncated, replaced or closed: no byte is written then.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.healing.mending import CannotMendError, MendedTotals, Mender
+from dledger_node.healing.peer_bytes import Peer
+from dledger_node.store.log.damaged_ranges import (
+    DamagedRange,
+    LogShape,
+    Scanned,
+    beginning,
+    closing,
+    place_before,
+    scan,
+)
+from dledger_node.store.log.entry_walk import Cursor
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments.patched_segments import PatchedSegments
+from dledger_node.store.small_files.checkpoint import Checkpoint
+
+logger = logging.getLogger(__name__)
+
+NEARBY_BYTES: Final = 8 << 20
+"""How far behind the damage that a read found more of it is looked for at once."""
+UNEXPLAINED_MAX: Final = 3
+"""How often a read may report damage that is not in the data."""
+
+
+class LiveMender:
+    """Finds and mends damaged ranges of an open log. Only one thread at a time may use it."""
+
+    def __init__(
+        self, shape: LogShape, store: LogStore, peers: Mapping[str, Peer], totals: MendedTotals
+    ) -> None:
+        self._shape = shape
+        self._store = store
+        self._peers = peers
+        self._totals = totals
+        self._unexplained = 0
+
+    def mend_near(self, damage: StoreDamagedError) -> None:
+        """Mend the range that a read came across. Raises CannotMendError, also if it finds none."""
+        checkpoint = self._checkpoint()
+        cursor = self._place_of(damage, checkpoint)
+        start_pos, count = cursor.pos, 0
+        while cursor.pos - start_pos < NEARBY_BYTES:
+            scanned = self.step(cursor, NEARBY_BYTES)
+            count += scanned.damaged is not None
+            cursor = scanned.end
+            if scanned.is_done:
+                break
+        if count == 0:
+            self._note_unexplained(damage)
+
+    def step(self, cursor: Cursor, bytes_max: int) -> Scanned:
+        """Verify the next entries, and mend the first damaged range. Raises CannotMendError."""
+        generation, checkpoint = self._store.generation, self._checkpoint()
+        _, end = beginning(self._shape, checkpoint)
+        first_pos = cursor.pos - cursor.pos % self._shape.segment_size_bytes
+        with closing(self._shape.read(first_pos, end)) as files:
+            if isinstance(files.data, PatchedSegments):
+                files.data.forget_pages(cursor.pos, cursor.pos + bytes_max)
+            scanned = scan(files, cursor, checkpoint.committed_index, bytes_max)
+        if scanned.damaged is not None and not self._was_removed(scanned.damaged, generation):
+            self._mend(scanned.damaged, checkpoint, generation)
+        elif (
+            not scanned.is_whole
+            and scanned.damaged is None
+            and generation == (self._store.generation)
+        ):
+            raise CannotMendError(
+                f"entry {scanned.end.index} is damaged, and no sound committed entry follows it"
+            )
+        return scanned
+
+    def first_place(self) -> Cursor | None:
+        """Return the place before the log's first entry; None if nothing is committed."""
+        checkpoint = self._store.checkpoints.last
+        if checkpoint is None or checkpoint.committed_index < 0:
+            return None
+        return beginning(self._shape, checkpoint)[0]
+
+    def _checkpoint(self) -> Checkpoint:
+        checkpoint = self._store.checkpoints.last
+        if checkpoint is None or checkpoint.committed_index < 0:
+            raise CannotMendError("no entry is known to be committed")
+        return checkpoint
+
+    def _place_of(self, damage: StoreDamagedError, checkpoint: Checkpoint) -> Cursor:
+        """Return a place before the damage; the log's beginning if it is not known where it is."""
+        first, end = beginning(self._shape, checkpoint)
+        if first is None:
+            raise CannotMendError("it is not known where the log begins")
+        if damage.index is not None and damage.index > self._store.begin_index:
+            with closing(self._shape.read(first.pos, end)) as files:
+                first = place_before(files, damage.index, self._store.begin_index) or first
+        return first
+
+    def _mend(self, damaged: DamagedRange, checkpoint: Checkpoint, generation: int) -> None:
+        mender = Mender(
+            self._shape,
+            self._peers,
+            create_files=False,
+            guard=lambda: self._unchanged_since(generation),
+        )
+        logger.warning("%s cannot be read or fail their checksums", damaged)
+        mended = mender.mend(damaged, checkpoint)
+        self._totals.add(mended)
+        logger.warning("mended %s", mended)
+
+    @contextlib.contextmanager
+    def _unchanged_since(self, generation: int) -> Iterator[bool]:
+        with self._store.checkpoints.lock:
+            yield generation == self._store.generation
+
+    def _was_removed(self, damaged: DamagedRange, generation: int) -> bool:
+        """Whether the log was replaced, or retention removed the range, while it was read."""
+        return generation != self._store.generation or damaged.start.index < self._store.begin_index
+
+    def _note_unexplained(self, damage: StoreDamagedError) -> None:
+        self._unexplained += 1
+        if damage.damage is Damage.WRONG_INDEX or self._unexplained > UNEXPLAINED_MAX:
+            raise CannotMendError("the data files are sound where the damage was found")

@@ -1,0 +1,249 @@
+"""Mend a damaged range in place: write the bytes again that were there, from a peer's log.
+
+A range is mended only if all of its entries are committed by this member's own checkpoint, and if
+sound entries before and after it show what belongs there. Bytes of a peer are accepted if
+
+- every entry has the index and the position that follow from the entry before, its term does not
+  fall, and it passes the checksum of its body;
+- every chain checksum follows from the one before, from the sound entry before the range through to
+  the sound entry after it. An entry without checksums, as Java writes them, proves nothing, so a
+  range that holds one is not mended.
+
+Why the member loses nothing, and keeps its vote: a committed entry is the same on all members, and
+peers give committed entries only. So the bytes are those that this member wrote and flushed itself.
+What it promised is in its term, its vote, the end of its log and the entries above the committed
+index; nothing of it is touched, and nothing of it may be damaged: otherwise `repair` makes the
+member join. After mending, the disk is as it was before the damage, so a mended member is one that
+was away for a moment. A peer that lies, has rotted, or belongs to another group fails the checks,
+and its bytes are not written.
+
+Everything is verified before the first byte is written. A crash while bytes are written leaves
+damage in the same range, which the checkpoint proves, and which is mended again. The bytes are read
+back from the disk before the range counts as mended.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger_formats.log import disk
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, DamagedRecordError
+from dledger_node.errors import StoreError
+from dledger_node.healing.peer_bytes import CHUNK_BYTES, NoPeerError, Peer, PeerBytes
+from dledger_node.store.log.damaged_ranges import (
+    DamagedRange,
+    LogShape,
+    beginning,
+    closing,
+    longer,
+)
+from dledger_node.store.log.entry_walk import EntryWalk
+from dledger_node.store.log.files import LogFiles
+from dledger_node.store.segments.patched_segments import Patch
+from dledger_node.store.segments.segment import sync_folder
+from dledger_node.store.segments.segment_list import SPARE_SUFFIX
+from dledger_node.store.small_files.checkpoint import Checkpoint
+
+REJECTIONS_MAX: Final = 1000
+"""How many chunks of a range may prove wrong before it is given up for now."""
+
+
+class CannotMendError(Exception):
+    """The range was not mended; nothing was written, or the member finds the damage again."""
+
+    def __init__(self, message: str, *, may_succeed_later: bool = False) -> None:
+        super().__init__(message)
+        self.may_succeed_later = may_succeed_later
+        """Whether a peer that gave no bytes may give them later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mended:
+    """A range that is sound again."""
+
+    range: DamagedRange
+    sources: tuple[str, ...]
+    """The peers whose bytes were written."""
+    written_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.range} in place: {self.written_bytes} bytes from {' and '.join(self.sources)}"
+        )
+
+
+class MendedTotals:
+    """What was mended since this process started; the sums are for the metrics."""
+
+    def __init__(self) -> None:
+        self.ranges = 0
+        self.entries = 0
+        self.bytes = 0
+
+    def add(self, mended: Mended) -> None:
+        """Count a range."""
+        self.ranges += 1
+        self.entries += mended.range.entry_count
+        self.bytes += mended.written_bytes
+
+
+class Mender:
+    """Mends ranges of one log, which may be open and written to at its end."""
+
+    def __init__(
+        self,
+        shape: LogShape,
+        peers: Mapping[str, Peer],
+        *,
+        create_files: bool,
+        guard: Callable[[], AbstractContextManager[bool]] = lambda: contextlib.nullcontext(True),
+    ) -> None:
+        """`create_files` says whether a missing file may be created: not in a running store, where
+        retention may have removed it. `guard` is held while bytes are written; it yields whether
+        the log is still the one in which the ranges are found.
+        """
+        self._shape = shape
+        self._peers = peers
+        self._create_files = create_files
+        self._guard = guard
+
+    def mend(self, damaged: DamagedRange, checkpoint: Checkpoint) -> Mended:
+        """Fetch, verify and write one range; blocks. Raises CannotMendError."""
+        try:
+            return self._mend(damaged, checkpoint)
+        except (IndexError, DamagedRecordError, StoreError) as error:  # the files end too early
+            raise CannotMendError(f"{damaged} cannot be verified: {error}") from error
+
+    def _mend(self, damaged: DamagedRange, checkpoint: Checkpoint) -> Mended:
+        while True:
+            size = self._shape.segment_size_bytes
+            fetched = PeerBytes(self._peers, damaged.start.pos, damaged.end_pos, size)
+            try:
+                if self._verify(damaged, fetched, checkpoint):
+                    break
+            except NoPeerError as error:
+                raise CannotMendError(
+                    f"no other member gives sound bytes of {damaged}: {error}",
+                    may_succeed_later=error.silent,
+                ) from None
+            following = self._longer(damaged, checkpoint)
+            if following is None:
+                raise CannotMendError(f"no sound committed entry follows {damaged}")
+            damaged = following
+        return self._write(damaged, fetched)
+
+    def _verify(self, damaged: DamagedRange, fetched: PeerBytes, checkpoint: Checkpoint) -> bool:
+        """Find peers whose bytes are sound. Return False if the entry after the range does not
+        follow from them, so that it is damaged too. Raises NoPeerError, CannotMendError.
+        """
+        _, end = beginning(self._shape, checkpoint)
+        patch = Patch(damaged.start.pos, damaged.end_pos, fetched.read)
+        with closing(self._shape.read(self._first_pos(damaged), end, patch)) as files:
+            for _ in range(REJECTIONS_MAX):
+                walk = EntryWalk(files, damaged.start, [])
+                for first_index, units in walk:
+                    _refuse_uncovered(files, first_index, units, damaged)
+                    if walk.end.index > damaged.end_index:
+                        return True
+                if walk.end.index == damaged.end_index:
+                    return False
+                fetched.reject(walk.stop_pos, self._end_of_entry(files, walk.stop_pos, damaged))
+        raise CannotMendError(f"too many wrong bytes of {damaged} were received")
+
+    def _first_pos(self, damaged: DamagedRange) -> int:
+        """Return where the segment of the range's first byte begins."""
+        return damaged.start.pos - damaged.start.pos % self._shape.segment_size_bytes
+
+    def _end_of_entry(self, files: LogFiles, pos: int, damaged: DamagedRange) -> int:
+        """Return where an entry that failed its checks ends, if its header says a sane size."""
+        file = files.data.file_at(pos)
+        raw = file.read(pos - file.start, ENTRY_HEADER_SIZE)
+        size = disk.unpack_header(raw, 0).size if len(raw) == ENTRY_HEADER_SIZE else 0
+        limit_pos = min(damaged.end_pos, file.end)
+        return min(limit_pos, pos + max(ENTRY_HEADER_SIZE, min(size, disk.BODY_SIZE_MAX)))
+
+    def _longer(self, damaged: DamagedRange, checkpoint: Checkpoint) -> DamagedRange | None:
+        _, end = beginning(self._shape, checkpoint)
+        with closing(self._shape.read(self._first_pos(damaged), end)) as files:
+            return longer(files, damaged, checkpoint.committed_index)
+
+    def _write(self, damaged: DamagedRange, fetched: PeerBytes) -> Mended:
+        size = self._shape.segment_size_bytes
+        folder = self._shape.folder / disk.DATA_FOLDER
+        written_bytes = 0
+        try:
+            for start in range(self._first_pos(damaged), damaged.end_pos, size):
+                low, high = max(start, damaged.start.pos), min(start + size, damaged.end_pos)
+                if low < high:
+                    written_bytes += self._write_file(folder, start, low, high, fetched)
+        except NoPeerError as error:
+            raise CannotMendError(
+                f"{damaged} cannot be fetched again: {error}", may_succeed_later=True
+            ) from None
+        except OSError as error:
+            raise CannotMendError(
+                f"{damaged} cannot be written: {error}", may_succeed_later=True
+            ) from error
+        return Mended(range=damaged, sources=tuple(fetched.sources), written_bytes=written_bytes)
+
+    def _write_file(self, folder: Path, start: int, low: int, high: int, fetched: PeerBytes) -> int:
+        """Write the bytes of one file durably, and read them back; return how many were written.
+
+        A missing file is written under another name, which the next start removes after a crash.
+        """
+        path = folder / disk.file_name(start)
+        is_missing = not path.exists()
+        if is_missing and not self._create_files:
+            raise FileNotFoundError(f"{path} is missing")
+        at = path if not is_missing else folder.parent / f"{folder.name}-mended{SPARE_SUFFIX}"
+        fd = os.open(at, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if is_missing else 0), 0o640)
+        try:
+            if os.fstat(fd).st_size < self._shape.segment_size_bytes:
+                os.posix_fallocate(fd, 0, self._shape.segment_size_bytes)
+            for pos in range(low, high, CHUNK_BYTES):
+                chunk = fetched.read(pos, min(high, pos + CHUNK_BYTES))
+                with self._guard() as is_same_log:
+                    if not is_same_log:
+                        raise OSError("the log has changed meanwhile")
+                    _write_all(fd, chunk, pos - start)
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            for pos in range(low, high, CHUNK_BYTES):
+                chunk = fetched.read(pos, min(high, pos + CHUNK_BYTES))
+                if os.pread(fd, len(chunk), pos - start) != chunk:
+                    raise OSError(f"{path}: the disk does not keep what is written to it")
+        finally:
+            os.close(fd)
+        if is_missing:
+            os.rename(at, path)
+            try:
+                sync_folder(folder)
+            except StoreError as error:
+                raise OSError(str(error)) from error
+        return high - low
+
+
+def _refuse_uncovered(
+    files: LogFiles, first_index: int, units: bytes, damaged: DamagedRange
+) -> None:
+    """Raise CannotMendError if an entry of the range, or the one after it, has no checksum."""
+    for number in range(len(units) // INDEX_UNIT_SIZE):
+        if first_index + number > damaged.end_index:
+            return
+        pos = disk.unpack_index_unit(units, number * INDEX_UNIT_SIZE).pos
+        file = files.data.file_at(pos)
+        header = disk.unpack_header(file.read(pos - file.start, ENTRY_HEADER_SIZE), 0)
+        if header.chain_crc == 0 or (header.body_crc == 0 and header.body_size):
+            raise CannotMendError(
+                f"entry {header.index} has no checksums, so {damaged} cannot be verified"
+            )
+
+
+def _write_all(fd: int, data: bytes, at: int) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(fd, memoryview(data)[done:], at + done)

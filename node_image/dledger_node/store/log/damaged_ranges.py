@@ -1,0 +1,267 @@
+"""Find every damaged range of a log, up to the committed index; read-only.
+
+A range reaches from the last sound entry before the damage to the first sound entry after it. It is
+`bounded` if both of them show what belongs between them. The entry after it proves this: its chain
+checksum covers the chain of the entry before. Index units are a hint where the next sound entry
+lies; without a hint it is the first entry of a later segment.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger_formats.log import disk
+from dledger_formats.log.disk import (
+    ENTRY_HEADER_SIZE,
+    INDEX_UNIT_SIZE,
+    DamagedRecordError,
+    EntryHeader,
+)
+from dledger_node.errors import StoreDamagedError
+from dledger_node.store.log.entry_walk import Cursor, EntryWalk, first_entry
+from dledger_node.store.log.files import LogFiles
+from dledger_node.store.segments.patched_segments import Patch, PatchedSegments
+from dledger_node.store.small_files.checkpoint import Checkpoint
+
+UNITS_AT_ONCE: Final = 8192
+LOOK_BACK_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedRange:
+    """Entries that cannot be read or fail their checksums."""
+
+    start: Cursor
+    """The place after the last sound entry before the range."""
+    end_pos: int
+    """Position of the first sound entry after the range."""
+    end_index: int
+    """Index of that entry."""
+
+    def __str__(self) -> str:
+        first, last = self.start.index, self.end_index - 1
+        return f"entry {first}" if first == last else f"entries {first} to {last}"
+
+    @property
+    def entry_count(self) -> int:
+        """Number of damaged entries."""
+        return self.end_index - self.start.index
+
+    @property
+    def byte_count(self) -> int:
+        """Number of bytes between the two sound entries."""
+        return self.end_pos - self.start.pos
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogShape:
+    """Where the files of a log are, and how large each must be."""
+
+    folder: Path
+    segment_size_bytes: int
+    index_segment_size_bytes: int
+
+    def read(self, start: int, end: int, patch: Patch | None = None) -> LogFiles:
+        """Open the segments between two positions, and all index files; the caller closes them."""
+        data = PatchedSegments(
+            self.folder / disk.DATA_FOLDER, self.segment_size_bytes, start, end, patch
+        )
+        index_folder, size = self.folder / disk.INDEX_FOLDER, self.index_segment_size_bytes
+        starts = named_starts(index_folder)
+        low, high = (min(starts), max(starts) + size) if starts else (0, 0)
+        return LogFiles(data, PatchedSegments(index_folder, size, low, high))
+
+
+def named_starts(folder: Path) -> list[int]:
+    """Return the positions that the names of a folder's files say, whatever their sizes."""
+    starts = []
+    for path in folder.iterdir():
+        try:
+            starts.append(disk.start_offset(path.name))
+        except ValueError:
+            continue
+    return sorted(starts)
+
+
+def damaged_ranges(shape: LogShape, checkpoint: Checkpoint | None) -> Iterator[DamagedRange]:
+    """Yield the bounded ranges of committed entries that are damaged, oldest first; blocks.
+
+    Nothing is yielded from the first damage on that no sound committed entry follows, and nothing
+    without a checkpoint: it says which entries are committed, and that none of them is a torn tail.
+    """
+    if checkpoint is None or checkpoint.committed_index < 0:
+        return
+    cursor, end = beginning(shape, checkpoint)
+    if cursor is None:
+        return
+    with closing(shape.read(cursor.pos, end)) as files:
+        while True:
+            scanned = scan(files, cursor, checkpoint.committed_index)
+            if scanned.damaged is None:
+                return
+            yield scanned.damaged
+            cursor = scanned.end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """What `scan` found."""
+
+    end: Cursor
+    """Where to go on: behind the damaged range, if there is one."""
+    read_bytes: int
+    damaged: DamagedRange | None
+    is_whole: bool
+    """Whether all committed entries from the start on were sound."""
+    is_done: bool
+    """Whether no committed entry is left, or none that `scan` can reach."""
+
+
+def scan(
+    files: LogFiles, start: Cursor, committed_index: int, bytes_max: int | None = None
+) -> Scanned:
+    """Verify entries up to the committed index, the first damage, or about `bytes_max` bytes."""
+    walk = EntryWalk(files, start, [])
+    for _ in walk:
+        read_bytes = walk.end.pos - start.pos
+        is_done = walk.end.index > committed_index
+        if is_done or (bytes_max is not None and read_bytes >= bytes_max):
+            return Scanned(
+                end=walk.end, read_bytes=read_bytes, damaged=None, is_whole=True, is_done=is_done
+            )
+    damaged = next_range(files, walk, committed_index)
+    end = walk.end
+    if damaged is not None:
+        end = Cursor(
+            pos=damaged.end_pos, index=damaged.end_index, term=walk.end.term, chain_crc=None
+        )
+    return Scanned(
+        end=end,
+        read_bytes=walk.end.pos - start.pos,
+        damaged=damaged,
+        is_whole=walk.end.index > committed_index,
+        is_done=damaged is None,
+    )
+
+
+def place_before(files: LogFiles, index: int, begin_index: int) -> Cursor | None:
+    """Return the place after a sound entry a little before entry `index`, by the index files; None
+    if there is none nearby.
+    """
+    for before in range(index - 1, max(begin_index, index - LOOK_BACK_MAX) - 1, -1):
+        try:
+            pos = files.pos(before)
+        except IndexError:
+            return None
+        header = _sound_header(files, pos, before)
+        if header is not None:
+            return Cursor(
+                pos=pos + header.size,
+                index=before + 1,
+                term=header.term,
+                chain_crc=header.chain_crc,
+            )
+    return None
+
+
+@contextlib.contextmanager
+def closing(files: LogFiles) -> Iterator[LogFiles]:
+    """Close the files in the end."""
+    try:
+        yield files
+    finally:
+        files.data.close()
+        files.index.close()
+
+
+def beginning(shape: LogShape, checkpoint: Checkpoint) -> tuple[Cursor | None, int]:
+    """Return the place before the log's first entry, and the end of its last segment."""
+    size, begin_index = shape.segment_size_bytes, checkpoint.begin_index
+    starts = [start for start in named_starts(shape.folder / disk.DATA_FOLDER) if start % size == 0]
+    if not starts or begin_index is None:
+        return None, 0
+    start, end = starts[0], starts[-1] + size
+    if begin_index == 0:
+        return Cursor(pos=0, index=0, term=0, chain_crc=0), end
+    with closing(shape.read(start, end)) as files, contextlib.suppress(IndexError):
+        unit = files.unit(begin_index)
+        # Otherwise the first file begins with the log's first entry, unless it is missing too.
+        if unit.index == begin_index and unit.pos % size == 0 and 0 < unit.pos < end:
+            start = unit.pos
+    return Cursor(pos=start, index=begin_index, term=0, chain_crc=None), end
+
+
+def next_range(files: LogFiles, walk: EntryWalk, committed_index: int) -> DamagedRange | None:
+    """Return the range that ended a walk; None if it is not bounded by committed entries."""
+    return _range_to_next(files, walk.end, walk.end.index, walk.end.pos, committed_index)
+
+
+def longer(files: LogFiles, found: DamagedRange, committed_index: int) -> DamagedRange | None:
+    """Return the range up to the second sound entry after it: the first one may be damaged.
+
+    Whether its header is sound shows only once the entries before it are.
+    """
+    return _range_to_next(files, found.start, found.end_index, found.end_pos, committed_index)
+
+
+def _range_to_next(
+    files: LogFiles, start: Cursor, index: int, pos: int, committed_index: int
+) -> DamagedRange | None:
+    """Return the range from `start` to the first sound entry after entry `index` at `pos`."""
+    if index >= committed_index:
+        return None
+    found = _next_by_index(files, index, pos, committed_index) or _next_by_segment(
+        files, index, pos
+    )
+    if found is None or found[0] > committed_index:
+        return None
+    end_index, end_pos = found
+    return DamagedRange(start=start, end_pos=end_pos, end_index=end_index)
+
+
+def _next_by_index(
+    files: LogFiles, after_index: int, after_pos: int, committed_index: int
+) -> tuple[int, int] | None:
+    for first in range(after_index + 1, committed_index + 1, UNITS_AT_ONCE):
+        units = files.units(first, min(committed_index, first + UNITS_AT_ONCE - 1))
+        for number in range(len(units) // INDEX_UNIT_SIZE):
+            unit = disk.unpack_index_unit(units, number * INDEX_UNIT_SIZE)
+            if unit.index != first + number or unit.pos <= after_pos:
+                continue
+            if _is_sound(files, unit.pos, unit.index):
+                return unit.index, unit.pos
+    return None
+
+
+def _next_by_segment(files: LogFiles, after_index: int, after_pos: int) -> tuple[int, int] | None:
+    for file in files.data.files:
+        if file.start > after_pos:
+            try:
+                index = first_entry(file).index
+            except StoreDamagedError:
+                continue
+            if index > after_index and _is_sound(files, file.start, index):
+                return index, file.start
+    return None
+
+
+def _is_sound(files: LogFiles, pos: int, index: int) -> bool:
+    return _sound_header(files, pos, index) is not None
+
+
+def _sound_header(files: LogFiles, pos: int, index: int) -> EntryHeader | None:
+    """Return the header of the entry with this index at a position; None if it is not sound, as far
+    as its own checksums tell.
+    """
+    try:
+        file = files.data.file_at(pos)
+        at = pos - file.start
+        size = disk.unpack_header(file.read(at, ENTRY_HEADER_SIZE), 0).size
+        if not ENTRY_HEADER_SIZE <= size <= file.size - at:
+            return None
+        header = disk.check_entry(file.read(at, size), 0, size)
+    except (IndexError, DamagedRecordError):
+        return None
+    return header if (header.index, header.pos) == (index, pos) else None

@@ -1,0 +1,173 @@
+"""Scrub: read every committed byte of the log within an interval, and mend what has rotted.
+
+Damage that a read has found meanwhile comes first. A thread of its own reads at a bounded rate, a
+slice at a time. The member keeps its vote and its role; only damage that cannot be mended in place
+makes it leave the group.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from dledger_formats.settings import NodeSettings, OnDamage
+from dledger_node.errors import Damage, StoreDamagedError, StoreError
+from dledger_node.healing.closed_log import shape_of
+from dledger_node.healing.live_mending import LiveMender
+from dledger_node.healing.mending import CannotMendError, MendedTotals
+from dledger_node.healing.peer_bytes import HttpPeer
+from dledger_node.store.log.entry_walk import Cursor
+from dledger_node.store.log.log_store import LogStore
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SLICE_BYTES: Final = 1 << 20
+BYTES_PER_S_MIN: Final = 256 << 10
+BYTES_PER_S_MAX: Final = 32 << 20
+HEADROOM: Final = 1.5
+"""A pass is planned to take the interval divided by this."""
+LOOK_S: Final = 0.05
+SIZES_CHECKED_S: Final = 5.0
+RETRY_S_MIN: Final = 0.5
+RETRY_S_MAX: Final = 30.0
+SETTLING_TRIES_MAX: Final = 4
+"""How often damage may turn out not to be mendable before the member leaves: the checkpoint that
+knows it as committed is up to a second late, and the next entry shows what was there.
+"""
+MENDABLE: Final = frozenset({Damage.BAD_ENTRY, Damage.UNREADABLE, Damage.WRONG_INDEX})
+
+
+class Scrub:
+    """Reads and mends the log of one member in service; `leave` takes damage that stays."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        store: LogStore,
+        totals: MendedTotals,
+        *,
+        leave: Callable[[StoreDamagedError], None],
+    ) -> None:
+        self.totals = totals
+        self.passes = 0
+        """How often the whole log has been read."""
+        self.read_bytes = 0
+        self.problem = ""
+        """Which damage waits to be mended; empty if none does."""
+        self._interval_s = float(settings.scrub_interval_s)
+        self._mends = settings.on_damage is OnDamage.HEAL
+        self._store = store
+        self._leave = leave
+        peers = {
+            peer_id: HttpPeer(settings.http_address_of(peer_id))
+            for peer_id in settings.known_peers
+            if peer_id != settings.self_id
+        }
+        self._mender = LiveMender(shape_of(settings), store, peers, totals)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="scrub")
+        self._cursor: Cursor | None = None
+        self._failures = 0
+        self._left = False
+
+    @property
+    def position(self) -> int:
+        """The position up to which the current pass has read; 0 between two passes."""
+        return self._cursor.pos if self._cursor is not None else 0
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        now_s = asyncio.get_running_loop().time
+        pass_began_s = now_s()
+        slice_due_s = sizes_due_s = pass_began_s
+        while not self._left:
+            await asyncio.sleep(LOOK_S)
+            try:
+                if self._store.damage is not None:
+                    await self._mend(self._store.damage)
+                elif now_s() >= sizes_due_s:
+                    sizes_due_s = now_s() + SIZES_CHECKED_S
+                    found = await self._in_thread(self._store.segments.short_file)
+                    self._store.damage = self._store.damage or found
+                elif self._mends and now_s() >= slice_due_s:
+                    read_bytes = await self._scrub_slice()
+                    slice_due_s = now_s() + read_bytes / self._rate()
+                    if self._cursor is None:
+                        slice_due_s = max(slice_due_s, pass_began_s + self._interval_s / HEADROOM)
+                        pass_began_s = slice_due_s
+            except (StoreError, OSError, IndexError) as error:
+                # What reads and writes cannot do ends the member; this work can wait.
+                logger.warning("scrubbing failed, and is tried again: %s", error)
+                self._cursor = None
+                await asyncio.sleep(RETRY_S_MAX)
+
+    def close(self) -> None:
+        """Begin nothing further. A thread that waits for a peer writes nothing once the store is
+        closed.
+        """
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _mend(self, damage: StoreDamagedError) -> None:
+        """Mend the damage that a read has found, or leave, or wait."""
+        if not self._mends or damage.damage not in MENDABLE:
+            self._give_up(damage, "")
+            return
+        try:
+            await self._in_thread(lambda: self._mender.mend_near(damage))
+        except CannotMendError as failure:
+            await self._retry_or_leave(damage, failure)
+        except (StoreError, OSError, IndexError) as error:
+            await self._retry_or_leave(damage, CannotMendError(str(error)))
+        else:
+            self._forget_failures()
+            self._store.damage = None
+
+    async def _scrub_slice(self) -> int:
+        """Verify the next entries of the pass; return how many bytes were read."""
+        if self._cursor is None or self._cursor.index < self._store.begin_index:
+            self._cursor = await self._in_thread(self._mender.first_place)
+        cursor = self._cursor
+        if cursor is None:
+            return 0
+        try:
+            scanned = await self._in_thread(lambda: self._mender.step(cursor, SLICE_BYTES))
+        except CannotMendError as failure:
+            damage = StoreDamagedError("scrubbing has found damage", Damage.BAD_ENTRY)
+            await self._retry_or_leave(damage, failure)
+            return 0
+        self._forget_failures()
+        self.read_bytes += scanned.read_bytes
+        self._cursor = None if scanned.is_done else scanned.end
+        self.passes += scanned.is_done
+        return scanned.read_bytes
+
+    def _rate(self) -> float:
+        """Return the bytes per second that read the whole log in good time."""
+        needed = HEADROOM * self._store.segments.data_bytes / max(1.0, self._interval_s)
+        return min(BYTES_PER_S_MAX, max(BYTES_PER_S_MIN, needed))
+
+    async def _retry_or_leave(self, damage: StoreDamagedError, failure: CannotMendError) -> None:
+        """Wait before the next attempt, or leave if none can succeed."""
+        self._failures += 1
+        if not failure.may_succeed_later and self._failures > SETTLING_TRIES_MAX:
+            self._give_up(damage, str(failure))
+            return
+        if not self.problem:
+            logger.error("%s. Not mended yet: %s", damage, failure)
+        self.problem = f"{damage}. Not mended yet: {failure}"
+        delay_s = min(RETRY_S_MAX, RETRY_S_MIN * 2 ** min(10, self._failures - 1))
+        await asyncio.sleep(delay_s)
+
+    def _forget_failures(self) -> None:
+        self.problem, self._failures = "", 0
+
+    def _give_up(self, damage: StoreDamagedError, reason: str) -> None:
+        if reason:
+            logger.error("not mended in service: %s", reason)
+        self._left = True
+        self._leave(damage)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)

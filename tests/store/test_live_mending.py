@@ -1,0 +1,170 @@
+"""Mending the log of an open store: while it is appended to, and while it goes away."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.log import disk
+from dledger_node.errors import StoreDamagedError
+from dledger_node.healing.live_mending import UNEXPLAINED_MAX, LiveMender
+from dledger_node.healing.mending import CannotMendError, MendedTotals
+from dledger_node.store.log.damaged_ranges import LogShape
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.served_segments import stored_bytes
+from dledger_store_files.contents import bodies_of, flush
+from dledger_store_files.damage import flip
+
+OpenStore = Callable[..., LogStore]
+
+BODIES = [b"%04d" % number * 25 for number in range(100)]
+DAMAGED_POS = 4096 + 148 + 100
+DAMAGED_INDEX = 28
+
+
+class Twin:
+    """A peer with the same log; `before` is called before it answers."""
+
+    def __init__(self, folder: Path, before: Callable[[], object]) -> None:
+        self._folder = folder
+        self._before = before
+
+    def stored(self, name: str, at: int, size: int) -> bytes:
+        self._before()
+        return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, 1 << 40)
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> LogStore:
+    """An open store whose entries up to 90 are known as committed."""
+    opened = open_store()
+    opened.append_bodies(BODIES, 2)
+    flush(opened)
+    opened.save_checkpoint(90)
+    opened.distrust()
+    return opened
+
+
+@pytest.fixture
+def twin(store: LogStore, folder: Path, tmp_path: Path) -> Path:
+    """The folder of a peer with the same log."""
+    return Path(shutil.copytree(folder, tmp_path / "twin"))
+
+
+def mender_of(
+    store: LogStore, folder: Path, twin: Path, before: Callable[[], object] = lambda: None
+) -> tuple[LiveMender, MendedTotals]:
+    totals = MendedTotals()
+    shape = LogShape(folder=folder, segment_size_bytes=4096, index_segment_size_bytes=320)
+    return LiveMender(shape, store, {"n1": Twin(twin, before)}, totals), totals
+
+
+def damage_found(store: LogStore) -> StoreDamagedError:
+    with pytest.raises(StoreDamagedError):
+        store.read_range(20, 40, 1 << 20)
+    assert store.damage is not None
+    return store.damage
+
+
+def test_damage_is_mended_while_entries_are_appended(
+    store: LogStore, folder: Path, twin: Path
+) -> None:
+    flip(folder / disk.DATA_FOLDER, DAMAGED_POS)
+    mender, totals = mender_of(store, folder, twin, lambda: store.append_bodies([b"more"], 2))
+
+    mender.mend_near(damage_found(store))
+
+    assert (totals.ranges, totals.entries, totals.bytes) == (1, 1, 148)
+    more = store.end_index + 1 - len(BODIES)
+    assert more >= 1
+    assert bodies_of(store) == BODIES + [b"more"] * more
+
+
+def test_nothing_is_written_once_the_store_is_closed(
+    store: LogStore, folder: Path, twin: Path
+) -> None:
+    flip(folder / disk.DATA_FOLDER, DAMAGED_POS)
+    mender, totals = mender_of(store, folder, twin, store.close)
+    damage = damage_found(store)
+    before = (folder / disk.DATA_FOLDER / disk.file_name(4096)).read_bytes()
+
+    with pytest.raises(CannotMendError, match="has changed meanwhile"):
+        mender.mend_near(damage)
+
+    assert totals.ranges == 0
+    assert (folder / disk.DATA_FOLDER / disk.file_name(4096)).read_bytes() == before
+
+
+def test_what_retention_removes_meanwhile_is_not_missed(
+    store: LogStore, folder: Path, twin: Path
+) -> None:
+    """Its files read as zeros, but they are not damaged."""
+    mender, totals = mender_of(store, folder, twin)
+    place = mender.first_place()
+    assert place is not None
+    first_index = next(i for i in range(100) if store.position(i).pos == 2 * 4096)
+    store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(first_index))
+
+    scanned = mender.step(place, 1 << 20)
+
+    assert totals.ranges == 0
+    assert scanned.end.index >= first_index
+
+
+def test_a_missing_file_of_an_open_store_is_not_created(
+    store: LogStore, folder: Path, twin: Path
+) -> None:
+    path = folder / disk.DATA_FOLDER / disk.file_name(4096)
+    path.unlink()
+    mender, _ = mender_of(store, folder, twin)
+    place = mender.first_place()
+    assert place is not None
+
+    with pytest.raises(CannotMendError, match="is missing"):
+        mender.step(place, 1 << 20)
+
+    assert not path.exists()
+
+
+def test_damage_that_is_not_in_the_data_is_believed_a_few_times(
+    store: LogStore, folder: Path, twin: Path
+) -> None:
+    flip(folder / disk.DATA_FOLDER, DAMAGED_POS)
+    damage = damage_found(store)
+    flip(folder / disk.DATA_FOLDER, DAMAGED_POS)
+    mender, totals = mender_of(store, folder, twin)
+
+    for _ in range(UNEXPLAINED_MAX):
+        mender.mend_near(damage)
+    with pytest.raises(CannotMendError, match="the data files are sound"):
+        mender.mend_near(damage)
+
+    assert totals.ranges == 0
+
+
+def test_damage_that_no_committed_entry_follows_is_not_mended(
+    store: LogStore, folder: Path, twin: Path
+) -> None:
+    pos = store.position(90).pos
+    flip(folder / disk.DATA_FOLDER, pos + 60)
+    mender, _ = mender_of(store, folder, twin)
+    place = mender.first_place()
+    assert place is not None
+
+    with pytest.raises(CannotMendError, match="entry 90 is damaged, and no sound committed entry"):
+        mender.step(place, 1 << 20)
+
+
+def test_a_file_that_is_cut_short_is_found_by_its_size(store: LogStore, folder: Path) -> None:
+    assert store.segments.short_file() is None
+    path = folder / disk.DATA_FOLDER / disk.file_name(4096)
+    with path.open("r+b") as file:
+        file.truncate(100)
+
+    damage = store.segments.short_file()
+
+    assert damage is not None
+    assert damage.index == 27
+    assert f"{path} was cut short: it has 100 bytes of 4096" in str(damage)
