@@ -24,7 +24,7 @@ from aiohttp.typedefs import Handler, Middleware
 CONNECTIONS_MAX: Final = 512
 """Enough for the operator, kubelet, Prometheus, auditors, and the maximum number of long polls."""
 CONNECTIONS_PER_ADDRESS_MAX: Final = 128
-"""One address cannot take all places. Many clients may share it behind a gateway."""
+"""Maximum number of connections of one address. Many clients may share it behind a gateway."""
 PROBE_PLACES: Final = 16
 """Further connections, for probes only. A new one replaces the oldest, because a probe sends its
 request at once.
@@ -138,8 +138,8 @@ class Doors:
             del self._by_address[door.address]
 
     def wait_for_reader(self, door: "Door", unsent_bytes: int) -> None:
-        """Count bytes that the other side does not read; close whoever waits longest if they are
-        too many.
+        """Count bytes that the other side does not read; if they are too many, close the connection
+        that waits longest.
         """
         self._unread[door] = unsent_bytes
         while self._unread and sum(self._unread.values()) > self.unsent_bytes_max:

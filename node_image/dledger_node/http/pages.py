@@ -99,7 +99,7 @@ async def status_page(request: web.Request) -> web.Response:
 
 
 async def leader_page(request: web.Request) -> web.Response:
-    """Answer once the caller's view is out of date, or its wait is over."""
+    """Answer once the caller's view is out of date, or the caller's time is over."""
     source, waiters = request.app[SOURCE], request.app[WAITERS]
     try:
         wait_s = min(WAIT_S_MAX, _seconds(request.query.get("wait", "0s")))

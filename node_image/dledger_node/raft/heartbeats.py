@@ -38,7 +38,7 @@ def confirmed_round(leader: Leader) -> int:
 
 
 def confirmed_sent_tick(leader: Leader) -> int | None:
-    """Return the tick at which the confirmed round was sent; None if there is no such round."""
+    """Return the tick at which the confirmed round was sent; None if none is confirmed."""
     _forget_answered_rounds(leader)
     round_, sent_tick = leader.rounds_sent[0]
     return sent_tick if round_ <= confirmed_round(leader) else None

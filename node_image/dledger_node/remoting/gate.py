@@ -92,7 +92,7 @@ class Gate:
     # -- opening and closing ---------------------------------------------------------------------
 
     def enter(self, guest: Guest) -> None:
-        """Admit a new connection; if all places are taken it may send only HELLO."""
+        """Admit a new connection; if all places are taken, it may send only HELLO."""
         self.entered += 1
         if self._closed:
             guest.close()

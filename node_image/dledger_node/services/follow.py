@@ -79,7 +79,7 @@ class Follows:
         self._turns.submit(read.connection, partial(self._answer, read))
 
     def _answer(self, read: _Read) -> None:
-        """Answer a read; equal reads after each other get the same bytes."""
+        """Answer a read; consecutive equal reads get the same bytes."""
         core = self._core
         state = (core.term, core.master, core.committed_index, core.ledger_begin_index)
         key = (read.begin_index, read.max_size, *state)

@@ -135,7 +135,7 @@ class Reads:
             answer(DLedgerResponseCode.NOT_LEADER)
 
     def _read(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
-        """Read one entry, or as many as `maxSize` bytes hold."""
+        """Read one entry, or as many as fit in `maxSize` bytes."""
         code = self.refuse(request.begin_index)
         if code is not None:
             return self._refused(code)

@@ -105,7 +105,7 @@ class VolumeHealth:
         return True
 
     def check_room(self) -> None:
-        """Check for room although no client appends.
+        """Check for room, even if no client appends.
 
         A full volume recovers here, once segments can be preallocated again or what was refused
         fits. A member without room for a leader's first entry learns it here, before it campaigns.
