@@ -51,6 +51,9 @@ STATUS = NodeStatus(
     membership_index=12,
     settings={"DLEDGER_RETENTION_BYTES": "0"},
     settings_problem="live: line 1",
+    scrub_passes=3,
+    scrub_position_bytes=4096,
+    mended_ranges=2,
     version="0.1.0",
 )
 FINDING = Finding(
@@ -89,6 +92,9 @@ def test_the_keys_of_a_status_stay_the_same() -> None:
         "selfId": "n0",
         "settings": {"DLEDGER_RETENTION_BYTES": "0"},
         "settingsProblem": "live: line 1",
+        "scrubPasses": 3,
+        "scrubPositionBytes": 4096,
+        "mendedRanges": 2,
         "storage": "Sound",
         "joining": False,
         "role": "LEADER",
