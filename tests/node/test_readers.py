@@ -7,6 +7,7 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_group.turns import no_longer_turn
 from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 TAILS = 20
 APPENDS = 1500
@@ -67,4 +68,5 @@ async def test_a_reader_gets_past_a_byte_that_rotted_under_the_leader(group: Nod
         read = [entry.body async for entry in client.get_range(0) if entry.body]
 
     assert read == bodies
-    group.wait_for_status(master, lambda view: view.leader_id not in (None, master), "follows")
+    wait_for(lambda: path.read_bytes()[at:].startswith(b"entry 1500"), "the byte is mended")
+    assert group.master() == master
