@@ -20,7 +20,7 @@ from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_node import config, main
 from dledger_node.healing.repair import StoreRepair
-from dledger_node.shell import server
+from dledger_node.shell import clock
 from dledger_node.shell.lifecycle import Lifecycle
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.volume import upkeep
@@ -48,7 +48,7 @@ def in_a_hurry() -> Iterator[None]:
         for where, name, value in (
             (upkeep, "INTERVAL_S", 0.2),
             (config, "TICK_MS", TICK_MS),
-            (server, "TICK_MS", TICK_MS),
+            (clock, "TICK_S", TICK_MS / 1000),
         ):
             undo.enter_context(mock.patch.object(where, name, value))
         yield
