@@ -22,12 +22,12 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.register import SET
 from dledger_node.store.snapshots.snapshots import Snapshots
-from dledger_store_files.damage import flip
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
+SEGMENT_BYTES = 1 << 16
 SMALL = {
-    "segment_size_bytes": 1 << 16,
+    "segment_size_bytes": SEGMENT_BYTES,
     "retention_bytes": 1 << 17,
     "snapshot_threshold": 100,
     "snapshots_reserved": 1,
@@ -259,6 +259,14 @@ async def test_a_damaged_snapshot_costs_a_member_nothing(tmp_path: Path) -> None
         assert "discarding the snapshot" in group.log("n0")
 
 
+def wipe_from(data: Path, pos: int) -> None:
+    """Overwrite the rest of a segment with zeros."""
+    start = pos - pos % SEGMENT_BYTES
+    with (data / disk.file_name(start)).open("r+b") as file:
+        file.seek(pos - start)
+        file.write(bytes(start + SEGMENT_BYTES - pos))
+
+
 async def test_a_member_whose_log_is_healed_keeps_a_state_that_fits_the_log(tmp_path: Path) -> None:
     values = {key: key * 5 for key in range(20_000)}
     with register_group(tmp_path) as group:
@@ -271,11 +279,8 @@ async def test_a_member_whose_log_is_healed_keeps_a_state_that_fits_the_log(tmp_
         group.kill(damaged)
         # The snapshot includes entries that the log no longer holds once it is cut at the
         # beginning of its last segment. That is never the first one, whatever retention removed.
-        flip(
-            group.store_folder(damaged) / "data",
-            pos_of(group, damaged, 19_950),
-            segment_bytes=1 << 16,
-        )
+        # No sound entry follows the damage, so it cannot be mended in place.
+        wipe_from(group.store_folder(damaged) / "data", pos_of(group, damaged, 19_950))
         group.start(damaged)
         group.wait_for_status(damaged, lambda view: view.durable_index >= 20_000, "is healed")
         wait_for_metric(group, damaged, "applied_index", 20_000)
