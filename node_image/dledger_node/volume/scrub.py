@@ -6,6 +6,7 @@ makes it leave the group.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -61,12 +62,12 @@ class Scrub:
         self._mends = settings.on_damage is OnDamage.HEAL
         self._store = store
         self._leave = leave
-        peers = {
+        self._peers = {
             peer_id: HttpPeer(settings.http_address_of(peer_id))
             for peer_id in settings.known_peers
             if peer_id != settings.self_id
         }
-        self._mender = LiveMender(shape_of(settings), store, peers, totals)
+        self._mender = LiveMender(shape_of(settings), store, self._peers, totals)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scrub")
         self._cursor: Cursor | None = None
         self._failures = 0
@@ -104,10 +105,16 @@ class Scrub:
                 await asyncio.sleep(RETRY_S_MAX)
 
     def close(self) -> None:
-        """Begin nothing further. A thread that waits for a peer writes nothing once the store is
-        closed.
+        """Begin nothing further, and close the connections to the peers. A thread that waits for a
+        peer writes nothing once the store is closed.
         """
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(RuntimeError):  # it was closed before
+            self._thread.submit(self._close_connections)
+        self._thread.shutdown(wait=False)
+
+    def _close_connections(self) -> None:
+        for peer in self._peers.values():
+            peer.close()
 
     async def _mend(self, damage: StoreDamagedError) -> None:
         """Mend the damage that a read has found, or leave, or wait."""
