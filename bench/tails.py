@@ -1,4 +1,4 @@
-"""What readers cost the appends: many tailing readers, and one that reads from the start.
+"""The cost of readers for appends: many tailing readers, and one that reads from the start.
 
     python -m bench.tails                      100 tailing readers, 10,000 appends/s
     python -m bench.tails --readers 20 --rate 2000 --seconds 5

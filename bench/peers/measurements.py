@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """What members without load cost."""
+    """The cost of members without load."""
 
     processor_percent: float
     """Share of one processor that all members together use."""
@@ -67,7 +67,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
-    """What one SIGKILL of the leader causes."""
+    """The effect of one SIGKILL of the leader."""
 
     gap_ms: float
     """Longest pause between two acknowledgements."""

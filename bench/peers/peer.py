@@ -18,11 +18,11 @@ CLIENT_LOG = "client.log"
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a reader of the figures has to know of a peer."""
+    """The facts about a peer that a reader of the figures needs."""
 
     name: str
     promise: str
-    """What an acknowledged append has survived."""
+    """The faults that an acknowledged append has survived."""
     client: str
     """The client library, and its settings that are not defaults."""
 

@@ -4,14 +4,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from dledger_client.calls.call import FOLLOW, GET, READ_RANGE
+from dledger_client.calls.call import FOLLOW, GET, READ_RANGE, CallKind
 from dledger_client.read.entry_batch import EntryBatch, entries_of
 from dledger_client.read.range_reader import ANSWER_BYTES, RANGE_BYTES, read_batches
 from dledger_client.session import Session
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
 from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
-from dledger_formats.protocol.requests import GetEntriesRequest
+from dledger_formats.protocol.requests import GetEntriesRequest, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +49,13 @@ class LogReader:
 
         Raises RefusedError with code UNSUPPORTED if the server does not support READ_RANGE.
         """
-        timing = self.session.timing
         request = ReadRangeRequest(
             group=self.group,
             begin_index=begin_index,
             max_size=RANGE_BYTES,
-            wait_ms=round(timing.follow_wait_s * 1000),
+            wait_ms=self._wait_ms,
         )
-        answer_s = timing.follow_wait_s + timing.follow_margin_s
-        answer = await self.session.ask(READ_RANGE, request, self.deadline_s, answer_s=answer_s)
+        answer = await self._ask_and_wait(READ_RANGE, request)
         assert isinstance(answer, ReadRangeResponse)
         return answer
 
@@ -67,14 +65,23 @@ class LogReader:
         Raises RefusedError with code UNSUPPORTED if the server does not support FOLLOW (Java
         servers do not).
         """
-        timing = self.session.timing
         request = FollowRequest(
             group=self.group,
             begin_index=begin_index,
             max_size=ANSWER_BYTES,
-            wait_ms=round(timing.follow_wait_s * 1000),
+            wait_ms=self._wait_ms,
         )
-        answer_s = timing.follow_wait_s + timing.follow_margin_s
-        answer = await self.session.ask(FOLLOW, request, self.deadline_s, answer_s=answer_s)
+        answer = await self._ask_and_wait(FOLLOW, request)
         assert isinstance(answer, FollowResponse)
         return answer
+
+    @property
+    def _wait_ms(self) -> int:
+        """How long the leader may wait for an entry."""
+        return round(self.session.timing.follow_wait_s * 1000)
+
+    async def _ask_and_wait(self, kind: CallKind, request: Message) -> Message:
+        """Send a request that the leader may hold until there is an entry."""
+        timing = self.session.timing
+        answer_s = timing.follow_wait_s + timing.follow_margin_s
+        return await self.session.ask(kind, request, self.deadline_s, answer_s=answer_s)

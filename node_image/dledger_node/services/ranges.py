@@ -166,7 +166,7 @@ class Ranges:
             stored, data = future.result()
         except (StoreDamagedError, RangeMovedError) as error:
             self._fail(read, error)
-        except Exception:
+        except Exception:  # unexpected; yet the client must get an answer, and the place be free
             logger.exception("cannot read the entries from %d on", read.first_index)
             self._send(read, DLedgerResponseCode.INTERNAL_ERROR)
         else:
