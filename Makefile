@@ -91,10 +91,10 @@ system-tests:
 sim = PYTHONPATH=tests/lib $(RUN) -m dledger_sim $(1)
 
 .PHONY: sim
-sim: setup ## Run the simulator: SEEDS=1000 FIRST_SEED=0, or SEED=7, or TAPE=file; LEDGER=1 COVERAGE=1 STATES=1 ROT=1
+sim: setup ## Run the simulator: SEEDS=1000 FIRST_SEED=0, or SEED=7, or TAPE=file; LEDGER=1 COVERAGE=1 STATES=1 ROT=1 FAMILY=load
 	$(call sim,$(if $(TAPE),--tape $(TAPE),$(if $(SEED),--seed $(SEED), \
 	  --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),0) \
-	  $(if $(LEDGER),--ledger) $(if $(COVERAGE),--coverage) $(if $(STATES),--states) $(if $(ROT),--rot))) $(if $(EVENTS),--events $(EVENTS)))
+	  $(if $(LEDGER),--ledger) $(if $(COVERAGE),--coverage) $(if $(STATES),--states) $(if $(ROT),--rot))) $(if $(FAMILY),--family $(FAMILY)) $(if $(EVENTS),--events $(EVENTS)))
 
 .PHONY: sim-mutants
 sim-mutants: setup ## Hunt every planted bug and write the table in docs/simulator.md
@@ -130,6 +130,10 @@ bench-client: setup ## Measure the client's own cost per append
 .PHONY: bench-failover
 bench-failover: setup ## Fail the leader 300 times and measure how long appends pause (needs root)
 	$(RUN) -m bench.failover
+
+.PHONY: soak
+soak: setup ## Everything at once on a real group: make soak MINUTES=25 SEED=1; ends nonzero on a violation
+	$(RUN) -m bench.soak --minutes $(or $(MINUTES),25) --seed $(or $(SEED),1)
 
 .PHONY: images
 images: setup ## Build the wheel and the three images

@@ -1,13 +1,16 @@
-"""How fast one client reads a log from its start: real nodes and the Python client on one machine.
+"""How fast clients read a log from its start: real nodes and the Python client on one machine.
 
-    python -m bench.read                                 both loads, by batches and one by one
+    python -m bench.read                                 both loads, in all ways of WAYS
     python -m bench.read --entries 100000 --body-bytes 100
 
 The three members and the client share the machine's cores, and the log is in the page cache. The
-client checks the size and the checksum of every body. The processor time is that of all members.
+client checks the size and the checksum of every body. The processor time is that of all members,
+and that of the leader alone. Several readers share the client's process.
 """
 
 import argparse
+import asyncio
+import contextlib
 import os
 import platform
 import tempfile
@@ -35,6 +38,7 @@ class Pass(NamedTuple):
     entries: int
     member_s: float
     """Processor seconds of all members."""
+    leader_s: float
     client_s: float
     terms: int
     """Changes of term during the pass."""
@@ -66,35 +70,63 @@ async def one_by_one(client: DLedgerClient, last: int) -> int:
     return count
 
 
-async def measure(
-    group: NodeGroup, read: Callable[[DLedgerClient, int], Awaitable[int]], entries: int
-) -> Pass:
-    """Read the log once."""
+class Way(NamedTuple):
+    """One way to read a log."""
+
+    name: str
+    read: Callable[[DLedgerClient, int], Awaitable[int]]
+    read_from: str = "leader"
+    readers: int = 1
+
+
+WAYS: Final = (
+    Way("by batches", by_batches),
+    Way("one by one", one_by_one),
+    Way("by batches", by_batches, "followers"),
+    Way("by batches", by_batches, "leader", 3),
+    Way("by batches", by_batches, "any", 3),
+)
+
+
+async def measure(group: NodeGroup, way: Way, entries: int) -> Pass:
+    """Read the log once with each reader."""
+    master = group.master()
+    leader = group.process_id(master)
     processes = [group.process_id(member) for member in group.peers]
-    async with DLedgerClient(group.servers, "g") as client:
-        last = (await client.bounds()).end_index
-        term = group.status(group.master()).term
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(
+                DLedgerClient(group.servers, "g", read_from=way.read_from)
+            )
+            for _ in range(way.readers)
+        ]
+        last = max([(await client.bounds()).end_index for client in clients])
+        term = group.status(master).term
         members_s, own_s = sum(map(processor_s, processes)), time.process_time()
-        began_s = time.perf_counter()
-        count = await read(client, last)
+        leader_s, began_s = processor_s(leader), time.perf_counter()
+        counts = await asyncio.gather(*(way.read(client, last) for client in clients))
         took_s = time.perf_counter() - began_s
         own_s = time.process_time() - own_s
+        leader_s = processor_s(leader) - leader_s
         members_s = sum(map(processor_s, processes)) - members_s
-        if count != last + 1 or count < entries:
-            raise SystemExit(f"{count} entries were read, but the log ends with {last}")
-        return Pass(took_s, count, members_s, own_s, group.status(group.master()).term - term)
+        if set(counts) != {last + 1} or last + 1 < entries:
+            raise SystemExit(f"{counts} entries were read, but the log ends with {last}")
+        terms = group.status(group.master()).term - term
+        return Pass(took_s, sum(counts), members_s, leader_s, own_s, terms)
 
 
 async def measure_all(group: NodeGroup, entries: int, body_bytes: int, passes: int) -> None:
     """Fill a log and print a line for each pass."""
     async with DLedgerClient(group.servers, "g") as client:
         await fill(client, entries, body_bytes)
-    for name, read in (("by batches", by_batches), ("one by one", one_by_one)):
+    for way in WAYS:
         for _ in range(passes):
-            done = await measure(group, read, entries)
+            done = await measure(group, way, entries)
             print(
-                f"{body_bytes:10}  {name:10}  {done.entries / done.seconds:12,.0f}  "
+                f"{body_bytes:10}  {way.name:10}  {way.read_from:9}  {way.readers:7}  "
+                f"{done.entries / done.seconds:12,.0f}  "
                 f"{done.member_s / done.entries * 1e6:11.2f}  "
+                f"{done.leader_s / done.entries * 1e6:11.2f}  "
                 f"{done.client_s / done.entries * 1e6:11.2f}  {done.terms:15}",
                 flush=True,
             )
@@ -110,9 +142,10 @@ def main() -> None:
     arguments = parser.parse_args()
     loads = ((arguments.entries, arguments.body_bytes),) if arguments.entries else LOADS
     print(
-        f"3 members and one reader on one machine: {os.cpu_count()} cores, {platform.machine()}, "
+        f"3 members and the readers on one machine: {os.cpu_count()} cores, {platform.machine()}, "
         f"Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}\n"
-        "body bytes  read        entries/s     members us   client us    changes of term"
+        "body bytes  read        from       readers     entries/s   members us    leader us    "
+        "client us  changes of term"
     )
     for entries, body_bytes in loads:
         with (

@@ -30,6 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="duration of a flood of hostile connections to a leader (-m fuzz); cut off every 5 s",
     )
     parser.addoption(
+        "--stall-seconds",
+        type=float,
+        default=15.0,
+        help="how long the disk of a member stalls (-m storage)",
+    )
+    parser.addoption(
         "--power-cuts",
         type=int,
         default=100,

@@ -1,14 +1,24 @@
 """The members' manifests, requested once: the state of the group that an audit judges."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from dledger_audit.verdict import BEGINS_LATER, NOTHING_COMMITTED, UNREACHABLE, WARNING
+from dledger_audit.checks.electorate import Electorate, Held, cuts_of
+from dledger_audit.verdict import (
+    BEGINS_LATER,
+    CHANGED,
+    INFO,
+    NOT_COUNTED,
+    NOTHING_COMMITTED,
+    RETENTION,
+    UNREACHABLE,
+    WARNING,
+)
 from dledger_formats.audit import Finding
-from dledger_formats.http.status import Manifest
+from dledger_formats.http.status import Manifest, NodeStatus, StorageState
 from pyspark_dledger.files import AnswerError, ReadError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.plan import check_names
@@ -37,15 +47,54 @@ class Capture:
     findings: tuple[Finding, ...]
 
     @property
-    def agreed_index(self) -> int:
-        """Lowest committed index of the members that answered; -1 if none has one."""
-        return min((m.status.committed_index for m in self.manifests.values()), default=-1)
+    def electorate(self) -> Electorate:
+        """Whose copies count, and what each member should hold."""
+        said = {member: manifest.status for member, manifest in self.manifests.items()}
+        held = {
+            member: Held(first=max(0, status.ledger_begin_index), last=status.committed_index)
+            for member, status in said.items()
+        }
+        return Electorate(
+            voters=self.voters,
+            counted=frozenset(
+                member for member in self.voters & said.keys() if is_counted(said[member])
+            ),
+            held=held,
+            cuts=cuts_of(held),
+        )
 
     @property
-    def voters_count(self) -> int:
-        """Size of the group: the number of given members, or more if a manifest lists more."""
-        known = [len(manifest.status.peers) for manifest in self.manifests.values()]
-        return max(len(self.urls), *known, 0)
+    def voters(self) -> frozenset[str]:
+        """The voters by the latest membership; without one, all known members but learners."""
+        latest = self._latest
+        if latest is not None and latest.voters:
+            return frozenset(latest.voters)
+        peers = {peer for manifest in self.manifests.values() for peer in manifest.status.peers}
+        return frozenset(self.urls.keys() | peers)
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The voters and the learners."""
+        learners = self._latest.learners if self._latest is not None else ()
+        return self.voters | frozenset(learners)
+
+    @property
+    def agreed_index(self) -> int:
+        """Lowest committed index of the voters that count; -1 if there is none."""
+        held = self.electorate.held
+        return min((held[member].last for member in self.electorate.counted), default=-1)
+
+    @property
+    def _latest(self) -> NodeStatus | None:
+        """The status with the latest membership."""
+        said = [manifest.status for manifest in self.manifests.values()]
+        known = [status for status in said if status.voters]
+        return max(known, key=lambda status: (status.membership_index, status.term), default=None)
+
+
+def is_counted(status: NodeStatus) -> bool:
+    """Tell whether a voter's copies count."""
+    return status.storage is StorageState.SOUND and not status.joining
 
 
 def capture(group: str, urls: Mapping[str, str], connect: Connect = HttpFiles) -> Capture:
@@ -57,13 +106,52 @@ def capture(group: str, urls: Mapping[str, str], connect: Connect = HttpFiles) -
         for member, answer in zip(urls, answers, strict=True)
         if isinstance(answer, Manifest)
     }
-    refused = [answer for answer in answers if isinstance(answer, Finding)]
-    return Capture(
+    captured = Capture(
         group=group,
         urls=urls,
         manifests=manifests,
-        findings=(*refused, *_without_url(urls, manifests), *_late_or_empty(manifests)),
+        findings=tuple(answer for answer in answers if isinstance(answer, Finding)),
     )
+    electorate = captured.electorate
+    found = (
+        *_without_url(captured),
+        *shortfalls(manifests, electorate, electorate.highest_index),
+    )
+    return replace(captured, findings=(*captured.findings, *found))
+
+
+def ask_again(captured: Capture, connect: Connect = HttpFiles) -> dict[str, Manifest]:
+    """Request the manifests of the members that answered; leave out those that do not any more."""
+    urls = {member: captured.urls[member] for member in captured.manifests}
+    return dict(capture(captured.group, urls, connect).manifests)
+
+
+def shortfalls(
+    manifests: Mapping[str, Manifest], electorate: Electorate, highest_index: int
+) -> list[Finding]:
+    """Report members whose copies do not count, and members that hold less than the others.
+
+    `highest_index` is the highest index that any member was known to hold as committed.
+    """
+    return [
+        *_not_counted(manifests, electorate.voters),
+        *_late_or_empty(manifests, electorate.held, highest_index),
+    ]
+
+
+def change(member: str, held: Held) -> Finding:
+    """Report a member whose log moved whenever it was read."""
+    text = "the member's log changed while it was read, twice; audit again when it is steady"
+    return _warning(member, CHANGED, text, held.first, held.last)
+
+
+def unconfirmed(member: str, checks: Iterable[str], first_index: int, last_index: int) -> Finding:
+    """Report entries in which these checks found faults, and which could not be read again."""
+    text = (
+        f"the first reading found faults ({', '.join(checks)}), and the member's log changed "
+        "before a second one; audit again when it is steady"
+    )
+    return _warning(member, CHANGED, text, first_index, last_index)
 
 
 def _ask(group: str, member: str, url: str, connect: Connect) -> Manifest | Finding:
@@ -87,44 +175,72 @@ def _check_identity(manifest: Manifest, group: str, member: str, url: str) -> No
         )
 
 
-def _without_url(urls: Mapping[str, str], manifests: Mapping[str, Manifest]) -> list[Finding]:
-    """Report members that the manifests list but for which no URL was given."""
-    known = {peer for manifest in manifests.values() for peer in manifest.status.peers}
+def _without_url(captured: Capture) -> list[Finding]:
+    """Report members of the group for which no URL was given."""
     return [
         _warning(
             member, UNREACHABLE, "the member belongs to the group, but no --member gives its URL"
         )
-        for member in sorted(known - urls.keys())
+        for member in sorted(captured.members - captured.urls.keys())
     ]
 
 
-def _late_or_empty(manifests: Mapping[str, Manifest]) -> list[Finding]:
-    """Report members that reduce the range of entries that can be compared."""
-    committed = {member: m.status.committed_index for member, m in manifests.items()}
+def _not_counted(manifests: Mapping[str, Manifest], voters: frozenset[str]) -> list[Finding]:
+    """Report voters whose copies do not count."""
+    found = []
+    for member in sorted(voters & manifests.keys()):
+        status = manifests[member].status
+        if is_counted(status):
+            continue
+        why = "it joins the group" if status.joining else f"its storage is {status.storage}"
+        reason = f" ({status.reason})" if status.reason else ""
+        text = f"the member's copies do not count, because {why}{reason}; audit again afterwards"
+        found.append(_warning(member, NOT_COUNTED, text))
+    return found
+
+
+def _late_or_empty(
+    manifests: Mapping[str, Manifest], held: Mapping[str, Held], highest_index: int
+) -> list[Finding]:
+    """Report members that hold less than the others."""
     found = [
         _warning(
             member, NOTHING_COMMITTED, "the member has no committed entry, so none was compared"
         )
-        for member, index in committed.items()
-        if index < 0 <= max(committed.values())
+        for member, each in held.items()
+        if each.last < 0 <= highest_index
     ]
-    begins = {
-        member: manifest.status.ledger_begin_index
-        for member, manifest in manifests.items()
-        if committed[member] >= 0
-    }
+    begins = {member: each.first for member, each in held.items() if each.last >= 0}
     lowest = min(begins.values(), default=0)
+    later = {member: begin for member, begin in begins.items() if begin > lowest}
     return found + [
-        _warning(
-            member,
-            BEGINS_LATER,
-            "other members hold these entries, this one does not",
-            lowest,
-            begin - 1,
-        )
-        for member, begin in begins.items()
-        if begin > lowest
+        _begins_later(manifests[member].status, lowest, begin) for member, begin in later.items()
     ]
+
+
+def _begins_later(status: NodeStatus, lowest: int, begin: int) -> Finding:
+    """Report entries that a member has not, and others have."""
+    found = _warning(
+        status.self_id,
+        BEGINS_LATER,
+        "other members hold these entries, this one does not",
+        lowest,
+        begin - 1,
+    )
+    if not removes(status):
+        return found
+    text = "the member's retention is in force, and it holds less than other members"
+    return replace(found, check=RETENTION, severity=INFO, detail=text)
+
+
+def removes(status: NodeStatus) -> bool:
+    """Tell whether a member's settings let it remove segments."""
+    never = {
+        "DLEDGER_FILE_RESERVED_HOURS": "0",
+        "DLEDGER_RETENTION_BYTES": "0",
+        "DLEDGER_DISK_FORCE_CLEAN_PERCENT": "100",
+    }
+    return any(status.settings.get(name, value) != value for name, value in never.items())
 
 
 def _warning(member: str, check: str, detail: str, first: int = -1, last: int = -1) -> Finding:

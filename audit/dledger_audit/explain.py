@@ -2,40 +2,83 @@
 
 from typing import Final
 
-_REBUILD: Final = "rebuild the member from the others, unless too_few_copies is reported"
+REBUILD: Final = "a majority of the voters was read with these entries intact: rebuild the member"
+KEEP: Final = (
+    "no majority of the voters was read with these entries intact: keep a copy of the member's "
+    "volume, and do not rebuild the member"
+)
 
-EXPLANATIONS: Final = {
-    "bad_magic": f"the header does not start with an entry's magic number; {_REBUILD}",
-    "bad_size": f"the sizes in the header are wrong; {_REBUILD}",
-    "bad_index": f"the index in the header is wrong; {_REBUILD}",
-    "bad_pos": f"the position in the header does not fit its neighbors'; {_REBUILD}",
-    "bad_body_crc": f"the body does not match its checksum; {_REBUILD}",
-    "bad_chain_crc": f"the header does not match its checksum; {_REBUILD}",
-    "lost_entry": f"no entry was found where one should be; {_REBUILD}",
-    "short_file": f"the data file is shorter than its manifest says; {_REBUILD}",
-    "term_back": f"the term is lower than the previous entry's; {_REBUILD}",
-    "missing_segment": f"the data file is missing; {_REBUILD}",
-    "missing_entries": f"the member reports them as committed but does not hold them; {_REBUILD}",
-    "repeated_entries": f"the indexes occur twice; {_REBUILD}",
-    "differs_from_majority": (
-        "a majority of the group holds different entries; keep a copy of the member's volume, and "
-        f"{_REBUILD}"
+DAMAGE: Final = {
+    "bad_magic": "the header does not start with an entry's magic number",
+    "bad_size": "the sizes in the header are wrong",
+    "bad_index": "the index in the header is wrong",
+    "bad_pos": "the position in the header does not fit its neighbors'",
+    "bad_body_crc": "the body does not match its checksum",
+    "bad_chain_crc": "the header does not match its checksum",
+    "lost_entry": "no entry was found where one should be",
+    "short_file": "the data file is shorter than its manifest says",
+    "term_back": "the term is lower than the previous entry's",
+    "missing_segment": "the data file is missing",
+    "missing_entries": "the member reports them as committed but does not hold them",
+    "repeated_entries": "the indexes occur twice",
+    "differs_from_majority": "a majority of the voters holds different entries",
+    "disk_error": "the member lists the data file and cannot read them from its disk",
+    "uncovered": "no checksum covers them, although others of their term are covered",
+    "term_above": "the term is above the member's own, so it cannot have written them",
+    "bad_noop": "a no-op has a body",
+    "bad_membership": "the body of a membership entry is not a valid membership",
+    "bad_blank": "the rest of the data file after this entry is not a blank",
+    "history_differs": (
+        "the entries agree, but their chain CRCs do not, which cover everything before them: the "
+        "members' histories before these entries differ"
     ),
+}
+"""What is wrong; the advice depends on whether the entries are intact elsewhere."""
+
+OTHERS: Final = {
     "no_majority": (
-        "hold different entries, and no version is on a majority of the group; the audit cannot "
+        "hold different entries, and no version is on a majority of the voters; the audit cannot "
         "tell which version is right: change nothing, and keep copies of all volumes"
     ),
     "too_few_copies": (
-        "fewer than a majority of the group hold them intact, so the next failure may lose them; "
+        "fewer than a majority of the voters hold them intact, so the next failure may lose them; "
         "save them before you change anything"
     ),
     "index_file_differs": "the index file is wrong; a restart of the member rebuilds it",
+    "bad_index_unit": (
+        "the index file is wrong, so far from the end of the log that a restart does not read it; "
+        "stop the member, empty its folder `index`, and start it"
+    ),
+    "unknown_entry": (
+        "the checksums are right, but the kind of entry is not known; audit with the version that "
+        "wrote it"
+    ),
     "unreadable": "the member did not serve them; check that it is running, and audit again",
     "no_crc": "no checksum covers them, so only a comparison of members can detect damage",
 }
 
 
-def explain(check: str, entries: int, members: str = "") -> str:
-    """Describe a finding and the number of entries; `members` lists the members it concerns."""
+def explain(
+    check: str,
+    entries: int,
+    *,
+    members: str = "",
+    is_sparse: bool = False,
+    is_elsewhere: bool = True,
+    reason: str = "",
+) -> str:
+    """Describe a finding and the number of entries.
+
+    `members` lists the members that it concerns; `is_sparse` says that the range holds other
+    entries too; `is_elsewhere` that a majority was read with the entries intact; `reason` is what
+    was observed.
+    """
     count = "1 entry" if entries == 1 else f"{entries:,} entries"
-    return f"{count}: {members}{' ' if members else ''}{EXPLANATIONS[check]}"
+    if is_sparse:
+        count += " in this range"
+    subject = f"{count}: {members}{' ' if members else ''}"
+    observed = f" ({reason})" if reason else ""
+    if check in OTHERS:
+        what, semicolon, advice = OTHERS[check].partition(";")
+        return f"{subject}{what}{observed}{semicolon}{advice}"
+    return f"{subject}{DAMAGE[check]}{observed}; {REBUILD if is_elsewhere else KEEP}"

@@ -10,11 +10,12 @@ import argparse
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 
+from dledger_audit import arguments as command_line
 from dledger_audit import report
 from dledger_audit.audit import AuditResult, audit
-from dledger_audit.capture import Capture, capture
+from dledger_audit.capture import Capture, ask_again, capture
+from dledger_audit.passes import SparkPasses
 from dledger_audit.session import session
 from dledger_audit.verdict import EXIT_CODES
 from dledger_formats import json_objects
@@ -44,7 +45,7 @@ def _audit(captured: Capture, master: str) -> AuditResult:
     if not captured.manifests:
         return AuditResult(findings=captured.findings, totals={})
     with session(master) as spark:
-        return audit(spark, captured)
+        return audit(SparkPasses(spark, captured.urls), captured, lambda: ask_again(captured))
 
 
 def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSummary) -> str:
@@ -54,28 +55,7 @@ def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSu
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="dledger-audit", description="Audit the logs of a DLedger group."
-    )
-    parser.add_argument("--group", required=True, help="name of the group")
-    parser.add_argument(
-        "--member", action="append", required=True, metavar="ID=URL",
-        help="URL of a member's HTTP port; repeat for each member",
-    )  # fmt: skip
-    parser.add_argument(
-        "--level",
-        choices=("full",),
-        default="full",
-        help="full (default): check every byte of every entry",
-    )
-    parser.add_argument("--summary-file", type=Path, help="file to write the summary to, as JSON")
-    parser.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
-    parser.add_argument(
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="what to print: a report or the summary as JSON (default: %(default)s)",
-    )
+    parser = command_line.parser()
     options = parser.parse_args(arguments)
     try:
         options.members = parse_members(",".join(options.member))

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from dledger_audit.audit import NOTHING, AuditResult, MemberTotals
+from dledger_audit.audit import AuditResult
 from dledger_audit.capture import Capture
+from dledger_audit.checks.coverage import NOTHING, MemberTotals
 from dledger_audit.verdict import in_order, judge
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 

@@ -21,9 +21,17 @@ UNREACHABLE: Final = "member_unreachable"
 NOTHING_COMMITTED: Final = "nothing_committed"
 BEGINS_LATER: Final = "begins_later"
 UNREADABLE: Final = "unreadable"
+HISTORY: Final = "history_differs"
+NOT_COUNTED: Final = "not_counted"
+CHANGED: Final = "changed"
+RETENTION: Final = "retention"
+BAD_INDEX_UNIT: Final = "bad_index_unit"
+UNKNOWN_ENTRY: Final = "unknown_entry"
 
-DIVERGENCE: Final = frozenset({MINORITY, NO_MAJORITY})
-OMISSION: Final = frozenset({UNREACHABLE, NOTHING_COMMITTED, BEGINS_LATER, UNREADABLE})
+DIVERGENCE: Final = frozenset({MINORITY, NO_MAJORITY, HISTORY})
+OMISSION: Final = frozenset(
+    {UNREACHABLE, NOT_COUNTED, NOTHING_COMMITTED, BEGINS_LATER, UNREADABLE, UNKNOWN_ENTRY, CHANGED}
+)
 
 EXIT_CODES: Final = {
     Verdict.SOUND: ExitCode.SOUND,

@@ -54,6 +54,12 @@ def arrow_schema(columns: dict[str, str]) -> pa.Schema:
     return pa.schema([(name, _TYPES[name][1]) for name in columns])
 
 
+def ddl(schema: pa.Schema) -> str:
+    """Return the Spark schema of an Arrow schema with types of this module."""
+    names = {arrow: name for name, arrow in (_STRING, _INT, _LONG, _BINARY)}
+    return ", ".join(f"{field.name} {names[field.type]}" for field in schema)
+
+
 def batch(run: Run, member: str, segment: int, schema: pa.Schema) -> pa.RecordBatch:
     """Convert a run to rows.
 

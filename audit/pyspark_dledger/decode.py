@@ -10,8 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 from zlib_ng.zlib_ng import crc32
 
-from dledger_formats.log import disk
-from pyspark_dledger.layout import BAD_HEADER, DAMAGED, HEADER, Bools, Bytes, Flag, Longs, Records
+from dledger_formats.json_objects import FormatError
+from dledger_formats.log import disk, memberships
+from pyspark_dledger.layout import (
+    BAD_HEADER,
+    DAMAGED,
+    HEADER,
+    UNCOVERED,
+    Bools,
+    Bytes,
+    Flag,
+    Longs,
+    Records,
+)
 from pyspark_dledger.locate import Located, headers_at, is_plausible
 
 
@@ -26,6 +37,19 @@ class PreviousEntry:
     term: int | None = None
     shift: int | None = None
     """Bytes by which its offset exceeds the pos in its header."""
+    is_covered: bool = False
+    """Whether checksums cover it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the check of entries takes from outside of them."""
+
+    previous: PreviousEntry
+    following_shift: int | None = None
+    """The shift of the entry after the last one; None if it is not known."""
+    term_max: int | None = None
+    """The member's own term."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +82,12 @@ class Entries:
             chain_crc=int(self.headers["chain_crc"][-1]) or None if header_is_good else None,
             term=int(self.headers["term"][last]),
             shift=int(self.at[last] - self.headers["pos"][last]),
+            is_covered=not int(self.flags[last]) & UNCOVERED,
         )
 
 
 def decode(
-    view: Bytes, located: Located, index: int, units: Records, pos: int, previous: PreviousEntry
+    view: Bytes, located: Located, index: int, units: Records, pos: int, context: Context
 ) -> Entries:
     """Check the located entries, the first of which has the index `index`.
 
@@ -77,13 +102,20 @@ def decode(
         sizes=located.sizes - disk.ENTRY_HEADER_SIZE,
     )
     crc = _body_crcs(view, bodies)
+    previous = context.previous
+    chain = Chain.of(headers, previous)
     flags = _flags_by_itself(headers, located, indexes, crc)
-    flags |= Flag.BAD_CHAIN_CRC * _breaks_chain(headers, (flags & BAD_HEADER) != 0, previous)
+    flags = _known_or_not(flags, headers, located, crc, chain)
+    flags |= Flag.BAD_CHAIN_CRC * _breaks_chain(chain, (flags & BAD_HEADER) != 0, previous)
     sound = (flags & DAMAGED) == 0
-    flags |= Flag.NO_CRC * (sound & _is_uncovered(headers, crc))
+    uncovered = sound & _is_uncovered(headers, crc, chain)
+    flags |= _coverage(headers["term"], sound, uncovered, previous)
     flags |= Flag.INDEX_FILE_DIFFERS * (sound & _differs(units, headers, located, at))
+    flags |= _of_noops(view, headers, bodies, sound)
+    if context.term_max is not None:
+        flags |= Flag.TERM_ABOVE * (sound & (headers["term"] > context.term_max))
     flags[sound] |= Flag.TERM_BACK * _goes_back(headers["term"][sound], previous)
-    flags[sound] |= Flag.BAD_POS * _is_out_of_line((at - headers["pos"])[sound], previous)
+    flags[sound] |= Flag.BAD_POS * _is_out_of_line((at - headers["pos"])[sound], context)
     return Entries(
         index=indexes, at=at, headers=headers, crc=crc, flags=flags, bodies=bodies, view=view
     )
@@ -111,17 +143,48 @@ def _flags_by_itself(headers: Records, located: Located, indexes: Longs, crc: Lo
     return flags
 
 
-def _breaks_chain(headers: Records, suspect: Bools, previous: PreviousEntry) -> Bools:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """The chain CRCs that the headers hold, and those that they should hold."""
+
+    stored: Longs
+    expected: Longs
+    """Continued from the stored one of the entry before."""
+    is_known: Bools
+    """Whether the chain CRC of the entry before is known."""
+
+    @classmethod
+    def of(cls, headers: Records, previous: PreviousEntry) -> "Chain":
+        """Compute the expected ones."""
+        stored = headers["chain_crc"].astype(np.int64)
+        seeds = np.concatenate(([previous.chain_crc or 0], stored[:-1]))
+        is_known = np.ones(len(stored), np.bool_)
+        is_known[0] = previous.chain_crc is not None
+        expected = _chain_crcs(headers, seeds.tolist())
+        return cls(stored=stored, expected=expected, is_known=is_known)
+
+
+def _known_or_not(
+    flags: Longs, headers: Records, located: Located, crc: Longs, chain: Chain
+) -> Longs:
+    """Tell the entries of a later version, whose checksums prove them, from damaged ones."""
+    suspect = (flags & Flag.BAD_MAGIC) != 0
+    if not suspect.any():
+        return flags
+    proven = suspect & chain.is_known & (chain.stored != 0) & (chain.stored == chain.expected)
+    proven &= (headers["size"] == located.sizes) & (headers["body_crc"].astype(np.int64) == crc)
+    return np.where(proven, flags & ~int(Flag.BAD_MAGIC) | Flag.UNKNOWN_ENTRY, flags)
+
+
+def _breaks_chain(chain: Chain, suspect: Bools, previous: PreviousEntry) -> Bools:
     """Tell which headers do not match their chain_crc (see `dledger_formats.log.disk`).
 
     An entry after a damaged header is not checked, because the chain_crc that it continues from is
     lost. If an entry does not continue from a predecessor whose chain_crc is 0, the predecessor is
     the damaged one: its chain_crc was zeroed.
     """
-    stored = headers["chain_crc"].astype(np.int64)
-    seeds = np.concatenate(([previous.chain_crc or 0], stored[:-1]))
-    breaks: Bools = (stored != 0) & (_chain_crcs(headers, seeds.tolist()) != stored)
-    breaks[0] &= previous.chain_crc is not None
+    stored = chain.stored
+    breaks: Bools = (stored != 0) & (chain.expected != stored) & chain.is_known
     breaks &= ~suspect
     for k in np.flatnonzero(breaks).tolist():
         if k and (suspect[k - 1] or breaks[k - 1]):
@@ -144,10 +207,44 @@ def _chain_crcs(headers: Records, seeds: Iterable[int]) -> Longs:
     )
 
 
-def _is_uncovered(headers: Records, crc: Longs) -> Bools:
-    """Tell which entries no checksum covers; an empty body's CRC is 0, so it needs none."""
-    uncovered: Bools = (headers["chain_crc"] == 0) | ((headers["body_crc"] == 0) & (crc != 0))
+def _is_uncovered(headers: Records, crc: Longs, chain: Chain) -> Bools:
+    """Tell which entries no checksum covers. A checksum that comes out as 0 covers all the same."""
+    no_chain = (chain.stored == 0) & ~(chain.is_known & (chain.expected == 0))
+    uncovered: Bools = no_chain | ((headers["body_crc"] == 0) & (crc != 0))
     return uncovered
+
+
+def _coverage(term: Longs, sound: Bools, uncovered: Bools, previous: PreviousEntry) -> Longs:
+    """Flag entries without checksums: as suspicious if others of their term are covered.
+
+    One leader writes all entries of a term, with checksums or without.
+    """
+    if not uncovered.any():
+        return np.zeros(len(term), np.int64)
+    covered_terms = np.unique(term[sound & ~uncovered])
+    if previous.is_covered and previous.term is not None:
+        covered_terms = np.append(covered_terms, previous.term)
+    among_covered = uncovered & np.isin(term, covered_terms)
+    flags: Longs = Flag.NO_CRC * (uncovered & ~among_covered) | Flag.UNCOVERED * among_covered
+    return flags
+
+
+def _of_noops(view: Bytes, headers: Records, bodies: Located, sound: Bools) -> Longs:
+    """Check the bodies of NOOPs, of which there are few."""
+    flags = np.zeros(len(headers), np.int64)
+    is_noop = sound & (headers["magic"] == disk.NOOP) & (headers["body_size"] != 0)
+    for k in np.flatnonzero(is_noop).tolist():
+        if headers["channel"][k] != memberships.MEMBERSHIP_CHANNEL:
+            flags[k] = Flag.BAD_NOOP
+            continue
+        start = int(bodies.offsets[k])
+        try:
+            memberships.decode(view[start : start + int(bodies.sizes[k])].tobytes())
+        except FormatError:
+            flags[k] = Flag.BAD_MEMBERSHIP
+    empty = sound & (headers["magic"] == disk.NOOP) & (headers["body_size"] == 0)
+    flags[empty & (headers["channel"] == memberships.MEMBERSHIP_CHANNEL)] = Flag.BAD_MEMBERSHIP
+    return flags
 
 
 def _goes_back(term: Longs, previous: PreviousEntry) -> Bools:
@@ -156,10 +253,15 @@ def _goes_back(term: Longs, previous: PreviousEntry) -> Bools:
     return goes_back
 
 
-def _is_out_of_line(shift: Longs, previous: PreviousEntry) -> Bools:
-    """Tell which shifts agree with neither neighbor's."""
-    differs_from_next = np.append(shift[1:] != shift[:-1], True)[: len(shift)]
-    out_of_line: Bools = (shift != _predecessors(shift, previous.shift)) & differs_from_next
+def _is_out_of_line(shift: Longs, context: Context) -> Bools:
+    """Tell which shifts agree with neither neighbor's; one that has no neighbor is not judged."""
+    if not len(shift):
+        return np.empty(0, np.bool_)
+    following = context.following_shift
+    after = shift[-1] if following is None else following
+    differs_from_next = np.append(shift[1:], after) != shift
+    before = _predecessors(shift, context.previous.shift)
+    out_of_line: Bools = (shift != before) & differs_from_next
     return out_of_line
 
 

@@ -2,16 +2,21 @@
 
 ReadError         a member's bytes could not be read
 ├── GoneError     the member has no such file
+├── DiskError     the member lists the file, and cannot read it
 └── AnswerError   the member's response is invalid
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from dledger_formats.http.status import SegmentFile
 from dledger_formats.log import disk
 from pyspark_dledger.layout import UNIT, Bytes, Records
+
+PAGE_BYTES: Final = 4096
+FAILURES_MAX: Final = 200
+"""Enough to read around a dozen bad sectors of a segment."""
 
 
 class ReadError(Exception):
@@ -20,6 +25,10 @@ class ReadError(Exception):
 
 class GoneError(ReadError):
     """The member does not have the file, or no longer has it."""
+
+
+class DiskError(ReadError):
+    """The member lists the file, and cannot read it; a retry would not help."""
 
 
 class AnswerError(ReadError):
@@ -48,6 +57,10 @@ class Window:
         self._bytes: Bytes = np.empty(0, np.uint8)
         self.is_short = False
         """Whether the file turned out to be shorter than its readable bytes."""
+        self.unreadable: list[tuple[int, int]] = []
+        """Offsets [start, end) in the file that the member cannot read; they show as zeros."""
+        self.failures = 0
+        """Requests that the member could not answer from its disk."""
 
     def view(self, start: int) -> Bytes:
         """Return the bytes of the file from `start` on: at least one, or none after its end."""
@@ -68,9 +81,39 @@ class Window:
     def _load(self, start: int) -> None:
         raw: bytes | bytearray = b""
         if start < self._end(start):
-            raw = self._files.read(disk.DATA_FOLDER, self._file.name, start, self._end(start))
+            raw = self._read(start, self._end(start))
             self.is_short = self.is_short or len(raw) < self._end(start) - start
         self._start, self._bytes = start, np.frombuffer(raw, np.uint8)
+
+    def _read(self, start: int, end: int) -> bytes | bytearray:
+        """Read around what the member cannot read, to the page.
+
+        Raises DiskError after FAILURES_MAX failed requests of this window.
+        """
+        whole = bytearray()
+        at, step = start, end - start
+        while at < end:
+            page_end = at - at % PAGE_BYTES + PAGE_BYTES
+            stop = min(end, max(page_end, (at + step) // PAGE_BYTES * PAGE_BYTES))
+            stop = end if at == start and step == end - start else stop
+            try:
+                raw = self._files.read(disk.DATA_FOLDER, self._file.name, at, stop)
+            except DiskError:
+                self.failures += 1
+                if self.failures > FAILURES_MAX:
+                    raise
+                if stop > page_end:
+                    step = (stop - at) // 2
+                    continue
+                self.unreadable.append((at, stop))
+                raw = bytes(stop - at)
+            if not whole and len(raw) == end - start:
+                return raw
+            whole += raw
+            if len(raw) < stop - at:
+                break
+            at, step = stop, 2 * step
+        return whole
 
 
 class IndexUnits:
@@ -106,5 +149,5 @@ class IndexUnits:
     def _read(self, file: SegmentFile, start: int, end: int) -> bytes | bytearray:
         try:
             return self._files.read(disk.INDEX_FOLDER, file.name, start, end)
-        except GoneError:
+        except (GoneError, DiskError):
             return b""

@@ -1,7 +1,9 @@
 """Read a member's manifest and files over its read-only HTTP.
 
     GET /manifest                                     200 the JSON of status.Manifest
-    GET /segments/{data,index}/NAME  Range: bytes=A-B 206 the bytes, 416 if the file ends before A
+    GET /segments/{data,index}/NAME  Range: bytes=A-B 206 the bytes, 416 if the file ends before A,
+                                                          500 with DLedger-Damage if the member
+                                                          cannot read its file
 
 One connection is kept and reused. Every wait, the size of every response and the number of attempts
 are bounded. A request is retried if the network or the server failed, but not if the response is
@@ -16,11 +18,12 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import SplitResult, urlsplit
 
-from dledger_formats.http.status import Manifest
+from dledger_formats.http.status import DAMAGE_HEADER, Manifest
 from dledger_formats.json_objects import FormatError
-from pyspark_dledger.files import AnswerError, GoneError, ReadError
+from pyspark_dledger.files import AnswerError, DiskError, GoneError, ReadError
 
 MANIFEST_BYTES_MAX: Final = 16 << 20
+REASON_BYTES_MAX: Final = 1024
 TIMEOUT_SECONDS: Final = 20.0
 ATTEMPTS_MAX: Final = 4
 FIRST_PAUSE_SECONDS: Final = 0.25
@@ -81,17 +84,28 @@ class HttpFiles:
             raise AnswerError(f"{self._url}/manifest is not a manifest: {error}") from error
 
     def read(self, folder: str, name: str, start: int, end: int) -> bytearray:
-        """Return the bytes [start, end) of a file, or fewer if the file ends before `end`."""
+        """Return the bytes [start, end) of a file, or fewer if the file ends before `end`.
+
+        Raises DiskError if the member cannot read some of them.
+        """
         assert 0 <= start < end
         return self._get(f"/segments/{folder}/{name}", start, end - start)
 
     def _get(self, path: str, start: int | None, bytes_max: int) -> bytearray:
-        """Send a request, with up to `attempts_max` attempts and growing pauses between them."""
+        """Send a request, with up to `attempts_max` attempts and growing pauses between them.
+
+        The next attempt asks only for the bytes that have not arrived.
+        """
+        got = bytearray()
         for attempt in range(1, self._attempts_max + 1):
             try:
-                return self._ask(path, start, bytes_max)
+                at = None if start is None else start + len(got)
+                body = self._ask(path, at, bytes_max - len(got))
+                return got + body if got else body
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
+                if isinstance(error, http.client.IncompleteRead) and start is not None:
+                    got += error.partial
                 if attempt == self._attempts_max:
                     raise ReadError(
                         f"{self._url}{path}: {error or type(error).__name__}"
@@ -110,9 +124,12 @@ class HttpFiles:
             if start is not None:
                 _check_range(response, start, where)
             return _body(response, bytes_max, where)
-        self._connection.close()  # the body stays unread
+        reason = response.read(REASON_BYTES_MAX).decode(errors="replace").strip()
+        self._connection.close()  # the rest of the body stays unread
         if response.status == 416 and start is not None:
             return bytearray()
+        if response.headers.get(DAMAGE_HEADER):
+            raise DiskError(f"{where}: {reason}")
         if response.status in _RETRIED_STATUS:
             raise http.client.HTTPException(f"HTTP {response.status} {response.reason}")
         if response.status == 404:
@@ -136,6 +153,6 @@ def _body(response: http.client.HTTPResponse, bytes_max: int, where: str) -> byt
         while filled < length:
             count = response.readinto(view[filled:])
             if not count:
-                raise http.client.IncompleteRead(bytes(view[:0]), length - filled)
+                raise http.client.IncompleteRead(bytes(view[:filled]), length - filled)
             filled += count
     return body

@@ -61,11 +61,28 @@ class Flag(enum.IntFlag):
     """The file ends before the entry, contrary to the manifest."""
     UNREADABLE = enum.auto()
     """The member did not serve the entry's bytes."""
+    UNCOVERED = enum.auto()
+    """No checksum covers the entry, although one leader wrote all entries of a term, and other
+    entries of this term are covered.
+    """
+    UNKNOWN_ENTRY = enum.auto()
+    """The checksums are right, and the magic number is not known: a later version wrote it."""
+    TERM_ABOVE = enum.auto()
+    """The term is above the member's own."""
+    BAD_NOOP = enum.auto()
+    """A NOOP has a body, and its channel does not say that it is a membership."""
+    BAD_MEMBERSHIP = enum.auto()
+    """The body of a membership entry is not a valid membership."""
+    DISK_ERROR = enum.auto()
+    """The member cannot read the entry's bytes from its disk."""
+    BAD_BLANK = enum.auto()
+    """The segment does not end with a blank record after this entry, as every sealed one does."""
 
 
 ABSENT: Final = Flag.LOST_ENTRY | Flag.SHORT_FILE | Flag.UNREADABLE
 """Flags of rows for entries that were not found; their other columns are null."""
 
 BAD_HEADER: Final = Flag.BAD_MAGIC | Flag.BAD_SIZE | Flag.BAD_INDEX | Flag.BAD_CHAIN_CRC
-DAMAGED: Final = ABSENT | BAD_HEADER | Flag.BAD_BODY_CRC
+UNCOVERED: Final = Flag.NO_CRC | Flag.UNCOVERED
+DAMAGED: Final = ABSENT | BAD_HEADER | Flag.BAD_BODY_CRC | Flag.DISK_ERROR
 """Flags of rows that differ from what was written."""

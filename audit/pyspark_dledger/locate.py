@@ -112,7 +112,7 @@ def _walk(view: Bytes) -> Located:
         header = disk.unpack_header(raw, edges[-1])
         end = edges[-1] + header.size
         if (
-            header.magic not in disk.ENTRY_MAGICS
+            header.magic in (0, disk.BLANK)  # a later version may write other magics
             or header.size != disk.ENTRY_HEADER_SIZE + header.body_size
             or not disk.ENTRY_HEADER_SIZE <= header.size <= disk.ENTRY_SIZE_MAX
             or end > len(raw)

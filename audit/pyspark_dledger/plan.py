@@ -1,13 +1,16 @@
 """Plan which segments of a member to read, and which part of each, from its manifest."""
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from dledger_formats.http.status import Manifest, SegmentFile
 from dledger_formats.log import disk
 from pyspark_dledger.files import AnswerError
 from pyspark_dledger.segments import Segment
+
+PARTS_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,33 @@ def segments(manifest: Manifest, wanted: IndexRange) -> Iterator[Segment]:
             first_wanted=wanted.first,
             last_wanted=last_wanted,
             last_expected=last_expected,
+            is_sealed=following is not None and _follows(following, file),
+            term_max=manifest.status.term,
         )
+
+
+def parts(manifest: Manifest, wanted: Sequence[IndexRange]) -> Iterator[tuple[Segment, ...]]:
+    """Yield the segments that hold entries of the wanted ranges, each once for every such range.
+
+    If a segment holds parts of more than PARTS_MAX ranges, everything between them is read too.
+    """
+    hull = IndexRange(first=wanted[0].first, last=wanted[-1].last)
+    for segment in segments(manifest, hull):
+        last = segment.last_wanted if segment.last_expected is None else segment.last_expected
+        held = [
+            each for each in wanted if each.first <= last and each.last >= segment.file.first_index
+        ]
+        if len(held) > PARTS_MAX:
+            held = [IndexRange(first=held[0].first, last=held[-1].last)]
+        if held:
+            yield tuple(
+                replace(
+                    segment,
+                    first_wanted=each.first,
+                    last_wanted=min(each.last, segment.last_wanted),
+                )
+                for each in held
+            )
 
 
 def check_names(manifest: Manifest) -> None:

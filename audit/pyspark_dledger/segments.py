@@ -13,10 +13,10 @@ import numpy as np
 
 from dledger_formats.http.status import SegmentFile
 from dledger_formats.log import disk
-from pyspark_dledger.decode import Entries, PreviousEntry, decode
-from pyspark_dledger.files import Files, IndexUnits, ReadError, Window
+from pyspark_dledger.decode import Context, Entries, PreviousEntry, decode
+from pyspark_dledger.files import DiskError, Files, IndexUnits, ReadError, Window
 from pyspark_dledger.layout import Bytes, Flag
-from pyspark_dledger.locate import blank_size, find_header, locate
+from pyspark_dledger.locate import Located, blank_size, find_header, locate
 
 WINDOW_BYTES: Final = 32 << 20
 BLOCK_ENTRIES_MAX: Final = 1 << 16
@@ -37,6 +37,10 @@ class Segment:
     """The last index to read, at most the committed index: later entries may change meanwhile."""
     last_expected: int | None
     """Index of its last entry; None if unknown, because the next file is missing."""
+    is_sealed: bool = False
+    """Whether the next file follows, so that this one ends with a blank."""
+    term_max: int | None = None
+    """The member's own term; None if it is not known."""
 
     @property
     def pos(self) -> int:
@@ -53,6 +57,8 @@ class Absent:
     flag: Flag
     reason: str = ""
     """Human-readable details; empty if the flag says everything."""
+    at: int = -1
+    """Offset in the data files where the first of them should start; -1 if unknown."""
 
 
 Run: TypeAlias = Entries | Absent
@@ -68,6 +74,8 @@ def scan(segment: Segment, files: Files, window_bytes: int = WINDOW_BYTES) -> It
     try:
         for run in scanner.runs():
             yield from _in_blocks(run)
+    except DiskError as error:
+        yield from _in_blocks(scanner.give_up(Flag.DISK_ERROR, str(error)))
     except ReadError as error:
         yield from _in_blocks(scanner.give_up(Flag.UNREADABLE, str(error)))
 
@@ -120,7 +128,13 @@ class _Scanner:
         if self._segment.last_expected is None:
             last_index = first_index
         self._index = self._last_index + 1
-        return Absent(first_index=first_index, last_index=last_index, flag=flag, reason=reason)
+        return Absent(
+            first_index=first_index,
+            last_index=last_index,
+            flag=flag,
+            reason=reason,
+            at=self._segment.pos + self._at,
+        )
 
     def _last_index_possible(self) -> int:
         """Limit the lost entries that a manifest can claim by the bytes that are left."""
@@ -148,11 +162,55 @@ class _Scanner:
         located = locate(view, self._index, last_index, units, pos)
         if not len(located):
             return None
-        entries = decode(view, located, self._index, units, pos, self._previous_entry)
+        if self._next_is_hidden(view, located):
+            # The last entry is judged beside the one after it, which the next view holds.
+            if len(located) > 1:
+                located = located.head(len(located) - 1)
+            elif self._data.extend(self._at):
+                return self._decode(self._data.view(self._at))
+        context = Context(
+            previous=self._previous_entry,
+            following_shift=self._shift_after(view, located),
+            term_max=self._segment.term_max,
+        )
+        entries = decode(view, located, self._index, units, pos, context)
+        self._flag_unreadable(entries)
         self._index += len(entries)
         self._at += located.end
         self._previous_entry = entries.last_entry(self._previous_entry)
+        if self._segment.is_sealed and self._index - 1 == self._segment.last_expected:
+            is_sound = self._ends_with_blank(zeroed=self._previous_entry.is_covered)
+            entries.flags[-1] |= 0 if is_sound else int(Flag.BAD_BLANK)
         return entries
+
+    def _flag_unreadable(self, entries: Entries) -> None:
+        """Flag the entries that the member could not read as a whole."""
+        starts = entries.at - self._segment.pos
+        ends = starts + disk.ENTRY_HEADER_SIZE + entries.bodies.sizes
+        for start, end in self._data.unreadable:
+            entries.flags[(starts < end) & (ends > start)] |= int(Flag.DISK_ERROR)
+
+    def _shift_after(self, view: Bytes, located: Located) -> int | None:
+        """Return the shift of the entry after these, if the view holds its header."""
+        if located.end + disk.ENTRY_HEADER_SIZE > len(view):
+            return None
+        header = disk.unpack_header(view.data, located.end)
+        if header.index != self._index + len(located) or header.magic not in disk.ENTRY_MAGICS:
+            return None
+        return self._segment.pos + self._at + located.end - header.pos
+
+    def _next_is_hidden(self, view: Bytes, located: Located) -> bool:
+        """Tell whether a wanted entry follows whose header the view does not hold."""
+        end = located.end + disk.ENTRY_HEADER_SIZE
+        is_wanted = self._index + len(located) <= self._last_index
+        return is_wanted and len(view) < end <= self._segment.file.readable_bytes - self._at
+
+    def _ends_with_blank(self, *, zeroed: bool) -> bool:
+        """Tell whether a blank fills the rest of the file; `zeroed` if its bytes must be zero."""
+        view = self._data.view(self._at)
+        if self._at + blank_size(view) != self._segment.file.size_bytes:
+            return False
+        return not (zeroed and view[disk.BLANK_HEADER.size :].any())
 
     def _skip_damage(self) -> Absent:
         """Continue at the next entry whose header matches its own place, if there is one.
@@ -160,6 +218,7 @@ class _Scanner:
         Its index must also be later than the current one. The scan continues counting there.
         """
         lost_index, shift = self._index, self._previous_entry.shift or 0
+        lost_at = self._segment.pos + self._at
         later = range(lost_index + 1, self._last_index_possible() + 1)
         start = self._at + 1
         while True:
@@ -169,7 +228,10 @@ class _Scanner:
                 self._at, self._index = start + found[0], found[1]
                 self._previous_entry = PreviousEntry(term=self._previous_entry.term, shift=shift)
                 return Absent(
-                    first_index=lost_index, last_index=self._index - 1, flag=Flag.LOST_ENTRY
+                    first_index=lost_index,
+                    last_index=self._index - 1,
+                    flag=Flag.LOST_ENTRY,
+                    at=lost_at,
                 )
             start += max(0, len(view) - disk.ENTRY_HEADER_SIZE + 1)
             if not self._data.extend(start):

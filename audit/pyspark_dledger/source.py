@@ -8,6 +8,10 @@ Options
     members     ID=URL,... ; the same as the argument of `load`
     manifests   JSON, {ID: manifest}: use these manifests instead of asking the members, so that
                 several queries see the same state of the logs
+    rows        entries (default); digests or packs, which the audit reads: the workers reduce
+                entries to `digests.DIGEST_SCHEMA` or `packs.PACK_SCHEMA`
+    cuts        JSON, sorted indexes: where digests and packs are divided, beside every 4096 entries
+    ranges      JSON, sorted [[FIRST, LAST], ...]: read nothing but these indexes
 
 A row stands for an entry, or for an index at which an entry is absent; see `layout.Flag`. The rows
 of a member end at its committed index.
@@ -23,6 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -40,11 +45,24 @@ from pyspark.sql.types import StructType
 
 from dledger_formats.http.status import Manifest
 from pyspark_dledger import columns, plan
+from pyspark_dledger.digests import DIGEST_SCHEMA, digests
 from pyspark_dledger.http_reader import HttpFiles
+from pyspark_dledger.packs import PACK_SCHEMA, packs
 from pyspark_dledger.plan import IndexRange
 from pyspark_dledger.segments import Absent, Segment, scan
 
 _LOG: Final = logging.getLogger(__name__)
+
+ENTRIES: Final = "entries"
+DIGESTS: Final = "digests"
+PACKS: Final = "packs"
+BATCH_ROWS: Final = 1024
+_REDUCERS: Final = {DIGESTS: digests, PACKS: packs}
+_SCHEMAS: Final = {
+    ENTRIES: columns.SCHEMA,
+    DIGESTS: columns.ddl(DIGEST_SCHEMA),
+    PACKS: columns.ddl(PACK_SCHEMA),
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +71,8 @@ class SegmentPartition(InputPartition):
 
     member: str
     url: str
-    segment: Segment
+    parts: tuple[Segment, ...]
+    """The segment, once for every range of it to read."""
 
 
 class DLedgerSource(DataSource):
@@ -64,7 +83,7 @@ class DLedgerSource(DataSource):
         return "dledger"
 
     def schema(self) -> str:
-        return columns.SCHEMA
+        return _SCHEMAS[_rows_option(self.options)]
 
     def reader(self, schema: StructType) -> "DLedgerReader":
         return DLedgerReader(schema, self.options)
@@ -74,8 +93,15 @@ class DLedgerReader(DataSourceReader):
     """Plans and reads one query; Spark pickles it in between."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
-        wanted = {field.name: field.dataType.simpleString() for field in schema}
-        self._schema = columns.arrow_schema(wanted)
+        self._rows = _rows_option(options)
+        if self._rows == ENTRIES:
+            wanted = {field.name: field.dataType.simpleString() for field in schema}
+            self._schema = columns.arrow_schema(wanted)
+        self._cuts = np.array(json.loads(options.get("cuts", "[]")), np.int64)
+        self._ranges = [
+            IndexRange(first=first, last=last)
+            for first, last in json.loads(options.get("ranges", "[]"))
+        ]
         self._urls = parse_members(_members_option(options))
         self._manifests: dict[str, Any] = json.loads(options.get("manifests", "{}"))
         self._range = IndexRange()
@@ -96,21 +122,35 @@ class DLedgerReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Plan one task per segment; request manifests that were not given as an option."""
         return [
-            SegmentPartition(member, url, segment)
+            SegmentPartition(member, url, parts)
             for member, url in self._urls.items()
             if self._members is None or member in self._members
-            for segment in plan.segments(self._manifest(member, url), self._range)
+            for parts in plan.parts(self._manifest(member, url), self._ranges or [self._range])
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield one batch for every run of the segment."""
+        """Yield the rows of a segment."""
         if not isinstance(partition, SegmentPartition):
             return  # Spark passes its own partition if none was planned
         with HttpFiles(partition.url) as files:
-            for run in scan(partition.segment, files):
-                if isinstance(run, Absent) and run.reason:
-                    _LOG.warning("%s: %s", partition.member, run.reason)
-                yield columns.batch(run, partition.member, partition.segment.pos, self._schema)
+            for part in partition.parts:
+                yield from self._rows_of(partition.member, part, files)
+
+    def _rows_of(self, member: str, segment: Segment, files: HttpFiles) -> Iterator[pa.RecordBatch]:
+        reducer = _REDUCERS.get(self._rows)
+        reduced: list[pa.RecordBatch] = []
+        for run in scan(segment, files):
+            if isinstance(run, Absent) and run.reason:
+                _LOG.warning("%s: %s", member, run.reason)
+            if reducer is None:
+                yield columns.batch(run, member, segment.pos, self._schema)
+                continue
+            reduced.append(reducer(run, member, segment.pos, self._cuts))
+            if self._rows == PACKS or sum(map(len, reduced)) >= BATCH_ROWS:
+                yield pa.concat_batches(reduced)
+                reduced = []
+        if reduced:
+            yield pa.concat_batches(reduced)
 
     def _manifest(self, member: str, url: str) -> Manifest:
         if member in self._manifests:
@@ -130,6 +170,13 @@ def parse_members(text: str) -> dict[str, str]:
     if not members:
         raise ValueError("no members given; use load('n0=http://HOST:PORT,n1=...')")
     return members
+
+
+def _rows_option(options: Mapping[str, str]) -> str:
+    rows = options.get("rows", ENTRIES)
+    if rows not in _SCHEMAS:
+        raise ValueError(f"rows is {rows!r}; expected one of {', '.join(_SCHEMAS)}")
+    return rows
 
 
 def _members_option(options: Mapping[str, str]) -> str:

@@ -1,8 +1,56 @@
 """The client of a DLedger group, this project's or Java's.
 
-`client` is the asyncio API, `sync` the blocking API and `cli` the command line.
+`client` is the asyncio API, `sync` the blocking API and `cli` the command line. What programs need
+can be imported from here.
 
 Belongs here: finding and following the leader, keeping requests in flight, and reporting the
 outcome of each. Does not belong here: encoding frames and bodies (`dledger_formats`), and any
 decision of a node.
 """
+
+from dledger_client.admin import GroupMembership, GroupMetadata
+from dledger_client.append.outcomes import Acknowledged, Appended, Outcome, Refused, Unknown
+from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
+from dledger_client.errors import (
+    AddressError,
+    BadAnswerError,
+    ClientError,
+    ConnectionLostError,
+    GroupUnreachableError,
+    NoEntryError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from dledger_client.read.entry_batch import EntryBatch
+from dledger_client.read.tail import LogBounds
+from dledger_client.sync import BlockingClient
+from dledger_formats.protocol.entry import DLedgerEntry
+from dledger_formats.protocol.membership_change import ChangeKind
+
+__all__ = [
+    "Acknowledged",
+    "AddressError",
+    "Appended",
+    "BadAnswerError",
+    "BlockingClient",
+    "ChangeKind",
+    "ClientError",
+    "ConnectionLostError",
+    "DLedgerClient",
+    "DLedgerEntry",
+    "EntryBatch",
+    "GroupMembership",
+    "GroupMetadata",
+    "GroupUnreachableError",
+    "LogBounds",
+    "NoEntryError",
+    "NotLeaderError",
+    "Outcome",
+    "OutcomeUnknownError",
+    "Refused",
+    "RefusedError",
+    "Timing",
+    "Unknown",
+]

@@ -72,6 +72,14 @@ class GroupAdmin:
 
         Raises GroupUnreachableError if no member answers before the client's deadline.
         """
+        members = self.session.dispatcher.members
+        members.is_unanswered = True
+        try:
+            return await self._metadata()
+        finally:
+            members.is_unanswered = False
+
+    async def _metadata(self) -> GroupMetadata:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         while True:

@@ -9,6 +9,7 @@ dledger status
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Final
 
 import argcomplete
@@ -20,13 +21,16 @@ from dledger_client.commands import (
     completion,
     get,
     group,
+    health,
     member,
     register,
     status,
+    streams,
     tail,
     transfer,
 )
 from dledger_client.commands.common import ExitCode, Parser, UsageError
+from dledger_client.commands.streams import OutputError
 from dledger_client.errors import (
     ClientError,
     GroupUnreachableError,
@@ -39,6 +43,7 @@ TRACE_VARIABLE: Final = "DLEDGER_CLIENT_TRACE"
 EXIT_INTERRUPTED: Final = 130
 _EXIT_CODES: Final = (
     (UsageError, ExitCode.USAGE),
+    (OutputError, ExitCode.FAILED),
     (MemberFailedError, ExitCode.FAILED),
     (GroupUnreachableError, ExitCode.UNREACHABLE),
     (OutcomeUnknownError, ExitCode.UNKNOWN),
@@ -51,9 +56,12 @@ _EXIT_CODES: Final = (
 def parser() -> Parser:
     """Create the parser of the whole command line."""
     top = Parser(prog="dledger", description="Append to, read and manage DLedger groups.")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    top.add_argument(
+        "--version", action="version", version=f"%(prog)s {version('dledger-operator')}"
+    )
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for command in (
-        append, get, tail, register, group, member, status, transfer, bench, completion,
+        append, get, tail, register, group, member, status, health, transfer, bench, completion,
     ):  # fmt: skip
         command.add_parser(commands)
     return top
@@ -61,26 +69,46 @@ def parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
+    streams.prepare()
     top = parser()
     argcomplete.autocomplete(top)  # has an effect only when a shell requests completions
-    arguments = top.parse_args(argv)
+    try:
+        arguments = top.parse_args(argv)
+        if "run" not in arguments:  # `dledger` alone
+            top.print_help()
+            top.exit()
+    except SystemExit as ended:  # after an error, or after the help
+        raise SystemExit(_finish(int(ended.code or 0))) from None
     try:
         code: int = uvloop.run(arguments.run(arguments))
-        sys.stdout.flush()
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output, such as `head`, has exited. Discard the buffered output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the output, such as `head`, has exited, and only reading was left to do.
+        streams.discard_output()
         return ExitCode.OK
     except Exception as error:
-        return _fail(error)
+        code = _fail(error)
+    return _finish(code)
+
+
+def _finish(code: int) -> int:
+    """Write what is left of the output; return the exit code, which is not 0 if that fails."""
+    try:
+        streams.flush()
+    except BrokenPipeError:
+        streams.discard_output()
+    except OutputError as error:
+        streams.discard_output()
+        print(f"dledger: {error}", file=sys.stderr)
+        return code or ExitCode.FAILED
     return code
 
 
 def _fail(error: Exception) -> int:
     """Print the error in one line and return the exit code."""
-    sys.stdout.flush()
+    if isinstance(error, OutputError):
+        streams.discard_output()
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
             print(f"dledger: {error}", file=sys.stderr)

@@ -32,21 +32,32 @@ from dledger_client.append.outcomes import Appended, Outcome
 from dledger_client.append.stream import Bodies, append_stream
 from dledger_client.calls.call import READ_REGISTER
 from dledger_client.calls.dispatcher import Dispatcher
+from dledger_client.calls.member_reads import ReadFrom
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.cluster.addresses import parse_servers
+from dledger_client.cluster.arguments import check_int, check_text
 from dledger_client.cluster.members import Timing
+from dledger_client.errors import RefusedError
 from dledger_client.read.entry_batch import EntryBatch
-from dledger_client.read.indexes import check_index
+from dledger_client.read.indexes import INDEX_MAX, check_index, check_range
 from dledger_client.read.log_reader import LogReader
 from dledger_client.read.tail import LogBounds, bounds, tail
 from dledger_client.session import Session
 from dledger_client.tasks import TaskScope
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_formats.protocol.register import SET, ReadRegisterRequest, ReadRegisterResponse
-from dledger_formats.protocol.requests import AppendEntryResponse
+from dledger_formats.protocol.register import (
+    NUMBER_MAX,
+    NUMBER_MIN,
+    SET,
+    ReadRegisterRequest,
+    ReadRegisterResponse,
+)
+from dledger_formats.protocol.requests import AppendEntryResponse, Consistency
 
 IN_FLIGHT: Final = 1024
+IN_FLIGHT_MAX: Final = 1 << 31
 IN_FLIGHT_BYTES: Final = 64 * 1024 * 1024
 BATCH_MAX: Final = 8192
 """Maximum number of bodies in one call of `append_batch`."""
@@ -57,18 +68,21 @@ class DLedgerClient:
 
     def __init__(
         self,
-        servers: Sequence[str],
+        servers: str | Sequence[str],
         group: str,
         *,
         follow_leader: bool = True,
         at_least_once: bool = False,
         idempotent: bool = False,
+        read_from: str = ReadFrom.LEADER.value,
+        consistency: str = Consistency.LINEARIZABLE.value,
         timing: Timing | None = None,
         random: Callable[[], float] = random_module.random,
     ) -> None:
         """Configure the client; it connects when it is entered and used.
 
-        Each of `servers` is HOST:PORT or ID=HOST:PORT; Java servers need the id.
+        Each of `servers` is HOST:PORT or ID=HOST:PORT; Java servers need the id. One text may
+        contain several, separated by commas.
 
         If `follow_leader` is False, the client sends requests only to `servers`, and raises
         NotLeaderError if the server is not the leader. This suits tests of a Service and forwarded
@@ -78,18 +92,26 @@ class DLedgerClient:
         than once. `idempotent` resends it too, and the log contains it once; only this project's
         servers support it (docs/idempotent-appends.md).
 
-        Raises AddressError if a server address is invalid, and ValueError if both `at_least_once`
-        and `idempotent` are set.
+        `read_from` is "leader", "followers" or "any": which members answer reads of entries. A
+        client stays with one of them while it answers; the leader gets what no other answers.
+        `consistency` is "linearizable" or "stale": a stale read may lack entries that were
+        acknowledged, but needs no leader. Java's servers answer reads on the leader only.
+
+        Raises AddressError if a server address is invalid, TypeError or ValueError for any other
+        value that no server can take, and ValueError if both `at_least_once` and `idempotent` are
+        set.
         """
         if at_least_once and idempotent:
             raise ValueError("at_least_once and idempotent are mutually exclusive")
-        self.group = group
+        self.group = check_text(group, "group")
         self.servers = parse_servers(servers)
         self.timing = timing or Timing()
         self.statistics = AppendStatistics()
         self._follow_leader = follow_leader
         self._at_least_once = at_least_once
         self._idempotent = idempotent
+        self._read_from = ReadFrom(read_from)
+        self._consistency = Consistency(consistency)
         self._random = random
         self._session: Session | None = None
 
@@ -112,6 +134,9 @@ class DLedgerClient:
             timing=self.timing,
             at_least_once=self._at_least_once,
             idempotent=self._idempotent,
+            read_from=self._read_from,
+            consistency=self._consistency,
+            random=self._random,
         )
         return self
 
@@ -131,6 +156,11 @@ class DLedgerClient:
     def leader_id(self) -> str | None:
         """The id of the last leader that the client connected to."""
         return self.statistics.leader_id
+
+    @property
+    def trouble(self) -> str | None:
+        """Why a request waits at the moment, for people; None if none waits longer than usual."""
+        return None if self._session is None else self._session.trouble
 
     async def metadata(self) -> GroupMetadata:
         """Ask for the members and the leader.
@@ -182,8 +212,7 @@ class DLedgerClient:
         bodies only if nothing is resent; Java servers reorder pipelined appends even then. A
         failed append does not raise; its outcome describes the failure.
         """
-        if in_flight < 1:
-            raise ValueError(f"in_flight must be at least 1, got {in_flight}")
+        check_int(in_flight, "in_flight", 1, IN_FLIGHT_MAX)
         return self._stream(bodies, in_flight, deadline_s)
 
     async def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
@@ -199,14 +228,14 @@ class DLedgerClient:
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[DLedgerEntry, None]:
         """Read the entries `first`..`last` in order; without `last`, to the end of the log."""
-        _check_range(first, last)
+        check_range(first, last)
         return self._reader(deadline_s).get_range(first, last)
 
     def read_batches(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[EntryBatch, None]:
         """Read the same entries in batches of up to 1 MiB, the fastest way to read many."""
-        _check_range(first, last)
+        check_range(first, last)
         return self._reader(deadline_s).read_batches(first, last)
 
     def tail(
@@ -224,7 +253,7 @@ class DLedgerClient:
         return tail(self._reader(deadline_s), first, asyncio.sleep)
 
     async def bounds(self, *, deadline_s: float | None = None) -> LogBounds:
-        """Return the first and the last index that can be read."""
+        """Return the first and the last index that can be read at the member that answers."""
         return await bounds(self._reader(deadline_s))
 
     async def set_register(
@@ -232,9 +261,14 @@ class DLedgerClient:
     ) -> Appended:
         """Append an entry that sets a register, with the same errors as `append`.
 
-        The entry takes effect only in a group that runs the register state machine. Raises
-        struct.error unless key and value are signed 32-bit numbers.
+        Raises RefusedError, and appends nothing, unless the group runs the register state machine.
+        Raises TypeError or ValueError unless key and value are signed 32-bit numbers.
         """
+        check_int(key, "key", NUMBER_MIN, NUMBER_MAX)
+        check_int(value, "value", NUMBER_MIN, NUMBER_MAX)
+        session = self._require_session()
+        if not session.has_register:
+            await self.read_register(key, deadline_s=deadline_s)
         return await self.append(SET.pack(key, value), deadline_s=deadline_s)
 
     async def read_register(self, key: int, *, deadline_s: float | None = None) -> int | None:
@@ -244,9 +278,17 @@ class DLedgerClient:
         group does not run the register state machine (Java servers never do), and
         GroupUnreachableError if no leader answers.
         """
-        request = ReadRegisterRequest(group=self.group, key=key)
-        answer = await self._require_session().ask(READ_REGISTER, request, deadline_s)
+        check_int(key, "key", NUMBER_MIN, NUMBER_MAX)
+        session, request = self._require_session(), ReadRegisterRequest(group=self.group, key=key)
+        try:
+            answer = await session.ask(READ_REGISTER, request, deadline_s)
+        except RefusedError as error:
+            if error.code is not DLedgerResponseCode.UNSUPPORTED:
+                raise
+            message = f"group {self.group} does not run the register state machine ({error})"
+            raise RefusedError(error.code, message) from error
         assert isinstance(answer, ReadRegisterResponse)
+        session.has_register = True
         return answer.value
 
     async def transfer(
@@ -258,6 +300,9 @@ class DLedgerClient:
         RefusedError if the member does not exist, lags too far behind or did not take over in
         time; OutcomeUnknownError if the response was lost and the member is not the leader yet.
         """
+        check_text(transferee_id, "transferee_id")
+        if term is not None:
+            check_int(term, "term", 0, INDEX_MAX)
         return await self._admin(deadline_s).transfer(transferee_id, term)
 
     async def membership(self, *, deadline_s: float | None = None) -> GroupMembership:
@@ -274,6 +319,9 @@ class DLedgerClient:
         Raises RefusedError if something else must be done first. OutcomeUnknownError and
         GroupUnreachableError leave open whether the change took effect: repeat the call.
         """
+        if not isinstance(change, ChangeKind):
+            raise TypeError(f"change must be a ChangeKind, not {type(change).__name__}")
+        check_text(member_id, "member_id")
         return await self._admin(deadline_s).change_membership(change, member_id)
 
     def _stream(
@@ -298,10 +346,3 @@ class DLedgerClient:
             random=self._random,
             deadline_s=deadline_s,
         )
-
-
-def _check_range(first: int, last: int | None) -> None:
-    """Raise TypeError or ValueError unless these are indexes."""
-    check_index(first, "first")
-    if last is not None:
-        check_index(last, "last")

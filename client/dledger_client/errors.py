@@ -11,7 +11,7 @@ ClientError
 └── ConnectionLostError   a connection failed; `was_sent` says whether the request was sent
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
@@ -31,6 +31,14 @@ class GroupUnreachableError(ClientError):
     """No leader accepted the request before its deadline. The request had no effect."""
 
     retriable: ClassVar[bool] = True
+
+    @classmethod
+    def without_leader(cls, group: str, waited_s: float, reason: str) -> Self:
+        """Make the error of a request that found no leader."""
+        return cls(
+            f"no leader of group {group} accepted the request within {waited_s:.1f} s; "
+            f"last error: {reason}"
+        )
 
 
 class RefusedError(ClientError):

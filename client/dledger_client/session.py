@@ -1,8 +1,10 @@
 """The state of an open client: how a request starts and ends."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
+
+import msgspec
 
 from dledger_client.append.batches import body_type_error
 from dledger_client.append.producer import Producer
@@ -17,6 +19,7 @@ from dledger_client.calls.call import (
     CallKind,
 )
 from dledger_client.calls.dispatcher import Dispatcher
+from dledger_client.calls.member_reads import MemberReads, ReadFrom
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import TaskScope
@@ -24,7 +27,13 @@ from dledger_formats.log import disk
 from dledger_formats.protocol.append_batch import AppendBatchRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.read_range import NO_LAST_INDEX, ReadRangeRequest
-from dledger_formats.protocol.requests import AppendEntryRequest, GetEntriesRequest, Message
+from dledger_formats.protocol.requests import (
+    AppendEntryRequest,
+    Consistency,
+    GetEntriesRequest,
+    Message,
+    ReadRequest,
+)
 
 CALLS_MAX: Final = 8192
 """Maximum number of concurrent single requests; further requests wait."""
@@ -44,12 +53,23 @@ class Session:
         timing: Timing,
         at_least_once: bool,
         idempotent: bool,
+        read_from: ReadFrom,
+        consistency: Consistency,
+        random: Callable[[], float],
     ) -> None:
         self.dispatcher = dispatcher
         self.tasks = tasks
         self.batch_slots = asyncio.Semaphore(BATCHES_MAX)
+        self.has_register = False
+        """Whether the group is known to run the register state machine."""
         self._group = group
         self.timing = timing
+        self._reads: MemberReads | None = None
+        """Sends the reads; None if the leader gets them."""
+        if read_from is not ReadFrom.LEADER:
+            self._reads = MemberReads(dispatcher, read_from, tasks.spawn, random)
+        anywhere = self._reads is not None or consistency is Consistency.STALE
+        self._consistency = consistency if anywhere else None
         self._at_least_once = at_least_once
         self._producer = Producer(group, dispatcher, tasks.spawn) if idempotent else None
         self._call_slots = asyncio.Semaphore(CALLS_MAX)
@@ -60,6 +80,16 @@ class Session:
         """Whether several appends may share a request; False while no leader is known."""
         leader = self.dispatcher.leader
         return leader is not None and leader.takes_batches
+
+    @property
+    def trouble(self) -> str | None:
+        """Why a request waits at the moment; None if none waits for longer than usual."""
+        dispatcher, call = self.dispatcher, self.dispatcher.stuck_call
+        if call is not None:
+            return dispatcher.members.problem if dispatcher.leader is None else call.problem
+        if dispatcher.leader is not None and dispatcher.leader.is_stalled:
+            return f"{dispatcher.leader} does not answer"
+        return dispatcher.members.problem if dispatcher.members.is_unanswered else None
 
     def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
         """Start to append one body. Refuse a body that is too large for an entry at once.
@@ -115,6 +145,8 @@ class Session:
         """End every call: the outcome of a sent call is unknown, the others had no effect."""
         waiting = [] if self._producer is None else self._producer.close()
         self.dispatcher.close()
+        if self._reads is not None:
+            self._reads.close()
         for call in waiting:
             self.dispatcher.forward(call)
 
@@ -161,7 +193,7 @@ class Session:
         await self._call_slots.acquire()
         call = self._call(kind, request, deadline_s, is_repeatable=is_repeatable)
         call.answer_s = answer_s
-        self.dispatcher.submit(call)
+        self._submit(call)
         return await self._finish(call)
 
     async def _finish(self, call: Call) -> Message:
@@ -189,8 +221,18 @@ class Session:
 
     def _start_read(self, kind: CallKind, request: Message, deadline_s: float | None) -> Call:
         call = self._call(kind, request, deadline_s, is_repeatable=True)
-        self.dispatcher.submit(call)
+        self._submit(call)
         return call
+
+    def _submit(self, call: Call) -> None:
+        """Send a call to the leader, or a read to the member that gets the reads."""
+        request = call.request
+        if isinstance(request, ReadRequest) and self._consistency is not None:
+            call.request = msgspec.structs.replace(request, consistency=self._consistency)
+        if isinstance(request, ReadRequest) and self._reads is not None:
+            self._reads.submit(call)
+        else:
+            self.dispatcher.submit(call)
 
     def _call(
         self, kind: CallKind, request: Message, deadline_s: float | None, *, is_repeatable: bool

@@ -21,7 +21,14 @@ import uvloop
 
 from dledger_client.admin import GroupMembership, GroupMetadata
 from dledger_client.append.outcomes import Appended, Outcome
-from dledger_client.client import BATCH_MAX, IN_FLIGHT, IN_FLIGHT_BYTES, DLedgerClient
+from dledger_client.client import (
+    BATCH_MAX,
+    IN_FLIGHT,
+    IN_FLIGHT_BYTES,
+    IN_FLIGHT_MAX,
+    DLedgerClient,
+)
+from dledger_client.cluster.arguments import check_int
 from dledger_client.cluster.members import Timing
 from dledger_client.read.entry_batch import EntryBatch
 from dledger_client.read.tail import LogBounds
@@ -48,12 +55,14 @@ class BlockingClient:
 
     def __init__(
         self,
-        servers: Sequence[str],
+        servers: str | Sequence[str],
         group: str,
         *,
         follow_leader: bool = True,
         at_least_once: bool = False,
         idempotent: bool = False,
+        read_from: str = "leader",
+        consistency: str = "linearizable",
         timing: Timing | None = None,
         linger_s: float = LINGER_S,
     ) -> None:
@@ -69,13 +78,20 @@ class BlockingClient:
             follow_leader=follow_leader,
             at_least_once=at_least_once,
             idempotent=idempotent,
+            read_from=read_from,
+            consistency=consistency,
             timing=timing,
         )
-        self._thread = threading.Thread(target=self._run, name=f"dledger-{group}", daemon=True)
+        self._thread: threading.Thread | None = None
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._open: set[_Chunks[Any]] = set()
 
     def __enter__(self) -> Self:
+        if self.is_running:
+            raise RuntimeError("this BlockingClient is open already; open another one")
+        self._started = Future()
+        name = f"dledger-{self._client.group}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
         self._started.result()
         return self
@@ -90,12 +106,13 @@ class BlockingClient:
             self._call(chunks.close())
         loop, stop = self._started.result()
         loop.call_soon_threadsafe(stop.set)
+        assert self._thread is not None
         self._thread.join()
 
     @property
     def is_running(self) -> bool:
         """Whether the client's thread is alive."""
-        return self._thread.is_alive()
+        return self._thread is not None and self._thread.is_alive()
 
     def metadata(self) -> GroupMetadata:
         """Ask for the members and the leader; see DLedgerClient.metadata."""
@@ -124,8 +141,7 @@ class BlockingClient:
         `in_flight` appends are outstanding at a time. While `bodies` blocks, the bodies before it
         that were not sent yet wait; they are sent as soon as the next body arrives.
         """
-        if in_flight < 1:
-            raise ValueError(f"in_flight must be at least 1, got {in_flight}")
+        check_int(in_flight, "in_flight", 1, IN_FLIGHT_MAX)
         size = min(BATCH_MAX, max(1, in_flight // BATCHES_MAX))
         batches: deque[tuple[int, Future[list[Outcome]]]] = deque()
         number = 0

@@ -5,6 +5,7 @@ which program is running. Only `net` does IO.
 
     log           entries, index units and memberships in DLedger's files
     protocol      remoting frames, and the requests of DLedger's client protocol
+    rocketmq      what RocketMQ's clients, brokers and name servers exchange and store
     http          the status pages of a member
     net           sends a request to a member: the only IO
     settings      the environment variables of a member

@@ -25,9 +25,9 @@ class Verdict(enum.StrEnum):
     INCOMPLETE = "Incomplete"
     """Some data could not be read; the data that was read is sound."""
     DAMAGED = "Damaged"
-    """A member has bytes that it cannot have written; a majority has the correct ones."""
+    """A member has bytes that it cannot have written, or lacks entries."""
     DIVERGED = "Diverged"
-    """Members hold different entries at or below the lowest committed index."""
+    """Members hold different committed entries."""
 
 
 class ExitCode(enum.IntEnum):
@@ -70,7 +70,9 @@ class AuditSummary:
     record_bytes: int
     """Total bytes of records read from all members."""
     agreed_index: int
-    """The lowest committed index of the members, up to which they were compared; -1 for none."""
+    """The lowest committed index of the voters that count; -1 for none. Later entries were compared
+    among the members that committed them.
+    """
     findings: int
     first_findings: list[Finding]
 

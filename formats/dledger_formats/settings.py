@@ -16,7 +16,12 @@ from typing import Final, Self
 from dledger_formats.http.status import FlushDiskType
 
 PREFIX: Final = "DLEDGER_"
+COMMAND_LINE_VARIABLES: Final = frozenset(
+    f"{PREFIX}CLIENT_{name}" for name in ("SERVERS", "GROUP", "HTTP", "TRACE", "PROFILE")
+)
+"""The variables of the command line `dledger`, which a node ignores."""
 GROUP_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,62})")
+GROUP_IDENTITY_PATTERN: Final = re.compile(r"[A-Za-z0-9-]{0,64}")
 MEMBER_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_]{1,32}")
 REMOTING_PORT: Final = 40911
 HTTP_PORT: Final = 40912
@@ -64,6 +69,7 @@ class NodeSettings:
     """The validated settings of one member."""
 
     group: str
+    """Name of the group: letters, digits, dots, dashes and underscores."""
     self_id: str
     """This member's id, for example n0; a key of `peers` or of `addable_peers`."""
     peers: dict[str, str]
@@ -71,13 +77,20 @@ class NodeSettings:
     log determines later voters; this setting stays the same for the life of the group.
     """
     store_base_dir: str
+    """Folder of the store; the member's files are in its folder dledger-MEMBER."""
     addable_peers: dict[str, str] = dataclasses.field(default_factory=dict)
     """The members that may be added to the group, in the same form. They need not exist yet."""
     initial_group_state: GroupState = GroupState.EXISTING
     """Whether the group may be new. Matters only with `addable_peers`, until the group has started.
     """
+    group_identity: str = ""
+    """Tells this group from every other, also from one of the same name: a random text such as a
+    UUID, the same for all members. Empty: a member keeps the one in its folder, if there is one.
+    """
     listen_host: str = "0.0.0.0"  # noqa: S104 - in a pod, every address is the pod's own
+    """Address to listen on, for members and clients."""
     http_port: int = HTTP_PORT
+    """Port of the pages /status, /leader and /metrics, and of the probes."""
     http_peers: dict[str, str] = dataclasses.field(default_factory=dict)
     """The host:port of the pages of the members that do not serve them on their host's
     `http_port`, in the same form as `peers`.
@@ -170,8 +183,15 @@ class NodeSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Read every `DLEDGER_*` variable. Raises SettingsError for the first wrong one."""
-        given = {name: text for name, text in environment.items() if name.startswith(PREFIX)}
+        """Read every `DLEDGER_*` variable but those of the command line.
+
+        Raises SettingsError for the first wrong one.
+        """
+        given = {
+            name: text
+            for name, text in environment.items()
+            if name.startswith(PREFIX) and name not in COMMAND_LINE_VARIABLES
+        }
         known = {variable_name(item.name): item for item in dataclasses.fields(cls)}
         for name in sorted(given.keys() - known.keys()):
             near = difflib.get_close_matches(name, known, n=1)
@@ -247,6 +267,11 @@ _CHOICES: Final[dict[str, type[enum.StrEnum]]] = {
     "initial_group_state": GroupState,
     "on_damage": OnDamage,
 }
+_WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "state_machine": STATE_MACHINES,
+    "log_format": ("text", "json"),
+    "log_level": LOG_LEVELS,
+}
 # The smallest and largest value of each field.
 _RANGES: Final[dict[str, tuple[int, int]]] = {
     "http_port": (1, 65535),
@@ -294,10 +319,10 @@ def _check_members(settings: NodeSettings) -> None:
 
 
 def _check(settings: NodeSettings) -> None:
-    if not GROUP_PATTERN.fullmatch(settings.group):
-        raise SettingsError(
-            f"{variable_name('group')} is {settings.group!r}; it must match {GROUP_PATTERN.pattern}"
-        )
+    for name, form in (("group", GROUP_PATTERN), ("group_identity", GROUP_IDENTITY_PATTERN)):
+        text = getattr(settings, name)
+        if not form.fullmatch(text):
+            raise SettingsError(f"{variable_name(name)} is {text!r}; it must match {form.pattern}")
     _check_members(settings)
     for name, (smallest, largest) in _RANGES.items():
         value = getattr(settings, name)
@@ -317,17 +342,9 @@ def _check(settings: NodeSettings) -> None:
             f"{variable_name('delete_when')} is {settings.delete_when!r}; it must be hours from 0 "
             "to 23, separated by ;"
         )
-    if settings.state_machine not in STATE_MACHINES:
-        raise SettingsError(
-            f"{variable_name('state_machine')} is {settings.state_machine!r}; it must be "
-            f"{' or '.join(STATE_MACHINES)}"
-        )
-    if settings.log_format not in ("text", "json"):
-        raise SettingsError(
-            f"{variable_name('log_format')} is {settings.log_format!r}; it must be text or json"
-        )
-    if settings.log_level not in LOG_LEVELS:
-        raise SettingsError(
-            f"{variable_name('log_level')} is {settings.log_level!r}; it must be "
-            f"{' or '.join(LOG_LEVELS)}"
-        )
+    for name, allowed in _WORDS.items():
+        value = getattr(settings, name)
+        if value not in allowed:
+            raise SettingsError(
+                f"{variable_name(name)} is {value!r}; it must be {' or '.join(allowed)}"
+            )

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Final
 
-from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_node.raft.config import RaftConfig
 
@@ -21,7 +20,6 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
         heartbeat_ticks=max(1, settings.heartbeat_interval_ms // TICK_MS),
         election_ticks=max(2, settings.election_timeout_ms // TICK_MS),
         recall_ticks=max(2, settings.election_timeout_ms // TICK_MS),
-        sync_flush=settings.flush_disk_type is FlushDiskType.SYNC_FLUSH,
     )
 
 

@@ -4,7 +4,8 @@ NodeError
 ├── StoreError              this member's files failed
 │   ├── StoreFullError      no room for another segment; nothing was written
 │   ├── StoreDamagedError   files cannot be trusted; the message names file and offset
-│   └── StoreInUseError     another process holds the folder
+│   ├── StoreInUseError     another process holds the folder
+│   └── ForeignFolderError  the folder belongs to another group
 ├── ListenError             the port cannot be opened
 └── RemoteProtocolError     a peer or client sent invalid bytes; its connection is closed
 """
@@ -63,6 +64,10 @@ class StoreDamagedError(StoreError):
 
 class StoreInUseError(StoreError):
     """Another process holds the folder."""
+
+
+class ForeignFolderError(StoreError):
+    """The folder belongs to another group; nothing was changed."""
 
 
 class ListenError(NodeError):

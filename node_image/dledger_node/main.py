@@ -32,6 +32,7 @@ from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.recovery import MARGIN_BYTES
+from dledger_node.store.small_files.group_file import check_owner, claim
 from dledger_node.store.small_files.hard_state import begin_hard_state, save_hard_state
 
 logger = logging.getLogger(__name__)
@@ -41,10 +42,6 @@ DRAIN_TIMEOUT_S: Final = 2.0
 EXIT_SETTINGS: Final = 2
 EXIT_FATAL: Final = 1
 CHATTY: Final = ("aiohttp.access",)
-USAGE: Final = (
-    "dledger-node                         run one member; settings are DLEDGER_* variables\n"
-    "dledger-node store COMMAND FOLDER    inspect a member's files (store --help)"
-)
 
 
 def _store_command(arguments: list[str]) -> int:
@@ -59,8 +56,9 @@ def main() -> int:
     if sys.argv[1:2] == ["store"]:
         return _store_command(sys.argv[2:])
     if sys.argv[1:]:
-        print(USAGE, file=sys.stderr)  # noqa: T201 - logging is not set up yet
-        return EXIT_SETTINGS
+        from dledger_node import usage
+
+        return usage.main(sys.argv[1:])
     try:
         settings = NodeSettings.from_environment(os.environ)
     except SettingsError as error:
@@ -150,6 +148,7 @@ def open_store(
 ) -> Opened:
     """Open and recover the store, load term and vote, and restore the state; blocks."""
     folder = store_folder(settings)
+    check_owner(folder, settings.group, settings.group_identity)  # recovery changes files
     store = LogStore.open(
         folder,
         segment_size_bytes=settings.segment_size_bytes,
@@ -159,6 +158,7 @@ def open_store(
     )
     logger.info("opened %s: %s", folder, store.recovery)
     try:
+        claim(folder, settings.group, settings.group_identity)
         hard_state = begin_hard_state(folder, store.end_term)
         return store, hard_state, OpenedState.of(settings, folder, store)
     except BaseException:
@@ -197,6 +197,7 @@ def build_server(
         store,
         state=state,
         save_hard_state=lambda state: save_hard_state(folder, state),
+        group_file=claim(folder, settings.group, settings.group_identity),
         version=version("dledger-operator"),
         uniform=chance.uniform,
         loop_lag=loop_lag,

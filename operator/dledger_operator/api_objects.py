@@ -38,6 +38,8 @@ class PodView:
     term: int
     """The term annotation, which the operator never decreases; -1 if it is missing or invalid."""
     resource_version: str
+    owner_uid: str
+    """UID of the StatefulSet that owns the pod; empty if none does."""
     leaving: bool
     """Whether the pod is being deleted or has terminated, so that it will not serve again."""
     ready: bool
@@ -54,13 +56,18 @@ class PodView:
 class VolumeClaimView:
     """A member's PersistentVolumeClaim."""
 
+    namespace: str = ""
     name: str
+    resource_version: str = ""
+    owner_references: Sequence[Mapping[str, Any]] = ()
     ordinal: int
     """The ordinal of the claim's member; -1 if the name ends in no number."""
     first_voters: int | None
     """The first-voters annotation, from `Shape.first_voters` when the claim was created. None if it
     is missing or invalid, as on a claim that a user created by hand.
     """
+    identity: str
+    """The group's identity, from the claim's annotation; empty if it is missing."""
     leaving: bool
     """Whether the claim is being deleted."""
     problem: Problem | None
@@ -68,11 +75,39 @@ class VolumeClaimView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerView:
+    """An entry of an object's owner references."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildView:
+    """An object with the kind and name of a group's child, whoever made it."""
+
+    kind: str
+    name: str
+    uid: str
+    owners: Sequence[OwnerView]
+    labels: Mapping[str, str]
+    leaving: bool
+    """Whether the object is being deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreationFailure:
+    """Why the API server refused a pod that the StatefulSet controller wanted to create."""
+
+    pod: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsView:
     """The ConfigMap that holds a group's settings."""
 
-    owner_uid: str
-    """UID of the owning object; empty if the ConfigMap has no owner."""
     data: Mapping[str, str]
 
 
@@ -82,12 +117,13 @@ class StatefulSetView:
 
     namespace: str
     name: str
-    owner_uid: str
-    """UID of the owning object; empty if the StatefulSet has no owner."""
+    uid: str
     resource_version: str
     replicas: int
     first_voters: int | None
     """The first-voters annotation; None if it is missing or invalid."""
+    identity: str
+    """The group's identity, from the annotation; empty if it is missing."""
     volume_claim_templates: Sequence[Manifest]
     """Immutable: the API server rejects any change of these templates."""
 

@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Final
 
 from dledger_operator.spec.group import IMAGE_PULL_POLICIES, ImageDefaults
@@ -42,7 +43,7 @@ _HELP: Final = {
     "node_image": "image for members whose spec names no image (required)",
     "audit_image": "image for audit Jobs (required)",
     "image_pull_policy": "pull policy of both images: IfNotPresent (default), Always, Never",
-    "watch_namespaces": "comma-separated namespaces to watch; empty watches all namespaces",
+    "watch_namespaces": "comma-separated namespaces to watch (default: empty, for all namespaces)",
     "metrics_port": "port that serves /metrics (default: 8080)",
     "health_port": "port that serves /healthz (default: 8081)",
     "log_format": "log format: text (default; human-readable) or json (for log collectors)",
@@ -70,6 +71,9 @@ def read(arguments: Sequence[str], environment: Mapping[str, str]) -> OperatorSe
             default=environment.get(_variable(item.name)),
             help=_HELP[item.name],
         )
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {version('dledger-operator')}"
+    )
     given = {name: text for name, text in vars(parser.parse_args(arguments)).items() if text}
     values: dict[str, Any] = {name: _parse(name, text) for name, text in given.items()}
     for item in dataclasses.fields(OperatorSettings):

@@ -42,6 +42,12 @@ async def pod_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     memo.workers.pod_changed(event["type"], event["object"])
 
 
+@kopf.on.event("", "v1", "persistentvolumeclaims", labels=GROUP_CHILD)
+async def claim_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
+    """Look at the volume claims: one was created, changed or deleted."""
+    memo.workers.claim_changed(event["object"])
+
+
 @kopf.on.event("discovery.k8s.io", "v1", "endpointslices", labels=GROUP_CHILD)
 async def endpoint_slice_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Check the endpoints of the master Service; its slices carry the Service's labels."""

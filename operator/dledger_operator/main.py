@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from random import Random
@@ -18,10 +18,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 import dledger_operator.handlers  # noqa: F401 - registers the handlers with kopf
 from dledger_formats import log_lines
 from dledger_operator import config, names
+from dledger_operator.api_patience import EndlessBackoffs, keep_trying
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import Workers
-from dledger_operator.clients.errors import KubeError
+from dledger_operator.clients.errors import KubeError, NotFoundError
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.clients.member_remoting import MemberRemotingClient
@@ -31,6 +32,7 @@ from dledger_operator.metrics import OperatorMetrics
 logger = logging.getLogger(__name__)
 
 RECONCILES_AT_ONCE_MAX: Final = 8
+WATCH_SILENT_S_MAX: Final = 70.0
 USAGE_ERROR: Final = 2
 START_ERROR: Final = 1
 CHATTY: Final = ("httpx2", "httpcore2", "aiohttp.access", "kopf.objects", "kopf.activities.probe")
@@ -54,16 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def run(settings: OperatorSettings) -> None:
-    """Run the operator. Raises KubeError if it cannot start."""
-    async with (
-        open_context(settings) as context,
-        serve_metrics(context.metrics, settings.metrics_port),
-    ):
+    """Run the operator. Raises NotFoundError if the CRDs are missing.
+
+    It waits for an API server that is down or refuses, for as long as that takes.
+    """
+
+    async def check() -> None:
         for namespace in settings.watch_namespaces or (None,):
             await context.api.check_served(namespace)
+
+    async def watch() -> None:
         await kopf.operator(
             registry=kopf.get_default_registry(),
-            settings=kopf_settings(),
+            settings=kopf_settings(backoffs),
             memo=kopf.Memo(workers=Workers(context)),
             standalone=True,
             clusterwide=not settings.watch_namespaces,
@@ -71,10 +76,23 @@ async def run(settings: OperatorSettings) -> None:
             liveness_endpoint=f"http://0.0.0.0:{settings.health_port}/healthz",
         )
 
+    async with (
+        open_context(settings) as context,
+        serve_metrics(context.metrics, settings.metrics_port),
+    ):
+        backoffs = EndlessBackoffs(context.random)
+        async with serve_waiting(settings.health_port):
+            what = "the API server"
+            await keep_trying(check, what=what, backoffs=backoffs, fatal=(NotFoundError,))
+        await keep_trying(watch, what="watching the API server", backoffs=backoffs)
 
-def kopf_settings() -> kopf.OperatorSettings:
+
+def kopf_settings(backoffs: EndlessBackoffs) -> kopf.OperatorSettings:
     """Restrict kopf to objects with our labels and to read access; kopf itself writes nothing."""
     settings = kopf.OperatorSettings()
+    settings.networking.error_backoffs = backoffs
+    # The server sends a bookmark at least once a minute; a silent watch is broken.
+    settings.watching.inactivity_timeout = WATCH_SILENT_S_MAX
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.networking.connect_timeout = 5.0
@@ -86,6 +104,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     for resource in (
         ("", "v1", "pods"),
         ("", "v1", "services"),
+        ("", "v1", "persistentvolumeclaims"),
         ("apps", "v1", "statefulsets"),
         ("discovery.k8s.io", "v1", "endpointslices"),
     ):
@@ -118,6 +137,17 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
 
 
 @asynccontextmanager
+async def serve_waiting(port: int) -> AsyncIterator[None]:
+    """Answer the probes until the context exits: a process that waits is alive."""
+
+    async def show(_: web.Request) -> web.Response:
+        return web.json_response({"waiting": "the API server"})
+
+    async with serve_page("/healthz", show, port):
+        yield
+
+
+@asynccontextmanager
 async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[None]:
     """Serve `/metrics` until the context exits."""
 
@@ -125,8 +155,17 @@ async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[No
         body = generate_latest(metrics.registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
+    async with serve_page("/metrics", show, port):
+        yield
+
+
+@asynccontextmanager
+async def serve_page(
+    path: str, show: Callable[[web.Request], Awaitable[web.Response]], port: int
+) -> AsyncIterator[None]:
+    """Serve one page until the context exits."""
     application = web.Application()
-    application.router.add_get("/metrics", show)
+    application.router.add_get(path, show)
     runner = web.AppRunner(application, handle_signals=False, access_log=None)
     await runner.setup()
     try:

@@ -4,6 +4,7 @@ Group metrics are built from the last observed state at scrape time, so the seri
 group disappear with the group.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from dledger_operator.observed_state import ObservedGroup, ObservedMember
 FAILOVER_BUCKETS_S: Final = (
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
+FAILOVER_PHASES: Final = ("detect", "elect", "relabel", "endpoints", "total")
 _GROUP: Final = ("namespace", "group")
 _MEMBER: Final = (*_GROUP, "member")
 
@@ -44,7 +46,7 @@ class OperatorMetrics(Collector):
         self.failover_s = Histogram(
             "dledger_failover_seconds",
             "Duration of a leader change by phase; phase=total is the sum of all phases.",
-            ["phase"],
+            [*_GROUP, "phase"],
             buckets=FAILOVER_BUCKETS_S,
             registry=self.registry,
         )
@@ -76,6 +78,9 @@ class OperatorMetrics(Collector):
     def remove_group(self, namespace: str, group: str) -> None:
         """Drop all series of a deleted group."""
         self._groups.pop((namespace, group), None)
+        for phase in FAILOVER_PHASES:
+            with contextlib.suppress(KeyError):
+                self.failover_s.remove(namespace, group, phase)
 
     def count_leader_change(self, namespace: str, group: str, reason: str) -> None:
         """Count one leader change."""
@@ -123,7 +128,7 @@ def _info(known: Sequence[tuple[_GroupSeries, ObservedGroup]]) -> Metric:
 
 def _leadership(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
     leader = GaugeMetricFamily(
-        "dledger_group_leader", "1 for the leader's pod.", labels=[*_GROUP, "pod", "term"]
+        "dledger_group_leader", "1 for the leader's pod.", labels=[*_GROUP, "pod"]
     )
     term = GaugeMetricFamily("dledger_group_term", "Term of the current leader.", labels=_GROUP)
     slack = GaugeMetricFamily(
@@ -135,7 +140,7 @@ def _leadership(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
         key = [observed.namespace, observed.name]
         slack.add_metric(key, observed.quorum_slack)
         if observed.leader and observed.leading:
-            leader.add_metric([*key, observed.leading.pod, str(observed.leader.term)], 1)
+            leader.add_metric([*key, observed.leading.pod], 1)
             term.add_metric(key, observed.leader.term)
     return leader, term, slack
 

@@ -30,6 +30,8 @@ JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
 TERM_ANNOTATION: Final = "dledger.io/term"
 CONFIG_HASH_ANNOTATION: Final = "dledger.io/config-hash"
 FIRST_VOTERS_ANNOTATION: Final = "dledger.io/first-voters"
+MEMBER_REMOVED_ANNOTATION: Final = "dledger.io/member-removed"
+IDENTITY_ANNOTATION: Final = "dledger.io/group-identity"
 
 ROLE_MASTER: Final = "master"
 ROLE_SLAVE: Final = "slave"
@@ -50,6 +52,7 @@ GROUP_NAME_LENGTH_MAX: Final = 40
 AUDIT_NAME_LENGTH_MAX: Final = 52
 REPLICAS_ALLOWED: Final = (1, 3, 5, 7)
 REPLICAS_MAX: Final = max(REPLICAS_ALLOWED)
+TERM_MAX: Final = 2**63 - 1
 
 
 def member_id(ordinal: int) -> str:

@@ -110,6 +110,8 @@ class ObservedMember:
     """Human-readable reason why the member is not ready; empty when it is ready."""
     problem: Problem | None
     """Why the member's pod or volume claim does not start."""
+    danger: Problem | None = None
+    """What will stop the member although it may be ready now."""
     status: NodeStatus | None
     """The member's answer in the last round; None if it did not answer."""
 
@@ -124,10 +126,16 @@ class ObservedGroup:
     """`spec.replicas`."""
     first_voters: int | None
     """`Shape.first_voters`; None until the group was reconciled once."""
+    identity: str
+    """The group's identity; empty while it is not known."""
     membership: Membership
     leader: Leader | None
     disputed: bool
     """Whether two members claim to lead the same term, which Raft rules out."""
+    foreign_pods: Sequence[str] = ()
+    """Pods that carry the group's label and are not its members'."""
+    overstated_pods: Sequence[str] = ()
+    """Pods whose term annotation is above every member's term, with that term."""
     members: Sequence[ObservedMember]
     endpoints: ObservedEndpoints
     paused: bool

@@ -54,7 +54,7 @@ def test_an_unreachable_member_is_reported_and_the_others_are_kept(log: Log) -> 
     assert checks(found) == [("member_unreachable", "n1")]
     assert "refused" in found.findings[0].detail
     assert list(found.manifests) == ["n0"]
-    assert found.voters_count == 2
+    assert found.voters == {"n0", "n1"}
 
 
 @pytest.mark.parametrize(("group", "self_id"), [("g", "other"), ("other", "n1")])
@@ -70,7 +70,7 @@ def test_a_manifest_of_another_member_or_group_is_rejected(
 def test_members_that_only_a_manifest_lists_count_as_unreachable_voters(log: Log) -> None:
     found = captured(n0=manifest(log, "n0", peers=["n1", "n2"]))
 
-    assert found.voters_count == 3
+    assert found.voters == {"n0", "n1", "n2"}
     assert checks(found) == [("member_unreachable", "n1"), ("member_unreachable", "n2")]
 
 
@@ -89,6 +89,27 @@ def test_a_member_that_begins_later_than_others_is_reported(log: Log) -> None:
     assert checks(found) == [("begins_later", "n1")]
     assert found.findings[0].severity == "warning"
     assert (found.findings[0].first_index, found.findings[0].last_index) == (0, 19)
+
+
+@pytest.mark.parametrize(
+    ("settings", "check", "severity"),
+    [
+        ({"DLEDGER_FILE_RESERVED_HOURS": "0", "DLEDGER_RETENTION_BYTES": "0"},
+         "begins_later", "warning"),
+        ({"DLEDGER_FILE_RESERVED_HOURS": "72"}, "retention", "info"),
+        ({"DLEDGER_RETENTION_BYTES": "1000000"}, "retention", "info"),
+        ({"DLEDGER_DISK_FORCE_CLEAN_PERCENT": "85"}, "retention", "info"),
+    ],
+)  # fmt: skip
+def test_a_member_with_retention_may_begin_later(
+    settings: dict[str, str], check: str, severity: str, log: Log
+) -> None:
+    later = manifest(log, "n1")
+    later = replace(later, status=replace(later.status, ledger_begin_index=20, settings=settings))
+
+    found = captured(n0=manifest(log, "n0"), n1=later)
+
+    assert [(each.check, each.severity) for each in found.findings] == [(check, severity)]
 
 
 def test_there_is_no_agreed_index_if_no_member_answers() -> None:

@@ -1,28 +1,9 @@
 """Continuity between segments: every way in which they can fail to connect."""
 
-from typing import Any
-
-import pyarrow as pa
-import pytest
-from pyspark.sql import SparkSession
-
-from dledger_audit.checks.continuity import FILES, MEMBERS, continuity
-
-pytestmark = pytest.mark.spark
+from dledger_audit.checks.continuity import Span, continuity
+from dledger_audit.checks.electorate import Held
 
 SIZE = 1000
-CHUNK = pa.schema(
-    {
-        "member": pa.string(),
-        "segment": pa.int64(),
-        "flags": pa.int32(),
-        "entries": pa.int64(),
-        "first_index": pa.int64(),
-        "last_index": pa.int64(),
-        "first_term": pa.int64(),
-        "last_term": pa.int64(),
-    }.items()
-)
 
 # For each member: begin index, committed index, and segments (number, first, last, two terms).
 SAYS = {
@@ -48,40 +29,31 @@ EXPECTED = {
 }
 
 
-def test_exactly_the_broken_connections_between_segments_are_found(spark: SparkSession) -> None:
-    chunks: list[dict[str, Any]] = [
-        {
-            "member": member,
-            "segment": number * SIZE,
-            "flags": 0,
-            "entries": last - first + 1,
-            "first_index": first,
-            "last_index": last,
-            "first_term": first_term,
-            "last_term": last_term,
-        }
+def test_exactly_the_broken_connections_between_segments_are_found() -> None:
+    found = {
+        member: [
+            Span(
+                segment=number * SIZE,
+                first_index=first,
+                last_index=last,
+                first_term=first_term,
+                last_term=last_term,
+            )
+            for number, first, last, first_term, last_term in segments
+        ]
         for member, (_, _, segments) in SAYS.items()
-        for number, first, last, first_term, last_term in segments
-    ]
-    files = [
-        {"member": chunk["member"], "segment": chunk["segment"], "size_bytes": SIZE}
-        for chunk in chunks
-    ]
-    members = [
-        {"member": member, "begin_index": begin, "committed_index": committed}
-        for member, (begin, committed, _) in SAYS.items()
-    ]
+    }
+    held = {
+        member: Held(first=begin, last=committed) for member, (begin, committed, _) in SAYS.items()
+    }
+    sizes = {member: {span.segment: SIZE for span in spans} for member, spans in found.items()}
 
-    found = continuity(
-        *(
-            spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema))
-            for rows, schema in ((chunks, CHUNK), (files, FILES), (members, MEMBERS))
-        )
-    ).collect()
+    runs = list(continuity(found, held, sizes))
 
     assert {
-        (f["member"], f["check"], f["segment"].lstrip("0"), f["first_index"], f["last_index"])
-        for f in found
-    } == EXPECTED
-    assert {f["severity"] for f in found} == {"critical"}
-    assert all(f["entries"] == f["last_index"] - f["first_index"] + 1 for f in found)
+        (run.member, run.check, str(run.segment) if run.segment >= 0 else "",
+         run.first_index, run.last_index)
+        for run in runs
+    } == EXPECTED  # fmt: skip
+    assert {run.severity for run in runs} == {"critical"}
+    assert all(run.entries == run.last_index - run.first_index + 1 for run in runs)

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dledger_audit.audit import audit
-from dledger_audit.capture import capture
+from dledger_audit.capture import ask_again, capture
+from dledger_audit.passes import SparkPasses
 from dledger_audit.report import summarize
 from dledger_formats.audit import Verdict
 from dledger_logs.layout import manifest
@@ -61,7 +62,10 @@ def test_three_java_members_are_sound_but_not_covered_by_checksums(
             log = read_log(root / f"dledger-{node}")
             urls[node] = stack.enter_context(served(log.root, manifest(log, node)))
         captured = capture("g", urls)
-        summary = summarize(captured, audit(spark, captured))
+        summary = summarize(
+            captured,
+            audit(SparkPasses(spark, captured.urls), captured, lambda: ask_again(captured)),
+        )
 
     assert summary.verdict is Verdict.SOUND
     assert summary.entries == len(STORES[0]["entries"])

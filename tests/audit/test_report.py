@@ -1,12 +1,18 @@
 """Deriving the verdict, the summary and the text report from findings."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from dledger_audit import explain as texts
 from dledger_audit import report
-from dledger_audit.audit import AuditResult, MemberTotals
+from dledger_audit.audit import AuditResult
 from dledger_audit.capture import Capture
-from dledger_audit.explain import EXPLANATIONS, explain
-from dledger_audit.verdict import CRITICAL, DIVERGENCE, EXIT_CODES, INFO, WARNING, judge
+from dledger_audit.checks.coverage import MemberTotals
+from dledger_audit.checks.integrity import SEVERITIES
+from dledger_audit.explain import explain
+from dledger_audit.verdict import CRITICAL, DIVERGENCE, EXIT_CODES, INFO, OMISSION, WARNING, judge
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 from pyspark_dledger.layout import Flag
 
@@ -57,14 +63,22 @@ def test_every_verdict_has_a_distinct_exit_code() -> None:
     assert len(set(EXIT_CODES.values())) == len(Verdict)
 
 
-def test_every_check_of_the_decoder_has_an_explanation() -> None:
-    assert {flag.name.lower() for flag in Flag if flag.name} <= EXPLANATIONS.keys()
-    assert EXPLANATIONS.keys() >= DIVERGENCE
+def test_every_check_of_the_decoder_has_a_severity_and_an_explanation() -> None:
+    assert set(Flag) == SEVERITIES.keys()
+    names = {flag.name.lower() for flag in Flag if flag.name}
+    assert names | DIVERGENCE <= texts.DAMAGE.keys() | texts.OTHERS.keys()
+    assert not texts.DAMAGE.keys() & texts.OTHERS.keys()
 
 
 def test_an_explanation_counts_entries() -> None:
     assert explain("bad_magic", 1).startswith("1 entry: ")
-    assert explain("no_majority", 1200, "n0, n1").startswith("1,200 entries: n0, n1 hold ")
+    assert explain("bad_magic", 3, is_sparse=True).startswith("3 entries in this range: ")
+    assert explain("no_majority", 1200, members="n0, n1").startswith("1,200 entries: n0, n1 hold ")
+
+
+def test_a_rebuild_is_advised_only_where_the_entries_are_intact_elsewhere() -> None:
+    assert explain("bad_magic", 1, is_elsewhere=True).endswith("rebuild the member")
+    assert explain("bad_magic", 1, is_elsewhere=False).endswith("do not rebuild the member")
 
 
 def summary_of(*findings: Finding) -> tuple[AuditSummary, str]:
@@ -100,3 +114,12 @@ def test_a_summary_of_many_findings_fits_a_termination_message() -> None:
     assert len(summary.to_json()) <= 4096
     assert AuditSummary.from_json(summary.to_json()).first_findings
     assert "and 400 more findings" in text
+
+
+def test_every_check_is_explained_to_operators() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    rows = page.partition("### The checks of an audit")[2].partition("\n## ")[0]
+
+    assert set(re.findall(r"`([a-z_]+)`", rows)) >= {
+        *texts.DAMAGE, *texts.OTHERS, *DIVERGENCE, *OMISSION,
+    }  # fmt: skip

@@ -199,12 +199,6 @@ async def test_closing_the_outcomes_early_stops_the_iteration_of_bodies(group: G
         assert len(taken) - count <= 1
 
 
-async def test_in_flight_must_be_at_least_one(group: Group) -> None:
-    async with DLedgerClient(group.servers, "g0") as client:
-        with pytest.raises(ValueError, match="at least 1"):
-            client.append_all([], in_flight=0)
-
-
 # Changes of the leader
 
 

@@ -90,7 +90,7 @@ def test_a_failed_get_prints_an_error_and_sets_the_exit_code(
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["put"], ["append", "--in-flight", "0"], ["append", "--deadline", "nan"],
+    [["put"], ["append", "--in-flight", "0"], ["append", "--deadline", "nan"],
      ["tail", "--from", "-1"], ["transfer"], ["completion", "csh"]],
 )  # fmt: skip
 def test_an_invalid_command_line_prints_one_line(
@@ -193,7 +193,7 @@ def test_status_prints_a_table_of_the_members(
 
     assert main(["status", "--http", ",".join([*addresses, UNREACHABLE_SERVER])]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert rows[1] == ["n0", "master", "4", "n0", "100", "100", "0", "yes", addresses[0]]
+    assert rows[1] == ["n0", "leader", "4", "n0", "100", "100", "0", "yes", addresses[0]]
     assert rows[2] == [
         "n1", "follower", "4", "n0", "93", "93", "7", "no:", "catching", "up", addresses[1],
     ]  # fmt: skip
@@ -215,14 +215,25 @@ def test_status_prints_the_json_of_the_members(
     assert "refused" in failed["problem"]
 
 
-def test_status_finds_the_members_by_metadata(
+def test_status_finds_the_members_by_metadata_and_names_each_once(
     status_pages: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, port = status_pages[0]
 
-    # All members are on one host, so all use the same page.
+    # All members are on one host, so this is the port of one of them.
     assert main(["status", "--http-port", str(port)]) == 0
-    assert capsys.readouterr().out.count("master") == 3
+    rows = capsys.readouterr().out.splitlines()
+    assert sum("leader" in row for row in rows) == 1
+    assert sum("this is the page of n0; give" in row for row in rows) == 2
+
+
+def test_status_of_another_group_is_refused(
+    status_pages: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, port = status_pages[0]
+
+    assert main(["status", "--http", f"{host}:{port}", "--group", "other"]) == 4
+    assert "this is a member of group g0, not other" in capsys.readouterr().out
 
 
 def test_status_exits_with_5_if_no_member_answers() -> None:

@@ -17,8 +17,8 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 
 pytestmark = pytest.mark.usefixtures("group_in_environment")
 COMMANDS = ["append", "get", "tail", "register", "group", "group local", "member", "member list",
-            "member add", "member promote", "member demote", "member remove", "status", "transfer",
-            "bench", "completion"]  # fmt: skip
+            "member add", "member promote", "member demote", "member remove", "status",
+            "health", "wait", "transfer", "bench", "completion"]  # fmt: skip
 
 
 # tail
@@ -61,6 +61,23 @@ def test_tail_counts_only_printed_entries(
     assert main(["tail", "--from", "0", "--count", "1", "-o", output]) == 0
     written = capfdbinary.readouterr().out.splitlines()
     assert [line[: len(start)] for line, start in zip(written, lines, strict=True)] == lines
+
+
+@pytest.mark.parametrize(
+    ("last", "bodies"), [(1, b"two\n"), (2, b"one\ntwo\n"), (9, b"one\ntwo\n")]
+)
+def test_tail_last_counts_only_printed_entries(
+    group_in_thread: Group, capfdbinary: pytest.CaptureFixture[bytes], last: int, bodies: bytes
+) -> None:
+    group_in_thread.log = [b"one", *[b""] * 5, b"two", *[b""] * 20]
+    stored = group_in_thread.stored_entry
+    group_in_thread.entry = lambda index: msgspec.structs.replace(
+        stored(index), magic=disk.NORMAL if stored(index).body else disk.NOOP
+    )
+    count = str(bodies.count(b"\n"))
+
+    assert main(["tail", "--last", str(last), "--count", count]) == 0
+    assert capfdbinary.readouterr().out == bodies
 
 
 # Background processes of a shell ignore SIGINT, and so do their children.
@@ -124,6 +141,15 @@ def test_bench_counts_the_acknowledged_appends(
     assert figures["appendsPerSecond"] > 0
     assert 0 < figures["p50Ms"] <= figures["p99Ms"] <= figures["longestMs"] * 1.01
     assert {len(body) for body in group_in_thread.log} == {10}
+
+
+def test_bench_that_measured_nothing_says_so_and_fails(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["--seconds", "0.001", "--warm-up", "0.001", "--in-flight", "100000"]
+
+    assert main(["bench", *arguments]) == 1
+    assert "use more --seconds or fewer --in-flight" in capsys.readouterr().err
 
 
 def test_bench_reports_an_unreachable_group(capsys: pytest.CaptureFixture[str]) -> None:

@@ -353,7 +353,7 @@ def test_append_idempotent_reports_servers_without_support(
 
     assert main(["append", "--idempotent", "--body", "x"]) == 4
 
-    assert "do not support idempotent appends" in capsys.readouterr().out
+    assert "do not support idempotent appends" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("group_in_environment")

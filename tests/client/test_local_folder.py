@@ -1,5 +1,6 @@
 """Errors of a local group before it starts any member."""
 
+import dataclasses
 import socket
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from dledger_client.cli import main
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import GroupShape, load_or_create_shape, lock_folder
 from dledger_client.local.group import LocalGroup, node_program
+from dledger_formats.settings import GROUP_IDENTITY_PATTERN
 
 THREE = GroupShape(group="local", members=3)
 
@@ -32,8 +34,31 @@ def test_a_released_folder_can_be_locked_again(tmp_path: Path) -> None:
 def test_a_group_keeps_its_shape(tmp_path: Path) -> None:
     written = GroupShape(group="local", members=3, segment_size_bytes=1 << 20)
 
-    assert load_or_create_shape(tmp_path, written) == written
-    assert load_or_create_shape(tmp_path, THREE) == written
+    first = load_or_create_shape(tmp_path, written)
+
+    assert dataclasses.replace(first, identity="") == written
+    assert load_or_create_shape(tmp_path, THREE) == first
+
+
+def test_each_group_gets_an_identity_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+
+    one, two = (load_or_create_shape(tmp_path / name, THREE) for name in ("one", "two"))
+
+    assert one.identity
+    assert GROUP_IDENTITY_PATTERN.fullmatch(one.identity)
+    assert one.identity != two.identity
+
+
+def test_a_group_of_an_earlier_release_gets_an_identity_once(tmp_path: Path) -> None:
+    (tmp_path / "group.json").write_bytes(THREE.to_json())
+
+    adopted = load_or_create_shape(tmp_path, THREE)
+
+    assert adopted.identity
+    assert GROUP_IDENTITY_PATTERN.fullmatch(adopted.identity)
+    assert load_or_create_shape(tmp_path, THREE) == adopted
 
 
 @pytest.mark.parametrize(
@@ -66,7 +91,7 @@ def test_a_damaged_shape_file_raises_an_error(tmp_path: Path) -> None:
 def test_an_unfinished_shape_file_of_a_crash_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "group.new").write_text("{")
 
-    assert load_or_create_shape(tmp_path, THREE) == THREE
+    assert dataclasses.replace(load_or_create_shape(tmp_path, THREE), identity="") == THREE
 
 
 def test_a_missing_node_program_raises_an_error_that_explains_the_installation(

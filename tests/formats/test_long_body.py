@@ -1,6 +1,7 @@
 """What a request may contain besides its body is bounded, and what parsing it costs is linear."""
 
 import contextlib
+import json
 import time
 from collections.abc import Callable
 
@@ -17,8 +18,10 @@ KIB = 1024
 BODY = bytes(range(256)) * 400
 APPEND = AppendEntryRequest(group="g", remote_id="n0", body=BODY)
 ENVELOPE = b'{"group":"g","remoteId":"n0",'
-NS_PER_BYTE_MAX = 76
-"""5 ms for 64 KiB. The dearest shape takes 31 ns a byte."""
+COST_MAX = 3
+"""In the time that the standard library takes for as many bytes of fractions. The dearest shape
+takes 1.7 of it: 31 ns a byte where 64 KiB may take 76, but machines differ, and so do their hours.
+"""
 TURN_S_MAX = 0.005
 
 
@@ -31,6 +34,12 @@ def cost_s(work: Callable[[], object]) -> float:
             work()
         took_s.append(time.thread_time() - begun_s)
     return min(took_s)
+
+
+def reference_s(length: int) -> float:
+    """Return what the standard library takes for this many bytes of fractions."""
+    raw = b"[" + b"1.5," * (length // 4) + b"0]"
+    return cost_s(lambda: json.loads(raw))
 
 
 # A long body.
@@ -164,7 +173,7 @@ def test_the_cost_of_hostile_json_is_linear_and_small(
 
     took_s = cost_s(lambda: GetEntriesRequest.from_json(raw))
 
-    assert took_s * 1e9 / length < NS_PER_BYTE_MAX
+    assert took_s < COST_MAX * reference_s(length)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
@@ -185,7 +194,7 @@ def test_keys_without_end_cost_no_more_than_other_json() -> None:
 
     took_s = cost_s(lambda: GetEntriesRequest.from_json(raw))
 
-    assert took_s * 1e9 / len(raw) < NS_PER_BYTE_MAX
+    assert took_s < COST_MAX * reference_s(len(raw))
 
 
 def test_a_body_of_the_largest_size_takes_no_longer_than_one_turn_may() -> None:

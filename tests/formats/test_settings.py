@@ -177,3 +177,9 @@ def test_dashes_in_a_host_name_belong_to_the_host() -> None:
 def test_an_invalid_list_of_members_is_refused(text: str) -> None:
     with pytest.raises(SettingsError):
         parse_peers(text)
+
+
+def test_the_variables_of_the_command_line_are_not_settings() -> None:
+    exported = {"DLEDGER_CLIENT_SERVERS": "127.0.0.1:40911", "DLEDGER_CLIENT_GROUP": "orders"}
+
+    assert NodeSettings.from_environment(ENVIRONMENT | exported) == SETTINGS

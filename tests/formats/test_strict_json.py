@@ -85,7 +85,7 @@ def test_every_request_of_the_protocol_is_tested_here() -> None:
         "Request", "MetadataRequest", "AppendEntryRequest", "GetEntriesRequest", "FollowRequest",
         "AppendBatchRequest", "RegisterProducerRequest", "IdempotentAppendRequest",
         "LeadershipTransferRequest", "ChangeMembershipRequest", "ReadRegisterRequest",
-        "IdempotentBatchEnvelope", "IdempotentBatchRequest", "ReadRangeRequest",
+        "IdempotentBatchEnvelope", "IdempotentBatchRequest", "ReadRequest", "ReadRangeRequest",
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_fuzz import file_decoders, network_decoders
+from dledger_fuzz import file_decoders, network_decoders, rocketmq_decoders
 from dledger_fuzz.mutate import Mutator
 from dledger_fuzz.network_decoders import Decoder
 
@@ -20,7 +20,8 @@ INPUT_S_MAX = 10.0
 """The most time for one input, on a machine that does other work too."""
 NETWORK_INPUT_S_MAX = 0.05
 """The most processor time for one input from the network, which the event loop decodes."""
-DECODERS = (*network_decoders.DECODERS, *file_decoders.DECODERS)
+FROM_NETWORK = (*network_decoders.DECODERS, *rocketmq_decoders.DECODERS)
+DECODERS = (*FROM_NETWORK, *file_decoders.DECODERS)
 
 
 def own_memory_bytes() -> int:
@@ -41,7 +42,7 @@ def test_a_decoder_takes_or_refuses_every_input(
         feed(raw)
     memory_bytes = own_memory_bytes()
 
-    from_network = decoder in network_decoders.DECODERS
+    from_network = decoder in FROM_NETWORK
     clock = time.thread_time if from_network else time.perf_counter
     input_s_max = NETWORK_INPUT_S_MAX if from_network else INPUT_S_MAX
     gc.freeze()  # a full collection goes through all of the tests, too

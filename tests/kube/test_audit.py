@@ -7,8 +7,9 @@ import pytest
 
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 from dledger_kube.objects import NOW, audit_body
+from dledger_kube.objects import group as group_of
 from dledger_operator.api_objects import JobPodView, JobView, Problem
-from dledger_operator.behaviours.audit import Outcome, build_status, judge
+from dledger_operator.behaviours.audit import Outcome, audited_members, build_status, judge
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
@@ -141,6 +142,19 @@ def test_the_largest_summary_still_fits_a_status() -> None:
     outcome = judge(ENDED_JOB, [ended], name="a-audit")
 
     assert 1 <= len(status(outcome)["firstFindings"]) <= 10
+
+
+def test_the_learners_of_a_group_are_audited_with_its_voters() -> None:
+    group = group_of()
+    members = [
+        {"id": "flights-0", "membership": "Voter"},
+        {"id": "flights-1", "membership": "Voter"},
+        {"id": "flights-2", "membership": "None"},
+        {"id": "flights-3", "membership": "Learner"},
+    ]
+
+    assert audited_members({"members": members}, group) == ["flights-0", "flights-1", "flights-3"]
+    assert audited_members({}, group) == sorted(group.member_ids)
 
 
 def test_a_spec_has_defaults() -> None:

@@ -162,7 +162,10 @@ def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: 
     verbs = {verb for rule in rules for verb in rule["verbs"]}
     resources = {resource for rule in rules for resource in rule["resources"]}
 
-    assert verbs == {"get", "list", "watch", "create", "patch"}
+    deletable = {each for rule in rules if "delete" in rule["verbs"] for each in rule["resources"]}
+
+    assert verbs == {"get", "list", "watch", "create", "patch", "delete"}
+    assert deletable == {"persistentvolumeclaims"}
     assert not resources & {"*", "secrets", "pods/exec", "nodes", "namespaces"}
     assert all("*" not in rule["apiGroups"] for rule in rules)
 

@@ -68,6 +68,19 @@ def test_a_group_without_a_leader_is_not_ready() -> None:
     assert verdict["Ready"] == verdict["LeaderElected"] == ("False", "NoLeader")
 
 
+def test_ready_names_the_problem_of_a_pod_for_which_there_is_no_leader() -> None:
+    refused = Problem(reason="FailedCreate", message="exceeded quota: team")
+    lost = member(2, ready=False, reason="the pod does not exist", status=None, problem=refused)
+    members = (member(0), member(1), lost)
+
+    judged = conditions(observed_group(leader=None, members=members))["Ready"]
+    led = conditions(observed_group(members=members))["Ready"]
+
+    assert judged["reason"] == "FailedCreate"
+    assert "flights-2: FailedCreate: exceeded quota: team" in judged["message"]
+    assert led["status"] == "True"
+
+
 def test_two_leaders_of_one_term_have_a_reason_of_their_own() -> None:
     judged = conditions(observed_group(leader=None, disputed=True))["LeaderElected"]
 
@@ -81,6 +94,28 @@ def test_a_group_with_a_bare_majority_is_ready_and_degraded() -> None:
     assert verdict["Ready"][0] == "True"
     assert verdict["QuorumHealthy"] == ("True", "MajorityReady")
     assert verdict["Degraded"] == ("True", "MemberNotReady")
+
+
+def test_a_volume_that_is_being_deleted_under_a_ready_member_degrades_the_group() -> None:
+    danger = Problem(reason="VolumeTerminating", message="volume claim data-flights-2 was deleted")
+    members = (member(0), member(1), member(2, danger=danger))
+
+    judged = conditions(observed_group(members=members))
+
+    assert (judged["Degraded"]["status"], judged["Degraded"]["reason"]) == (
+        "True", "VolumeTerminating",
+    )  # fmt: skip
+    assert judged["Ready"]["status"] == "True"
+
+
+def test_foreign_pods_and_forged_terms_are_named() -> None:
+    foreign = conditions(observed_group(foreign_pods=[f"web-{k}" for k in range(7)]))["Degraded"]
+    of = observed_group(leader=None, overstated_pods=["flights-0 (9999)"])
+
+    assert foreign["reason"] == "ForeignPods"
+    assert "web-4 and 2 more" in foreign["message"]
+    assert verdicts(of)["Ready"] == verdicts(of)["LeaderElected"] == ("False", "TermTooHigh")
+    assert "flights-0 (9999)" in conditions(of)["Ready"]["message"]
 
 
 def test_a_healing_member_has_a_reason_of_its_own() -> None:

@@ -15,7 +15,10 @@ from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.leader.follow_leader import Decision, FollowResult, LeaderFollower
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
+from dledger_operator.behaviours.members import observe
 from dledger_operator.clients.errors import ConflictError, UnavailableError
+from dledger_operator.clients.member_http import MemberHttpClient
+from dledger_operator.observed_state import Leader
 
 GROUP = group()
 WAIT_S = 10.0
@@ -25,7 +28,10 @@ class World:
     """Three members, their pods, and one operator that labels the pods."""
 
     def __init__(
-        self, nodes: list[FakeMember], polls_of: Callable[[Callable[[], None]], LeaderPolls]
+        self,
+        nodes: list[FakeMember],
+        client: MemberHttpClient,
+        polls_of: Callable[[Callable[[], None]], LeaderPolls],
     ):
         self.nodes = nodes
         self.masters_seen: list[set[str]] = []
@@ -41,6 +47,7 @@ class World:
         self.follower = LeaderFollower(
             self.store,
             self.polls,
+            ask=lambda pods: observe.statuses(client, pods),
             clock=asyncio.get_running_loop().time,
             on_decision=self.decisions.append,
             on_settled=self._settled,
@@ -67,8 +74,11 @@ class World:
             await node.say(term, f"n{ordinal}")
 
     async def wait_for_roles(self, expected: dict[str, str]) -> None:
+        await self.wait_until(lambda: self.roles() == expected)
+
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WAIT_S):
-            while self.roles() != expected:
+            while not holds():
                 self.changed.clear()
                 await self.changed.wait()
 
@@ -88,7 +98,7 @@ class World:
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     async with members(3) as (nodes, client):
-        made = World(nodes, lambda on_change: LeaderPolls(client, Random(1), on_change))
+        made = World(nodes, client, lambda on_change: LeaderPolls(client, Random(1), on_change))
         task = asyncio.create_task(made.operate())
         yield made
         task.cancel()
@@ -212,6 +222,7 @@ async def follow_once(store: PodStore) -> dict[str, str]:
         follower = LeaderFollower(
             store,
             polls,
+            ask=lambda pods: observe.statuses(client, pods),
             clock=asyncio.get_running_loop().time,
             on_decision=lambda _: None,
             on_settled=lambda _: None,
@@ -268,3 +279,58 @@ def test_a_stale_pod_conflicts_in_the_fake_store_as_in_the_api() -> None:
 
     with pytest.raises(ConflictError):
         store.relabel(stale, {}, {"dledger.io/term": "1"})
+
+
+async def test_a_pod_that_is_not_the_stateful_sets_is_named_and_never_believed(
+    world: World,
+) -> None:
+    await world.elect(1, 7)
+    await world.wait_for_roles(N1_LEADS)
+    stranger = replace(world.store.pods()[2], owner_uid="another", term=9999)
+    for each in (
+        replace(stranger, name="flights-99999999", uid="s1", member_id="n99999999"),
+        replace(stranger, name="flights-2", uid="s2"),
+    ):
+        world.store.put(each)
+    patches = len(world.store.patches)
+    world.wake.set()
+
+    await world.wait_until(lambda: world.followed.foreign == ("flights-2", "flights-99999999"))
+
+    assert world.followed.leader == Leader(term=7, member_id="n1")
+    assert len(world.store.patches) == patches
+
+
+async def test_a_master_of_a_deleted_stateful_set_loses_its_label_before_another_gets_it(
+    world: World,
+) -> None:
+    await world.elect(0, 7)
+    await world.wait_for_roles({"n0": "master", "n1": "slave", "n2": "slave"})
+    world.store.stateful_set_uid = "recreated"
+    await world.nodes[0].fall_silent()
+    for each in world.store.pods()[1:]:
+        world.store.put(replace(each, uid=f"new-{each.uid}", owner_uid="recreated", labels={}))
+    for node in world.nodes[1:]:
+        await node.say(8, "n1")
+
+    await world.wait_until(lambda: world.roles().get("n1") == "master")
+
+    assert world.roles()["n0"] != "master"
+    assert all(len(masters) <= 1 for masters in world.masters_seen)
+
+
+async def test_a_forged_term_is_taken_back_once_all_voters_answer(world: World) -> None:
+    await world.elect(1, 7)
+    await world.wait_for_roles(N1_LEADS)
+    await world.nodes[2].fall_silent()
+    world.store.put(replace(world.store.pods()[0], term=9999))
+    world.wake.set()
+    await world.wait_until(lambda: world.followed.overstated == ("flights-0 (9999)",))
+    assert world.followed.leader is None
+
+    await world.nodes[2].answer()
+    world.polls.retry_now()
+    await world.wait_until(lambda: world.followed.leader == Leader(term=7, member_id="n1"))
+
+    assert {each.term for each in world.store.pods()} == {7}
+    assert world.roles() == N1_LEADS

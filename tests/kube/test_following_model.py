@@ -1,9 +1,9 @@
 """A model test: two operators label the pods of a group that elects and crashes, in random order.
 
 The model only guarantees one leader per term. Members learn of it late, answers are stale, pods are
-replaced, kubelets update pods in between, and operators crash between two patches. Checked after
-every change of a pod: there are never two masters, no pod's term decreases, and a pod with the
-master label for a term led that term.
+replaced, kubelets update pods in between, somebody forges term annotations, and operators crash
+between two patches. Checked after every change of a pod: there are never two masters, no pod's term
+decreases unless it was forged, and a pod with the master label for a term led that term.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,13 @@ from random import Random
 
 import pytest
 
-from dledger_kube.objects import group, membership, pod, says
+from dledger_formats.http.status import NodeStatus
+from dledger_kube.objects import group, membership, node_status, pod, says
 from dledger_kube.pod_store import PodStore
 from dledger_operator import names
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.leader.follow_leader import RolePatch, decide
+from dledger_operator.behaviours.leader.follow_leader import RolePatch, decide, taken_back
+from dledger_operator.behaviours.leader.member_pods import overstated
 from dledger_operator.clients.errors import ConflictError, NotFoundError
 from dledger_operator.observed_state import Observation
 
@@ -41,6 +43,8 @@ class Operator:
     observations: dict[str, Observation] = field(default_factory=dict)
     pods: list[PodView] | None = None
     pending: list[RolePatch] = field(default_factory=list)
+    answers: dict[str, NodeStatus] | None = None
+    """Answers that were asked for after the LIST; None unless a term looks forged."""
     not_following: frozenset[str] = frozenset()
 
 
@@ -56,6 +60,9 @@ class World:
         self.elected: Member | None = None
         self.incarnations = 0
         self.terms_seen: dict[str, int] = {}
+        self.forged: dict[str, int] = {}
+        """The forged term of a pod, by its uid."""
+        self.taken_back = 0
         self.promotions = 0
         self.operators = [Operator(), Operator()]
         self.store = PodStore(on_change=self.judge)
@@ -72,6 +79,8 @@ class World:
             self.restart_a_process: 1,
             self.replace_a_pod: 1,
             self.write_a_pod_status: 2,
+            self.forge_a_term: 1,
+            self.ask_a_member: 150,
             self.observe_a_member: 200,
             self.lose_a_member: 6,
             self.time_out_followers: 1,
@@ -134,6 +143,12 @@ class World:
         leaving = stored.leaving or self.random.random() < 0.02
         self.store.put(replace(stored, ready=self.random.random() < 0.8, leaving=leaving))
 
+    def forge_a_term(self) -> None:
+        stored = self.random.choice(self.store.pods())
+        term = max([stored.term, *self.leader_of]) + self.random.randint(10, 20)
+        self.forged[stored.uid] = term
+        self.store.put(replace(stored, term=term))
+
     # Steps of the operators
 
     def observe_a_member(self) -> None:
@@ -158,12 +173,17 @@ class World:
         operator = self.random.choice(self.operators)
         if operator.pending:
             return
+        if operator.answers is not None:
+            return
+        observations = list(operator.observations.values())
         if operator.pods is None:
             operator.pods = self.store.pods()
+            if overstated(operator.pods, observations, self.membership):
+                operator.answers = {}
             return
         decision = decide(
             pods=operator.pods,
-            observations=list(operator.observations.values()),
+            observations=observations,
             group=self.group,
             membership=self.membership,
             not_following=operator.not_following,
@@ -171,6 +191,25 @@ class World:
         operator.pending = list(decision.patches)
         if not decision.patches:
             operator.pods = None
+
+    def ask_a_member(self) -> None:
+        """Ask the next member after a LIST with a forged term; then decide what is forged."""
+        operator = self.random.choice(self.operators)
+        if operator.answers is None or operator.pods is None:
+            return
+        missing = [each for each in operator.pods if each.uid not in operator.answers]
+        if missing:
+            asked = self.random.choice(missing)
+            member = self.members[int(asked.member_id[1:])]
+            operator.answers[asked.uid] = node_status(
+                asked.member_id, term=member.term, master=member.master
+            )
+            return
+        operator.pending = list(
+            taken_back(operator.pods, operator.answers, self.group, self.membership)
+        )
+        self.taken_back += len(operator.pending)
+        operator.answers = None
 
     def patch_one_pod(self) -> None:
         operator = self.random.choice(self.operators)
@@ -199,15 +238,18 @@ class World:
         masters = [each for each in pods if each.role(self.group.roles) == "master"]
         assert len(masters) <= 1, f"two masters: {masters}"
         for each in masters:
-            assert self.leader_of[each.term] == int(each.member_id[1:]), f"{each} never led"
+            led = self.leader_of.get(each.term) == int(each.member_id[1:])
+            assert led or self.forged.get(each.uid) == each.term, f"{each} never led"
         for each in pods:
-            assert each.term >= self.terms_seen.get(each.uid, -1), f"the term of {each} went back"
+            seen = self.terms_seen.get(each.uid, -1)
+            assert each.term >= seen or self.forged.get(each.uid) == seen, f"{each} went back"
             self.terms_seen[each.uid] = each.term
 
     def settle(self) -> dict[str, str]:
         """Stop all disturbances, let one operator finish, and return the role of every member."""
         for stored in self.store.pods():
             self.store.put(replace(stored, ready=True, leaving=False))
+        self.forge_a_term()
         self.elect()
         for member in self.members:
             assert self.elected is not None
@@ -218,6 +260,8 @@ class World:
             self.observe_a_member()
         for _ in range(TURNS_MAX):
             self.decide_on_the_next_step()
+            while self.operators[0].answers is not None:
+                self.ask_a_member()
             while self.operators[0].pending:
                 self.patch_one_pod()
         self.operators = [Operator(), Operator()]
@@ -241,4 +285,5 @@ def test_there_are_never_two_masters_and_the_labels_come_right_when_it_is_quiet(
             leader = f"n{world.members.index(world.elected)}"
             assert roles == {each: "master" if each == leader else "slave" for each in roles}
 
-    assert world.promotions > STEPS / 200, "the model promotes too rarely to prove anything"
+    assert world.taken_back, "the model takes back too few forged terms to prove anything"
+    assert world.promotions > STEPS / 400, "the model promotes too rarely to prove anything"

@@ -16,8 +16,8 @@ from dledger_operator.spec.shape import Shape
 NO_RECORDS = FoundingRecords(settings=None, stateful_set=None, claims=(), status={})
 STATEFUL_SET = StatefulSetView(
     namespace="air", name="flights",
-    owner_uid="group-uid",
-    resource_version="1", replicas=5, first_voters=3,
+    uid="stateful-set-uid",
+    resource_version="1", replicas=5, first_voters=3, identity="",
     volume_claim_templates=(),
 )  # fmt: skip
 STATEFUL_SET_WITHOUT_RECORD = replace(STATEFUL_SET, first_voters=None)
@@ -26,13 +26,13 @@ STATEFUL_SET_WITHOUT_RECORD = replace(STATEFUL_SET, first_voters=None)
 def settings(first_voters: int = 3, state: GroupState = GroupState.EXISTING) -> SettingsView:
     shape = replace(Shape.of_new(first_voters), state=state)
     data: dict[str, str] = config_map.build(group(), shape)["data"]
-    return SettingsView(owner_uid="group-uid", data=data)
+    return SettingsView(data=data)
 
 
 def claims(count: int, first_voters: int | None = 3) -> list[VolumeClaimView]:
     return [
         VolumeClaimView(
-            name=f"data-flights-{ordinal}", ordinal=ordinal, first_voters=first_voters,
+            name=f"data-flights-{ordinal}", ordinal=ordinal, first_voters=first_voters, identity="",
             leaving=False,
             problem=None,
         )
@@ -88,7 +88,7 @@ def test_a_group_stays_new_until_it_has_had_a_leader(led: bool, state: GroupStat
 def test_settings_without_an_initial_state_do_not_make_a_group_new() -> None:
     data = {key: text for key, text in settings().data.items() if key != config_map.STATE_KEY}
 
-    shape = found(led=False, settings=SettingsView(owner_uid="group-uid", data=data))
+    shape = found(led=False, settings=SettingsView(data=data))
 
     assert shape.state is GroupState.EXISTING
 
@@ -124,7 +124,7 @@ def test_contradicting_records_are_all_named() -> None:
     ids=["no peers", "other ids", "an even number", "nonsense"],
 )  # fmt: skip
 def test_settings_with_invalid_peers_are_refused(peers: str) -> None:
-    refused(settings=SettingsView(owner_uid="", data={"DLEDGER_PEERS": peers}))
+    refused(settings=SettingsView(data={"DLEDGER_PEERS": peers}))
 
 
 def test_a_stateful_set_without_the_annotation_is_refused_if_nothing_else_records_it() -> None:

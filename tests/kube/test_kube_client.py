@@ -16,6 +16,7 @@ from dledger_operator.behaviours.audit import Outcome
 from dledger_operator.behaviours.audit import build_status as build_audit_status
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
+from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.report.event_recorder import EventNote, EventRecorder
 from dledger_operator.behaviours.report.status import build_status
 from dledger_operator.clients.errors import (
@@ -100,7 +101,6 @@ async def test_the_founding_records_are_read_back(api: KubeApi, namespace: Names
     settings = await api.settings(namespace.name, "flights-settings")
     assert settings is not None
     assert settings.data["DLEDGER_INITIAL_GROUP_STATE"] == "new"
-    assert settings.owner_uid == made.owner_uid == body["metadata"]["uid"]
     again = await reconcile(api, body, IMAGES, led=True, voters=3)
     assert (again.problem, again.warning) == (None, None)
     after = await api.settings(namespace.name, "flights-settings")
@@ -167,15 +167,24 @@ async def test_a_replaced_pod_is_not_relabeled(api: KubeApi, namespace: Namespac
         await api.relabel_pod(listed, {"dledger.io/role": "master"}, {})
 
 
-async def test_a_pod_with_only_the_groups_label_is_not_a_member(
+async def test_a_pod_without_the_groups_stateful_set_as_owner_is_not_a_member(
     api: KubeApi, namespace: Namespace
 ) -> None:
-    group = parsed(namespace.make_group())
-    namespace.make_pod(dataclasses.replace(group, name="stranger"), 0)
+    body = namespace.make_group()
+    group = parsed(body)
+    await reconcile(api, body, IMAGES, led=False, voters=3)
+    made = await api.stateful_set(namespace.name, "flights")
+    assert made is not None
+    namespace.make_pod(group, 0)
+    namespace.make_pod(dataclasses.replace(group, name="stranger"), 1)
     labels = {"metadata": {"labels": {"dledger.io/group": "flights"}}}
-    namespace.patch("pods", "stranger-0", labels)
+    namespace.patch("pods", "stranger-1", labels)
 
-    assert await api.member_pods(namespace.name, "flights") == []
+    listed = await api.member_pods(namespace.name, "flights")
+
+    assert [(each.name, is_member(each, "flights", {made.uid})) for each in listed] == [
+        ("flights-0", True), ("stranger-1", False),
+    ]  # fmt: skip
 
 
 async def test_a_complete_status_is_stored_as_it_was_sent(

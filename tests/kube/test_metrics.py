@@ -32,7 +32,7 @@ def test_a_group_and_its_leader_are_exported() -> None:
     assert read["dledger_group_info"] == [
         (FLIGHTS | {"replicas": "3", "image": "node:1", "flush_disk_type": "SyncFlush"}, 1.0)
     ]
-    assert read["dledger_group_leader"] == [(FLIGHTS | {"pod": "flights-1", "term": "7"}, 1.0)]
+    assert read["dledger_group_leader"] == [(FLIGHTS | {"pod": "flights-1"}, 1.0)]
     assert read["dledger_group_term"] == [(FLIGHTS, 7.0)]
     assert read["dledger_group_quorum_slack"] == [(FLIGHTS, 1.0)]
 
@@ -47,7 +47,7 @@ def test_a_new_leader_replaces_the_old_one() -> None:
 
     read = samples(metrics)
 
-    assert read["dledger_group_leader"] == [(FLIGHTS | {"pod": "flights-2", "term": "8"}, 1.0)]
+    assert read["dledger_group_leader"] == [(FLIGHTS | {"pod": "flights-2"}, 1.0)]
 
 
 def test_a_group_without_a_leader_has_no_leader_series() -> None:
@@ -112,7 +112,7 @@ def test_the_series_of_a_deleted_group_are_removed() -> None:
 
 def test_failover_times_have_buckets_around_a_second() -> None:
     metrics = OperatorMetrics()
-    metrics.failover_s.labels("total").observe(0.9)
+    metrics.failover_s.labels("air", "flights", "total").observe(0.9)
 
     buckets = {
         float(labels["le"]): value
@@ -120,3 +120,14 @@ def test_failover_times_have_buckets_around_a_second() -> None:
     }
     assert buckets[0.5] == 0.0
     assert buckets[1.0] == 1.0
+
+
+def test_the_failover_times_of_a_deleted_group_are_removed() -> None:
+    metrics = OperatorMetrics()
+    metrics.failover_s.labels("air", "flights", "total").observe(0.9)
+    metrics.failover_s.labels("air", "trains", "total").observe(0.9)
+
+    metrics.remove_group("air", "flights")
+
+    left = {labels["group"] for labels, _ in samples(metrics)["dledger_failover_seconds_bucket"]}
+    assert left == {"trains"}

@@ -5,7 +5,7 @@ import pytest
 from dledger_formats.http.status import NodeStatus
 from dledger_kube.fake_members import members
 from dledger_kube.objects import group, membership, node_status, pod
-from dledger_operator.api_objects import PodView, Problem, VolumeClaimView
+from dledger_operator.api_objects import CreationFailure, PodView, Problem, VolumeClaimView
 from dledger_operator.behaviours.members import observe
 
 GROUP = group()
@@ -41,6 +41,15 @@ def test_a_member_that_is_not_ready_has_a_reason(
     assert reason_of(first, {"uid-0": answer} if answer else {}) == expected
 
 
+def test_a_missing_pod_has_the_latest_reason_why_it_was_not_created() -> None:
+    failures = [CreationFailure(pod="flights-0", message=text) for text in ("new", "old")]
+
+    first, second, _ = observe.members(GROUP, [pod(1)], [], {}, VOTERS, failures)
+
+    assert first.problem == Problem(reason="FailedCreate", message="new")
+    assert second.problem is None
+
+
 def test_every_member_of_the_spec_is_listed() -> None:
     seen = observe.members(GROUP, [pod(1)], [], {}, VOTERS)
 
@@ -55,6 +64,7 @@ def test_a_problem_of_the_volume_claim_takes_precedence_over_the_waiting_pods() 
         name="data-flights-0",
         ordinal=0,
         first_voters=3,
+        identity="",
         leaving=False,
         problem=Problem(reason="VolumePending", message="class x"),
     )

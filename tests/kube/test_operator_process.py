@@ -5,90 +5,24 @@ The test plays the controllers and kubelets; fake members answer over HTTP on lo
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api_server.client import ApiServer
-from dledger_kube.cluster import API, Object, parsed
-from dledger_kube.operated import Operated, operated
+from dledger_kube.cluster import API
+from dledger_kube.operated import operated
 from dledger_kube.operator_process import OperatorProcess
-from dledger_operator import names
+from dledger_kube.played import Cluster, led_by
 
 pytest_plugins = ["api_server.fixtures"]
-
-DISCOVERY = "/apis/discovery.k8s.io/v1"
-
-
-@dataclass(slots=True)
-class Cluster(Operated):
-    """A namespace with an operator and three fake members."""
-
-    async def elect(self, ordinal: int, term: int) -> None:
-        for node in self.nodes:
-            await node.say(term, f"n{ordinal}")
-
-    async def create_group(self) -> Object:
-        """Create the group, wait for its StatefulSet, and create the pods of the StatefulSet."""
-        body = self.namespace.make_group()
-        await self.until("the StatefulSet exists", lambda: self.has("statefulsets", "flights"))
-        for ordinal, node in enumerate(self.nodes):
-            self.namespace.make_pod(parsed(body), ordinal, node.ip)
-        return body
-
-    def has(self, kind: str, name: str) -> bool:
-        found = self.namespace.get(
-            kind, group="/apis/apps/v1" if kind == "statefulsets" else "/api/v1"
-        )
-        return name in [item["metadata"]["name"] for item in found["items"]]
-
-    def service_uid(self, name: str) -> str:
-        """The uid of a Service; empty while it does not exist."""
-        services = self.namespace.get("services")["items"]
-        uids = {each["metadata"]["name"]: str(each["metadata"]["uid"]) for each in services}
-        return uids.get(name, "")
-
-    def roles(self) -> dict[str, str]:
-        pods = self.namespace.get("pods")["items"]
-        labels = [(pod["metadata"]["name"], pod["metadata"]["labels"]) for pod in pods]
-        return {name: each.get(names.ROLE_LABEL, "") for name, each in labels}
-
-    def last_change(self) -> Object:
-        changes: list[Object] = self.status().get("leaderChanges") or [{}]
-        return changes[0]
-
-    def point_master_service_to(self, pod: str) -> None:
-        """Write the EndpointSlice that the controller would write."""
-        endpoint = {
-            "addresses": ["192.0.2.1"],
-            "conditions": {"ready": True},
-            "targetRef": {"kind": "Pod", "name": pod},
-        }
-        labels = {names.GROUP_LABEL: "flights", names.SERVICE_NAME_LABEL: "flights-master"}
-        sent = {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {"name": "flights-master-1", "labels": labels},
-            "addressType": "IPv4",
-            "endpoints": [endpoint],
-        }
-        path = self.namespace.path("endpointslices", "flights-master-1", DISCOVERY)
-        query = "?fieldManager=controller&force=true"
-        self.namespace.server.request(
-            "PATCH", path + query, sent, content_type="application/apply-patch+yaml"
-        )
 
 
 @pytest.fixture
 async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Cluster]:
     async with operated(api_server, tmp_path, members=3) as parts:
         yield Cluster(*parts)
-
-
-def led_by(ordinal: int) -> dict[str, str]:
-    return {f"flights-{k}": "master" if k == ordinal else "slave" for k in range(3)}
 
 
 async def test_a_group_is_created_fails_over_and_is_deleted(cluster: Cluster) -> None:
@@ -123,7 +57,8 @@ async def test_a_group_is_created_fails_over_and_is_deleted(cluster: Cluster) ->
     change = cluster.last_change()
     assert (change["from"], change["term"], change["reason"]) == ("n1", 8, "LeaderLost")
     metrics = (await asyncio.to_thread(cluster.operator.metrics)).splitlines()
-    assert 'dledger_failover_seconds_count{phase="total"} 1.0' in metrics
+    here = f'group="flights",namespace="{cluster.namespace.name}"'
+    assert f'dledger_failover_seconds_count{{{here},phase="total"}} 1.0' in metrics
     (doubles,) = [
         line for line in metrics if line.startswith("dledger_double_master_observed_total{")
     ]

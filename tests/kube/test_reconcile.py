@@ -1,14 +1,29 @@
 """Reconciling the children of a group."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dledger_kube.objects import IMAGES, group, group_body
-from dledger_operator.api_objects import Manifest, SettingsView, StatefulSetView, VolumeClaimView
-from dledger_operator.behaviours.children.reconcile import reconcile
-from dledger_operator.clients.errors import ConflictError, RefusedError, UnavailableError
+from dledger_operator.api_objects import (
+    ChildView,
+    Manifest,
+    OwnerView,
+    SettingsView,
+    StatefulSetView,
+    VolumeClaimView,
+)
+from dledger_operator.behaviours.children.reconcile import NO_VERSION, reconcile
+from dledger_operator.clients.errors import (
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+)
 from dledger_operator.resources import children
 from dledger_operator.spec.shape import Shape
 
@@ -22,17 +37,39 @@ class Applied:
         refuse: str = "",
         settings: SettingsView | None = None,
         claims: Sequence[VolumeClaimView] = (),
+        found: Sequence[ChildView] = (),
     ) -> None:
         self.existing = stateful_set
-        self.found = settings
+        self.settings_found = settings
+        self.children = {(each.kind, each.name): each for each in found}
+        self.live: dict[str, Any] | None = group_body()["metadata"]
         self.left = list(claims)
         self.refuse = refuse
         self.manifests: list[Manifest] = []
+        """What was applied, without the uid or version of what it was applied over."""
+        self.sent: list[Manifest] = []
+        self.claims_raise: KubeError | None = None
+        self.owned: dict[str, list[str]] = {}
+        """The names of the owners of each volume claim whose owners were set."""
 
     async def apply(self, manifest: Manifest) -> None:
         if manifest["metadata"]["name"] == self.refuse:
             raise RefusedError(f"{self.refuse}: spec is invalid")
+        self.sent.append(copy.deepcopy(manifest))
+        version = self.existing and self.existing.resource_version
+        if manifest["metadata"].get("resourceVersion") != version:
+            del manifest["metadata"]["resourceVersion"]
+        manifest["metadata"].pop("uid", None)
         self.manifests.append(manifest)
+
+    async def group(self, namespace: str, name: str) -> dict[str, Any]:
+        if self.live is None:
+            raise NotFoundError(name)
+        return {"metadata": self.live}
+
+    async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
+        assert namespace == "air"
+        return self.children.get((kind, name))
 
     async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
         assert (namespace, name) == ("air", "flights")
@@ -40,11 +77,18 @@ class Applied:
 
     async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
         assert (namespace, config_map) == ("air", "flights-settings")
-        return self.found
+        return self.settings_found
 
     async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
         assert (namespace, group) == ("air", "flights")
         return self.left
+
+    async def set_claim_owners(
+        self, claim: VolumeClaimView, owners: Sequence[Mapping[str, Any]]
+    ) -> None:
+        if self.claims_raise is not None:
+            raise self.claims_raise
+        self.owned[claim.name] = [str(owner["name"]) for owner in owners]
 
     @property
     def kinds(self) -> list[str]:
@@ -61,11 +105,31 @@ def made(templates: list[Manifest], replicas: int = 3) -> StatefulSetView:
     return StatefulSetView(
         namespace="air",
         name="flights",
-        owner_uid="group-uid",
+        uid="stateful-set-uid",
         resource_version="11",
         replicas=replicas,
         first_voters=3,
+        identity="",
         volume_claim_templates=templates,
+    )
+
+
+def group_owner(uid: str) -> OwnerView:
+    return OwnerView(kind="DLedgerGroup", name="flights", uid=uid)
+
+
+def child(
+    kind: str, name: str, owner: OwnerView | None = None, labels: dict[str, str] | None = None
+) -> ChildView:
+    """An object with a child's name; by default with the labels of the group's children."""
+    own = {"dledger.io/group": "flights", "app.kubernetes.io/managed-by": "dledger-operator"}
+    return ChildView(
+        kind=kind,
+        name=name,
+        uid=f"{name}-uid",
+        owners=[owner] if owner else [],
+        labels=own if labels is None else labels,
+        leaving=False,
     )
 
 
@@ -89,7 +153,8 @@ async def test_every_child_is_applied_and_the_stateful_set_comes_last() -> None:
 
     outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
 
-    assert api.manifests == children.build(group(), Shape.of_new(3))
+    shape = replace(Shape.of_new(3), identity=group().uid)
+    assert api.manifests == children.build(group(), shape)
     assert api.kinds[-1] == "StatefulSet"
     assert (outcome.generation, outcome.problem, outcome.warning) == (4, None, None)
 
@@ -170,7 +235,7 @@ async def test_the_stateful_set_keeps_its_replicas_whatever_the_spec_asks_for() 
 
 
 async def test_a_group_with_contradicting_founding_records_is_left_unchanged() -> None:
-    settings = SettingsView(owner_uid="group-uid", data={"DLEDGER_PEERS": "n0-a:1"})
+    settings = SettingsView(data={"DLEDGER_PEERS": "n0-a:1"})
     api = Applied(made(claims("10Gi")), settings=settings)
 
     outcome = await reconcile(api, group_body(), IMAGES, led=True, voters=3)
@@ -192,12 +257,123 @@ async def test_nothing_after_the_settings_is_created_if_the_settings_are_refused
 
 
 async def test_reconciling_waits_for_the_objects_of_a_deleted_group_of_the_same_name() -> None:
-    former = SettingsView(owner_uid="former-uid", data={})
     leaving = VolumeClaimView(
-        name="data-flights-0", ordinal=0, first_voters=3, leaving=True, problem=None
+        name="data-flights-0", ordinal=0, first_voters=3, identity="", leaving=True, problem=None
+    )
+    former = child("ConfigMap", "flights-settings", owner=group_owner("former-uid"))
+    for api, what in (
+        (Applied(claims=[leaving]), "volume claim data-flights-0"),
+        (Applied(found=[former]), "ConfigMap flights-settings"),
+    ):
+        outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+
+        assert api.manifests == []
+        assert outcome.problem is not None
+        assert outcome.problem.reason == "WaitingForRemains"
+        assert what in outcome.problem.message
+        assert outcome.waits
+
+
+async def test_a_new_group_creates_nothing_while_one_of_its_names_is_taken() -> None:
+    api = Applied(found=[child("Service", "flights-master", labels={})])
+
+    outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+
+    assert api.manifests == []
+    assert outcome.problem is not None
+    assert outcome.problem.reason == "NameTaken"
+    assert "Service flights-master" in outcome.problem.message
+
+
+async def test_a_group_whose_service_was_replaced_by_somebody_elses_keeps_its_other_children() -> (
+    None
+):
+    own = child("StatefulSet", "flights", owner=group_owner("group-uid"))
+    api = Applied(made(claims("10Gi")), found=[own, child("Service", "flights-master", labels={})])
+
+    outcome = await reconcile(api, group_body(), IMAGES, led=True, voters=3)
+
+    applied = [manifest["metadata"]["name"] for manifest in api.manifests]
+    assert "flights-master" not in applied
+    assert len(applied) == len(children.identities("flights")) - 1
+    assert outcome.problem is not None
+    assert outcome.problem.reason == "NameTaken"
+
+
+async def test_a_child_is_applied_over_the_very_object_that_was_judged_or_created() -> None:
+    own = child("Service", "flights-master", owner=group_owner("group-uid"))
+    api = Applied(found=[own])
+
+    await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+
+    pins = {each["metadata"]["name"]: each["metadata"] for each in api.sent}
+    assert pins["flights-master"]["uid"] == own.uid
+    assert pins["flights-slave"]["resourceVersion"] == NO_VERSION
+
+
+@pytest.mark.parametrize("live", [None, {"uid": "another-uid"}, {"deletionTimestamp": "now"}])
+async def test_no_child_of_a_deleted_group_is_created(live: dict[str, str] | None) -> None:
+    api = Applied()
+    api.live = None if live is None else group_body()["metadata"] | live
+
+    with pytest.raises(NotFoundError):
+        await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+
+    assert api.manifests == []
+
+
+def unowned_claim() -> VolumeClaimView:
+    return VolumeClaimView(
+        name="data-flights-0", ordinal=0, first_voters=3, identity="", leaving=False, problem=None
     )
 
-    with pytest.raises(ConflictError, match="the ConfigMap of a deleted group of the same name"):
-        await reconcile(Applied(settings=former), group_body(), IMAGES, led=False, voters=3)
-    with pytest.raises(ConflictError, match="deletion of volume claim data-flights-0"):
-        await reconcile(Applied(claims=[leaving]), group_body(), IMAGES, led=False, voters=3)
+
+@pytest.mark.parametrize(
+    ("when_deleted", "owners", "expected"),
+    [
+        ("Delete", [], ["flights"]),
+        ("Delete", ["another"], ["another", "flights"]),
+        ("Delete", ["another", "flights"], None),
+        ("Retain", ["another", "flights"], ["another"]),
+        ("Retain", [], None),
+    ],
+)
+async def test_the_group_owns_its_volume_claims_only_if_they_are_to_be_deleted_with_it(
+    when_deleted: str, owners: list[str], expected: list[str] | None
+) -> None:
+    references = [
+        {"kind": "K", "name": name, "uid": "group-uid" if name == "flights" else "another-uid"}
+        for name in owners
+    ]
+    claim = replace(unowned_claim(), owner_references=references)
+    api = Applied(made(claims("10Gi")), claims=[claim])
+    spec = {"storage": {"size": "10Gi", "retain": {"whenDeleted": when_deleted}}}
+
+    await reconcile(api, group_body(spec), IMAGES, led=True, voters=3)
+
+    assert api.owned.get("data-flights-0") == expected
+
+
+@pytest.mark.parametrize("error", [NotFoundError("gone"), ConflictError("changed"), None])
+async def test_a_claim_that_changes_meanwhile_does_not_end_the_group(
+    error: KubeError | None,
+) -> None:
+    api = Applied(made(claims("10Gi")), claims=[unowned_claim()])
+    api.claims_raise = error
+    spec = {"storage": {"size": "10Gi", "retain": {"whenDeleted": "Delete"}}}
+
+    outcome = await reconcile(api, group_body(spec), IMAGES, led=True, voters=3)
+
+    assert (outcome.problem, outcome.warning) == (None, None)
+
+
+async def test_refused_owners_of_a_claim_are_reported_and_stop_nothing() -> None:
+    api = Applied(made(claims("10Gi")), claims=[unowned_claim()])
+    api.claims_raise = RefusedError("set the owners of data-flights-0: forbidden")
+    spec = {"storage": {"size": "10Gi", "retain": {"whenDeleted": "Delete"}}}
+
+    outcome = await reconcile(api, group_body(spec), IMAGES, led=True, voters=3)
+
+    assert outcome.problem is None
+    assert outcome.warning is not None
+    assert "forbidden" in outcome.warning.message

@@ -96,6 +96,7 @@ def test_the_budget_protects_the_majority_and_never_blocks_every_drain(of: Group
     assert spec["maxUnavailable"] >= 1
     assert of.replicas == 1 or of.replicas - spec["maxUnavailable"] > of.replicas // 2
     assert of.roles.label not in spec["selector"]["matchLabels"]
+    assert spec["unhealthyPodEvictionPolicy"] == "IfHealthyBudget", "not ready may still vote"
 
 
 @properties
@@ -184,6 +185,20 @@ def test_members_are_spread_over_nodes_as_the_spec_asks(spread: str, expected: l
     assert [each["whenUnsatisfiable"] for each in constraints] == expected
 
 
+@pytest.mark.parametrize(("spread", "expected"), [("Soft", 1), ("Hard", 1), ("Off", 0)])
+def test_members_prefer_zones_without_a_member_and_nodes_without_a_zone_still_count(
+    spread: str, expected: int
+) -> None:
+    spec = pod_template(group(scheduling={"topologySpread": spread}))["spec"]
+
+    rules = spec.get("affinity", {}).get("podAntiAffinity", {})
+    preferred = rules.get("preferredDuringSchedulingIgnoredDuringExecution", [])
+    keys = {each["topologyKey"] for each in spec.get("topologySpreadConstraints", [])}
+
+    assert len(preferred) == expected
+    assert keys <= {"kubernetes.io/hostname"}
+
+
 def test_the_choices_in_a_spec_appear_in_the_children() -> None:
     of = group(
         storage={
@@ -206,7 +221,9 @@ def test_the_choices_in_a_spec_appear_in_the_children() -> None:
 
     assert claim["spec"]["resources"]["requests"]["storage"] == "1.5Gi"
     assert claim["spec"]["storageClassName"] == "fast"
-    assert spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {
+        "whenDeleted": "Retain", "whenScaled": "Retain",
+    }, "a StatefulSet that is deleted or scaled by hand must not take the log with it"  # fmt: skip
     assert child(of, "Service", "flights-master")["spec"]["type"] == "NodePort"
     assert child(of, "Service", "flights-master")["metadata"]["annotations"] == {"a": "b"}
     assert child(of, "Service", "flights-slave")["spec"]["type"] == "ClusterIP"

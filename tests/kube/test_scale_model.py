@@ -2,8 +2,8 @@
 answers are lost, another client edits the StatefulSet, the spec changes during scaling, and the
 operator is replaced between any two requests.
 
-Checked after every step: the operator deletes no pod of a member, removes no leader, and sends at
-most one request. Once the disturbances stop, the group must reach its spec.
+Checked after every step: the operator deletes no pod and no volume claim of a member, removes no
+leader, and sends at most one request. Once the disturbances stop, the group must reach its spec.
 """
 
 from collections.abc import Callable
@@ -33,6 +33,7 @@ class Play:
         self.world = ScalingWorld(
             replicas=first, first_voters=first, pods=first,
             voters={names.member_id(k) for k in range(first)}, leader="n0",
+            claims=set(range(first)),
         )  # fmt: skip
         self.now_s = 0.0
         self.events: list[EventNote] = []
@@ -62,6 +63,7 @@ class Play:
                 world.state(self.membership),
                 world.stateful_set(),
                 world.ips(),
+                world.unwanted_claims(),
             )
         except ConflictError:
             return
@@ -89,6 +91,7 @@ class Play:
 
     def change_the_replicas(self) -> None:
         self.world.pods = self.random.randint(1, names.REPLICAS_MAX)
+        self.world.claims |= set(range(self.world.pods))
         self.world.version += 1
 
     def elect(self) -> None:
@@ -107,6 +110,7 @@ class Play:
                 break
         wanted = {names.member_id(ordinal) for ordinal in range(world.replicas)}
         assert (world.voters, world.learners, world.pods) == (wanted, set(), world.replicas)
+        assert world.claims == set(range(world.replicas)), "only removed members lose their claims"
         assert self.scaler.problem is None
 
 

@@ -38,6 +38,13 @@ def test_a_group_that_matches_its_spec_needs_no_step() -> None:
     assert step(ScalingWorld()) is None
 
 
+def test_growth_that_lost_its_leader_midway_is_not_finished() -> None:
+    world = ScalingWorld(replicas=5, pods=5, learners={"n3"}, leader=None)
+
+    assert reason(world) == "NoLeader"
+    assert step(ScalingWorld(leader=None)) is None
+
+
 def test_scaling_up_creates_the_pods_first() -> None:
     assert step(ScalingWorld(replicas=5)) == SetPods(replicas=5)
 

@@ -37,7 +37,7 @@ class Scene:
     async def run_once(self) -> bool:
         return await self.scaler.run_once(
             group(replicas=self.world.replicas), self.world.state(), self.world.stateful_set(),
-            self.world.ips(),
+            self.world.ips(), self.world.unwanted_claims(),
         )  # fmt: skip
 
     @property
@@ -74,6 +74,7 @@ async def test_scaling_down_deletes_each_pod_after_its_member_is_removed() -> No
         "Scaled",
         "MemberRemoved",
         "Scaled",
+        "VolumeDeleted",
     ]
     assert scene.world.removed_pods == ["n4", "n3"]
 

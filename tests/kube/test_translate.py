@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod
+from lightkube.resources.core_v1 import Event, PersistentVolumeClaim, Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
 from dledger_operator.clients import translate
@@ -42,7 +42,17 @@ def test_the_member_id_of_a_pod_follows_from_its_ordinal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("7", 7), ("", -1), ("-3", -1), ("seven", -1), ("\u0667", -1)]
+    ("text", "expected"),
+    [
+        ("7", 7),
+        ("", -1),
+        ("-3", -1),
+        ("seven", -1),
+        ("\u0667", -1),
+        (str(2**63 - 1), 2**63 - 1),
+        (str(2**63), -1),
+        ("9" * 5000, -1),
+    ],
 )
 def test_an_invalid_term_annotation_reads_as_minus_one(text: str, expected: int) -> None:
     assert translate.pod_view(pod(annotations={"dledger.io/term": text})).term == expected
@@ -160,6 +170,31 @@ def test_a_bound_volume_claim_has_no_problem() -> None:
     )
 
     assert translate.volume_claim_view(claim).problem is None
+
+
+def test_events_about_refused_pods_are_read_latest_first() -> None:
+    def event(message: str, at: str | None) -> Event:
+        return Event.from_dict(
+            {
+                "metadata": {"name": "e"},
+                "involvedObject": {},
+                "message": message,
+                "lastTimestamp": at,
+            }
+        )
+
+    failures = translate.creation_failures(
+        [
+            event("create Pod a-0 in StatefulSet a failed error: old", None),
+            event("create Pod a-0 in StatefulSet a failed error: new", "2026-01-01T00:00:00Z"),
+            event("create Claim data-a-1 for Pod a-1 in StatefulSet a failed error: full", None),
+            event("something else failed", "2026-01-01T00:00:00Z"),
+        ]
+    )
+
+    assert [(each.pod, each.message) for each in failures] == [
+        ("a-0", "new"), ("a-0", "old"), ("a-1", "full"),
+    ]  # fmt: skip
 
 
 def test_an_endpoint_with_unknown_readiness_is_ready() -> None:

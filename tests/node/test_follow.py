@@ -106,9 +106,9 @@ async def test_a_request_for_another_member_or_group_is_refused(
 
 async def test_one_read_too_many_releases_the_oldest_which_asks_again(tmp_path: Path) -> None:
     server, core = make_server(tmp_path)
-    become_master(server, core)
+    await become_master(server, core)
     turns = ReadTurns(asyncio.get_running_loop().call_soon)
-    prove = server.clients.reads.prove
+    prove = server.clients.reads.prove_read
     waits = CommitWaits(core, waiting_max=2)
     follows = Follows(core, server._store, group="g", turns=turns, waits=waits, prove=prove)
     waiting = [Client() for _ in range(3)]
@@ -130,7 +130,7 @@ async def test_the_end_of_the_log_is_told_once_the_leader_has_proved_that_it_lea
     tmp_path: Path, begin_index: int, waits: bool
 ) -> None:
     server, core = make_server(tmp_path)
-    become_master(server, core)
+    await become_master(server, core)
     asking = Client()
     request = FollowRequest(
         group="g", remote_id="n0", begin_index=begin_index, wait_ms=20_000 if waits else 0

@@ -8,6 +8,7 @@ import pytest
 
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
+from dledger_formats.protocol.membership_change import ChangeKind
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
@@ -238,3 +239,23 @@ async def test_a_disk_that_was_rolled_back_is_detected_and_costs_nothing(
     group.master()
 
     assert await read_back(group, early | stored) == early | stored
+
+
+async def test_the_only_first_voter_that_lost_its_volume_leads_no_second_group(
+    tmp_path: Path,
+) -> None:
+    """Its settings still say that the group is new, and an added member has the log."""
+    with NodeGroup(tmp_path, members=1, addable=1) as group:
+        group.start("n1")
+        async with DLedgerClient(group.servers, group="g") as client:
+            await client.change_membership(ChangeKind.ADD_LEARNER, "n1")
+            index = (await client.append(b"kept")).index
+        group.wait_for_status("n1", lambda view: view.durable_index >= index, "has the entry")
+        lose_volume(group, "n0")
+        group.start("n0")
+
+        group.wait_for_status("n0", lambda view: "the group is not new" in view.reason, "waits")
+
+        view = group.status("n0")
+        assert (view.joining, view.term, view.leader_id) == (True, group.status("n1").term, None)
+        assert group.status("n1").ledger_end_index >= index

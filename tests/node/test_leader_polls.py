@@ -1,6 +1,7 @@
 """Waits for another leader: none may miss a change, however early it comes."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import cast
 
 from dledger_formats.http.status import StorageState
@@ -8,10 +9,16 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.http.outage import Outage
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.lifecycle import CurrentSource
+from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.view import MemberView
 from dledger_sim.stage.driver import CoreDriver, heartbeat
 
 PATIENCE_S = 20.0
+
+
+SETTINGS = NodeSettings(
+    group="g", self_id="n0", peers={"n0": "127.0.0.1:1"}, store_base_dir="/nowhere"
+)
 
 
 class ShownMember:
@@ -21,6 +28,8 @@ class ShownMember:
         self.driver = CoreDriver(term=3)
         self.watch = LeaderWatch(self.driver.raft)
         self.view = cast("MemberView", self)
+        self.live = LiveSettings(SETTINGS)
+        self.identity = SimpleNamespace(value="an-identity")
 
     def leader_view(self) -> object:
         return MemberView.leader_view(cast("MemberView", self))
@@ -38,15 +47,7 @@ class ShownMember:
 
 
 def out_of_service() -> Outage:
-    settings = NodeSettings.from_environment(
-        {
-            "DLEDGER_GROUP": "g",
-            "DLEDGER_SELF_ID": "n0",
-            "DLEDGER_PEERS": "n0-127.0.0.1:1",
-            "DLEDGER_STORE_BASE_DIR": "/nowhere",
-        }
-    )
-    return Outage(settings, "1", state=StorageState.FULL, reason="full")
+    return Outage(SETTINGS, "1", state=StorageState.FULL, reason="full")
 
 
 async def test_a_change_in_the_turn_in_which_a_wait_begins_ends_it() -> None:

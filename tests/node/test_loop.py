@@ -35,6 +35,13 @@ class Disk:
         self.flush_count += 1
 
 
+class DiskThatCannotFlush(Disk):
+    """Takes writes; no flush can begin."""
+
+    def begin_flush(self) -> None:
+        raise DAMAGE
+
+
 class NoLinks:
     """A member without peers sends nothing."""
 
@@ -82,6 +89,19 @@ def test_a_damaged_store_that_a_listener_meets_ends_the_member() -> None:
     assert failures == [DAMAGE]
     assert later.turn_count == 0
     assert disk.flush_count == flushed, "the loop is halted"
+
+
+def test_a_flush_that_cannot_begin_ends_the_member() -> None:
+    failures = list[Exception]()
+    loop = make_loop(DiskThatCannotFlush(), failures)
+    later = Listener()
+    loop.listen([later])
+
+    loop.tick()
+    loop.tick()
+
+    assert failures == [DAMAGE], "once: the loop is halted"
+    assert later.turn_count == 0
 
 
 def test_another_error_of_a_listener_reaches_the_caller_and_the_loop_goes_on() -> None:

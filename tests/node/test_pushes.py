@@ -1,9 +1,8 @@
 """A leader's push is checked by its bytes, which also say who belongs to the group."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -16,7 +15,6 @@ from dledger_node.shell import pushes
 from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.health import VolumeHealth
 
 ONE, TWO = Membership(("n0",)), Membership(("n0", "n1"))
 SAID = (MembershipEntry(1, TWO),)
@@ -25,13 +23,12 @@ SAID = (MembershipEntry(1, TWO),)
 class Room:
     """A volume with room."""
 
-    def try_reserve(self, reserve: Callable[[], None]) -> bool:
-        """Make room."""
-        reserve()
+    def reserve_block(self, block: Block) -> bool:
+        """Find room."""
         return True
 
 
-WATCH = cast("VolumeHealth", Room())
+ROOM = Room()
 
 
 def open_store(folder: Path) -> LogStore:
@@ -65,7 +62,7 @@ def append(leader: LogStore, *memberships: MembershipEntry) -> AppendRequest:
 
 
 def test_a_push_may_name_the_memberships_of_its_entries(store: LogStore, leader: LogStore) -> None:
-    judged = pushes.checked(append(leader, *SAID), store, WATCH)
+    judged = pushes.checked(append(leader, *SAID), store, ROOM)
 
     assert judged is not None
     assert isinstance(judged.entries, Block)
@@ -80,7 +77,7 @@ def test_a_push_that_names_other_memberships_is_refused(
     store: LogStore, leader: LogStore, named: tuple[MembershipEntry, ...]
 ) -> None:
     with pytest.raises(RemoteProtocolError, match="names the memberships"):
-        pushes.checked(append(leader, *named), store, WATCH)
+        pushes.checked(append(leader, *named), store, ROOM)
 
 
 @pytest.mark.parametrize("named", [(), (MembershipEntry(1, ONE),)])
@@ -98,8 +95,8 @@ def test_the_first_entries_of_a_replaced_log_are_checked_too(
     )  # fmt: skip
 
     with pytest.raises(RemoteProtocolError, match="names the memberships"):
-        pushes.checked(install, store, WATCH)
-    sound = pushes.checked(dataclasses.replace(install, memberships=SAID), store, WATCH)
+        pushes.checked(install, store, ROOM)
+    sound = pushes.checked(dataclasses.replace(install, memberships=SAID), store, ROOM)
     assert sound is not None
     assert isinstance(sound, InstallSnapshotRequest)
     assert (sound.membership, sound.memberships) == (ONE, SAID)

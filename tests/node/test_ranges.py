@@ -166,7 +166,7 @@ def ask(server: DLedgerServer, client: RangeClient, begin_index: int) -> None:
 
 async def test_an_uncommitted_entry_is_not_in_an_answer(tmp_path: Path) -> None:
     server, core = make_server(tmp_path)
-    become_master(server, core)
+    await become_master(server, core)
     server.clients.appends.append([AppendCall(Client(), 7, b"mine")])
     await asyncio.sleep(0)
     client = RangeClient()
@@ -185,9 +185,8 @@ async def test_an_uncommitted_entry_is_not_in_an_answer(tmp_path: Path) -> None:
 class OnDisk:
     """Member n0 of a played group, whose files are not in memory and whose threads are held."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.server, core = make_server(folder)
-        become_master(self.server, core)
+    def __init__(self, server: DLedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.server = server
         self.client = RangeClient()
         self.go = threading.Event()
         self.ranges = self.server.clients.ranges
@@ -212,7 +211,9 @@ class OnDisk:
 @pytest.fixture
 async def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OnDisk]:
     """A played member."""
-    member = OnDisk(tmp_path, monkeypatch)
+    server, core = make_server(tmp_path)
+    await become_master(server, core)
+    member = OnDisk(server, monkeypatch)
     yield member
     member.go.set()
     await member.server.close()
@@ -256,7 +257,7 @@ async def test_entries_that_were_removed_meanwhile_are_refused(
     await asyncio.sleep(0)
     monkeypatch.setattr(on_disk.server._store._log, "begin_index", 1)
     monkeypatch.setattr(
-        on_disk.server.clients.reads, "refuse", lambda _: Code.INDEX_LESS_THAN_LOCAL_BEGIN
+        on_disk.server.clients.reads, "refuse", lambda *_: Code.INDEX_LESS_THAN_LOCAL_BEGIN
     )
 
     assert (await on_disk.answer()).code is Code.INDEX_LESS_THAN_LOCAL_BEGIN
@@ -274,7 +275,7 @@ async def test_what_waits_for_a_thread_is_bounded_and_refused_at_the_end(on_disk
 
 async def test_wrong_bytes_are_refused_and_reported_as_damage(tmp_path: Path) -> None:
     server, core = make_server(tmp_path)
-    become_master(server, core)
+    await become_master(server, core)
     [path] = (tmp_path / "n0" / "data").iterdir()
     with path.open("r+b") as file:
         file.seek(8)  # the index in the first header
@@ -293,3 +294,35 @@ async def test_one_entry_of_the_largest_size_is_read(client: DLedgerClient, tmp_
     index = (await client.append(body)).index
 
     assert [batch.bodies async for batch in client.read_batches(index)] == [[body]]
+
+
+async def test_readers_that_wait_for_the_same_entry_share_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, core = make_server(tmp_path)
+    await become_master(server, core)
+    clients = [RangeClient() for _ in range(5)]
+    request = ReadRangeRequest(
+        group="g", remote_id="n0", begin_index=1, max_size=1 << 20, wait_ms=20_000
+    )
+    for client in clients:
+        server.clients.read_range(client, 1, request)
+    store, located = server._store, []
+    locate = store.stored_range
+
+    def note(*arguments: int, wait: bool = True) -> object:
+        located.append(arguments)
+        return locate(*arguments, wait=wait)
+
+    monkeypatch.setattr(store, "stored_range", note)
+    server.clients.appends.append([AppendCall(Client(), 7, b"mine")])
+    await asyncio.sleep(0)
+    for peer_id in ("n1", "n2"):
+        server.clients.peers.receive(confirmed(peer_id, 1))
+    async with asyncio.timeout(20):
+        for client in clients:
+            await client.answered.wait()
+
+    assert [bodies_of(client.ranges[0].stored, 1) for client in clients] == [[b"mine"]] * 5
+    assert len(located) == 1
+    await server.close()

@@ -15,7 +15,7 @@ from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.follow import FOLLOW, FollowRequest
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.read_range import READ_RANGE, ReadRangeRequest
-from dledger_formats.protocol.requests import GetEntriesRequest
+from dledger_formats.protocol.requests import Consistency, GetEntriesRequest
 from dledger_group.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX, no_longer_turn
 from tools.groups.node_group import NodeGroup
 
@@ -50,11 +50,15 @@ def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leader]:
         yield Leader(group, member, largest.index)
 
 
-def request_of(code: int, member: str, begin_index: int) -> bytes:
+def request_of(
+    code: int, member: str, begin_index: int, consistency: Consistency | None = None
+) -> bytes:
     kinds = {
         RequestCode.GET: GetEntriesRequest, FOLLOW: FollowRequest, READ_RANGE: ReadRangeRequest,
     }  # fmt: skip
-    request = kinds[code](group="g", remote_id=member, begin_index=begin_index, max_size=ALL)
+    request = kinds[code](
+        group="g", remote_id=member, begin_index=begin_index, max_size=ALL, consistency=consistency
+    )
     return request.to_json()
 
 
@@ -89,6 +93,26 @@ async def test_no_number_of_reads_makes_a_turn_long(leader: Leader, code: int) -
 
     assert min(received) > 0, "every connection got answers"
     assert leader.group.status(leader.member).master
+
+
+@pytest.mark.parametrize("code", [RequestCode.GET, FOLLOW, READ_RANGE])
+async def test_reads_for_which_a_follower_asks_its_leader_make_no_turn_long(
+    leader: Leader, code: int
+) -> None:
+    group = leader.group
+    follower = min(member for member in group.peers if member != leader.member)
+    beyond = leader.largest_index + 1000
+    requests = [
+        (number, request_of(code, follower, beyond, Consistency.LINEARIZABLE))
+        for number in range(PIPELINED)
+    ]
+    data = frames.encode_requests(code, requests)
+    at_follower = Leader(group, follower, leader.largest_index)
+    with no_longer_turn(group, follower), no_longer_turn(group, leader.member):
+        received = await asyncio.gather(*(flood(at_follower, data) for _ in range(CONNECTIONS)))
+
+    assert min(received) > 0, "every connection got answers"
+    assert group.status(leader.member).master
 
 
 @pytest.mark.parametrize("code", [RequestCode.GET, FOLLOW, READ_RANGE])

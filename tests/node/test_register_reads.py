@@ -61,7 +61,7 @@ class Stage:
 @pytest.fixture
 async def core(tmp_path: Path) -> Raft:
     server, core = make_server(tmp_path)
-    become_master(server, core)
+    await become_master(server, core)
     await server.close()
     return core
 

@@ -14,6 +14,7 @@ from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
 from dledger_node.raft.ready import HardState
 from dledger_node.remoting.service import AppendCall, BatchCall
 from dledger_node.services.append import PROPOSE_AT_BYTES, PROPOSE_AT_ENTRIES
+from dledger_node.store.segments.segment import Segment
 from dledger_wire.played import (
     SEGMENT_BYTES,
     Client,
@@ -22,6 +23,7 @@ from dledger_wire.played import (
     elect,
     make_server,
     push_of_another_leader,
+    saved,
 )
 
 
@@ -32,7 +34,7 @@ async def test_many_appends_are_proposed_before_the_rest_is_read(
     tmp_path: Path, count: int, body_bytes: int
 ) -> None:
     server, core = make_server(tmp_path)
-    elect(server, core)
+    await elect(server, core)
     body = bytes(body_bytes)
     calls = [AppendCall(Client(), number, body) for number in range(count)]
 
@@ -52,7 +54,7 @@ async def test_a_server_that_stops_refuses_the_appends_that_it_has_not_proposed(
     tmp_path: Path,
 ) -> None:
     server, core = make_server(tmp_path)
-    elect(server, core)
+    await elect(server, core)
     client = Client()
 
     server.clients.appends.append([AppendCall(client, 7, b"late")])
@@ -67,14 +69,14 @@ async def test_an_append_whose_place_another_leader_took_is_not_acknowledged(
 ) -> None:
     """A leader that is deposed while appends wait acknowledges none of them."""
     server, core = make_server(tmp_path)
-    elect(server, core)
+    await elect(server, core)
     client = Client()
     server.clients.appends.append([AppendCall(client, 7, b"mine")])
     await asyncio.sleep(0)  # the turn of the loop in which the appends arrived ends
     assert core.ledger_end_index == 1
 
     server.clients.peers.receive(push_of_another_leader(tmp_path, [b"another's"]))
-    await asyncio.sleep(0)
+    await saved(server)
 
     assert core.committed_index == 1, "the other leader's entry is committed in its place"
     assert [answer.code for answer in client.answers] == [
@@ -87,7 +89,7 @@ async def test_the_bodies_of_a_batch_become_entries_and_get_one_answer(
     tmp_path: Path,
 ) -> None:
     server, core = make_server(tmp_path)
-    elect(server, core)
+    await elect(server, core)
     single, first, second = Client(), Client(), Client()
     server.clients.appends.append_batches(
         [BatchCall(first, 7, [b"a", b"b", b"c"]), BatchCall(second, 8, [b"d"])]
@@ -115,14 +117,14 @@ async def test_the_bodies_of_a_batch_become_entries_and_get_one_answer(
 
 async def test_a_batch_whose_entries_are_replaced_has_an_unknown_outcome(tmp_path: Path) -> None:
     server, core = make_server(tmp_path)
-    elect(server, core)
+    await elect(server, core)
     client = Client()
     server.clients.appends.append_batches([BatchCall(client, 7, [b"mine", b"too"])])
     await asyncio.sleep(0)
     assert core.ledger_end_index == 2
 
     server.clients.peers.receive(push_of_another_leader(tmp_path, [b"another's"]))
-    await asyncio.sleep(0)
+    await saved(server)
 
     assert [answer.code for answer in client.answers] == [
         DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT
@@ -150,7 +152,7 @@ async def test_a_batch_is_refused_as_a_whole(
     tmp_path: Path, bodies: list[bytes], code: DLedgerResponseCode
 ) -> None:
     server, core = make_server(tmp_path, pending_requests_max=10)
-    elect(server, core)
+    await elect(server, core)
     refused, taken = Client(), Client()
     server.clients.appends.append([AppendCall(Client(), number, b"") for number in range(3)])
     server.clients.appends.append_batches(
@@ -177,7 +179,7 @@ async def test_a_member_that_does_not_lead_refuses_a_batch(tmp_path: Path) -> No
 async def test_what_is_not_committed_is_read_by_nobody(tmp_path: Path) -> None:
     """DLedger's leader returns every entry that it has stored."""
     server, core = make_server(tmp_path)
-    elect(server, core)
+    await elect(server, core)
     answers: list[requests.GetEntriesResponse] = []
     first, second, both = (
         requests.GetEntriesRequest(group="g", remote_id="n0", begin_index=index, max_size=size)
@@ -222,7 +224,7 @@ async def test_a_leader_that_transfers_its_leadership_says_so(
 ) -> None:
     """The leader used to answer NOT_LEADER and name itself as the leader."""
     server, core = make_server(tmp_path)
-    become_master(server, core)
+    await become_master(server, core)
     assert core.transfer_leadership("n1") is None
     client = Client()
     answers: list[requests.Message] = []
@@ -252,44 +254,47 @@ async def test_a_full_volume_and_a_broken_disk_refuse_appends_with_different_cod
 ) -> None:
     """A client waits for room. From a member that leaves the group, it turns to another one."""
     server, core = make_server(tmp_path)
-    elect(server, core)
+    monkeypatch.setattr(server._group_commit, "_look_ahead", lambda _: None)
+    await elect(server, core)
     client = Client()
 
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(server._store, "reserve", fail)
-    server.clients.appends.append([AppendCall(client, 7, b"mine")])
-    await asyncio.sleep(0)
-
-    assert [answer.code for answer in client.answers] == [code]
-    assert code in codes.NOT_APPENDED, "the entry was certainly not stored"
+    monkeypatch.setattr(Segment, "create", fail)
+    server.clients.appends.append([AppendCall(client, 7, bytes(SEGMENT_BYTES // 2))] * 3)
     if code is DLedgerResponseCode.NOT_LEADER:
         with pytest.raises(StoreError, match="Input/output error"):
             await asyncio.wait_for(server.fatal, 10)
     else:
+        while not client.answers:  # noqa: ASYNC110 - a thread finds it out
+            await asyncio.sleep(0.001)
         assert not server.fatal.done()
     monkeypatch.undo()
     await server.close()
 
+    assert [answer.code for answer in client.answers] == [code] * 3
+    assert code in codes.NOT_APPENDED, "the entry was certainly not stored"
+
 
 async def test_a_member_that_must_stop_accepts_and_promises_nothing(tmp_path: Path) -> None:
-    saved: list[int] = []
+    terms: list[int] = []
 
     def save(hard_state: HardState) -> None:
-        saved.append(hard_state.term)
+        terms.append(hard_state.term)
         if hard_state.term > 1:
             raise StoreError("the term could not be saved: Input/output error")
 
     server, core = make_server(tmp_path, save)
-    elect(server, core)
+    await elect(server, core)
     for term in (7, 8):
         server.clients.peers.receive(
             HeartBeatRequest(sender="n1", receiver="n0", term=term, committed_index=-1, round=1)
         )
+        await saved(server)
         assert server.fatal.done()
 
-    assert (saved, core.term) == ([1, 7], 7)
+    assert (terms, core.term) == ([1, 7], 7)
     with pytest.raises(StoreError, match="could not be saved"):
         await server.fatal
     await server.close()

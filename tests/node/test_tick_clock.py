@@ -1,6 +1,8 @@
 """The clock of a member: steady ticks, and what becomes of those that a pause has lost."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dledger_node.shell.clock import CATCH_UP_TICKS_MAX, TICK_S, TickClock
 
@@ -39,3 +41,29 @@ def test_a_loop_of_long_turns_still_reports_all_of_the_time() -> None:
     elapsed = [clock.tick(turn * 0.5) for turn in range(1, 21)]
 
     assert sum(elapsed) == pytest.approx(10.0 / TICK_S, abs=1)
+
+
+def test_a_sleep_ends_on_the_steady_rate() -> None:
+    clock = TickClock(0.0)
+    clock.sleep(10)
+
+    assert clock.due_s == pytest.approx(11 * TICK_S)
+    assert clock.wake(4.5 * TICK_S) == (4, 4)
+    assert clock.due_s == pytest.approx(5 * TICK_S)
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 30), st.floats(0.0, 40.0)), min_size=1, max_size=60))
+def test_no_time_is_lost_however_a_member_sleeps_and_wakes(
+    steps: list[tuple[int, float]],
+) -> None:
+    clock, now_s, ticks, elapsed = TickClock(0.0), 0.0, 0, 0
+    for idle_ticks, woken_after_ticks in steps:
+        clock.sleep(idle_ticks)
+        now_s = max(now_s, min(clock.due_s, now_s + woken_after_ticks * TICK_S))
+        passed, waited = clock.wake(now_s)
+        assert 0 <= passed <= idle_ticks
+        now_s = max(now_s, clock.due_s)
+        ticks, elapsed = ticks + passed + 1, elapsed + waited + clock.tick(now_s)
+
+    assert ticks == pytest.approx(now_s / TICK_S, abs=1)
+    assert elapsed == pytest.approx(now_s / TICK_S, abs=1)

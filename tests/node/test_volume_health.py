@@ -23,6 +23,13 @@ from dledger_node.volume.health import (
 )
 from dledger_sim.stage.driver import CoreDriver, of_type
 
+NO_ROOM = StoreFullError("no room")
+
+
+def full() -> None:
+    """Find no room."""
+    raise NO_ROOM
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[LogStore]:
@@ -69,41 +76,35 @@ async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
     assert store.durable_index == 0
 
 
-def test_a_volume_without_room_is_full_until_segments_can_be_preallocated(
+async def test_a_volume_without_room_is_full_until_segments_can_be_preallocated(
     store: LogStore, group_commit: GroupCommit
 ) -> None:
     health = VolumeHealth(store, group_commit, stall_s=1)
 
-    def full() -> None:
-        raise StoreFullError("no room")
-
-    assert not health.try_reserve(full)
-    health.check_room()
+    health.found_full(NO_ROOM, full)
+    await health.check_room()
     assert health.state is StorageState.FULL, "no segment was preallocated"
     store.preallocate()
-    health.check_room()
+    await health.check_room()
     assert health.state is StorageState.SOUND
 
 
-def test_a_small_entry_that_fits_does_not_make_a_full_volume_sound(
+async def test_a_small_entry_that_fits_does_not_make_a_full_volume_sound(
     store: LogStore, group_commit: GroupCommit, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A leader repeats a push at each heartbeat; parts of it may fit."""
     health = VolumeHealth(store, group_commit, stall_s=1)
 
-    def full() -> None:
-        raise StoreFullError("no room")
-
     for _ in range(50):
-        assert not health.try_reserve(full)
-        assert health.try_reserve(lambda: None)
+        health.found_full(NO_ROOM, full)
+        await health.check_room()
         assert health.state is StorageState.FULL
         assert not health.may_campaign
 
     assert len(caplog.records) == 1
 
 
-def test_a_full_volume_is_sound_again_once_what_was_refused_fits(
+async def test_a_full_volume_is_sound_again_once_what_was_refused_fits(
     store: LogStore, group_commit: GroupCommit
 ) -> None:
     health = VolumeHealth(store, group_commit, stall_s=1)
@@ -113,38 +114,39 @@ def test_a_full_volume_is_sound_again_once_what_was_refused_fits(
         if not has_room:
             raise StoreFullError("no room")
 
-    health.try_reserve(reserve)
-    health.check_room()
+    health.found_full(NO_ROOM, reserve)
+    await health.check_room()
     assert health.full
     has_room = True
-    health.check_room()
+    await health.check_room()
 
     assert store.room_is_short, "no segment was preallocated"
     assert health.state is StorageState.SOUND
 
 
-def test_a_leader_without_room_refuses_even_what_would_fit(
+async def test_a_leader_without_room_refuses_even_what_would_fit(
     store: LogStore, group_commit: GroupCommit
 ) -> None:
     health = VolumeHealth(store, group_commit, stall_s=1)
     errors = list[BaseException]()
-    room = LogRoom(store, health, fail=errors.append)
+    room = LogRoom(
+        store, health, ThreadPoolExecutor(1), is_saving=lambda: False, go_on=lambda: None,
+        fail=errors.append,
+    )  # fmt: skip
+    store.preallocate()
     assert room.reserve([0]) is None
 
-    def full() -> None:
-        raise StoreFullError("no room")
-
-    health.try_reserve(full)
+    health.found_full(NO_ROOM, full)
     refused = room.reserve([0])
     store.preallocate()
-    health.check_room()
+    await health.check_room()
 
     assert refused is DLedgerResponseCode.DISK_FULL
     assert room.reserve([0]) is None
     assert errors == []
 
 
-def test_a_leader_without_room_transfers_at_once_and_then_less_and_less_often(
+async def test_a_leader_without_room_transfers_at_once_and_then_less_and_less_often(
     store: LogStore, group_commit: GroupCommit
 ) -> None:
     now_s = 100.0
@@ -162,7 +164,7 @@ def test_a_leader_without_room_transfers_at_once_and_then_less_and_less_often(
 
     health.nearly_full = False
     store.preallocate()
-    health.check_room()
+    await health.check_room()
     now_s += TRANSFER_INTERVAL_MAX_S
     assert health.check() is None
     health.full = True

@@ -194,6 +194,38 @@ def test_a_group_is_not_new_if_any_answer_reports_a_log() -> None:
     assert driver.raft.joining
 
 
+def test_the_only_first_voter_asks_the_addable_members_for_an_election_timeout() -> None:
+    driver = CoreDriver(joining=True, voter_count=1, addable_ids=("n7", "n8"), new_group=True)
+
+    asked = {each.receiver for each in of_type(JoinRequest, driver.tick())}
+    driver.tick(ELECTION_TICKS - 2)
+
+    assert asked == {"n7", "n8"}
+    assert driver.raft.joining
+    driver.tick(1)
+    assert not driver.raft.joining
+
+
+def test_the_only_first_voter_begins_at_once_if_all_addable_members_are_blank() -> None:
+    driver = CoreDriver(joining=True, voter_count=1, addable_ids=("n7", "n8"), new_group=True)
+    driver.tick()
+    driver.receive(blank("n7"))
+    assert driver.raft.joining
+    driver.receive(blank("n8"))
+    assert not driver.raft.joining
+
+
+def test_the_only_first_voter_of_an_existing_group_leads_no_second_one() -> None:
+    """It has lost its volume, and its settings still say that the group is new."""
+    driver = CoreDriver(joining=True, voter_count=1, addable_ids=("n7", "n8"), new_group=True)
+    driver.tick()
+    driver.receive(blank("n7", end_index=3))
+
+    driver.tick(10 * ELECTION_TICKS)
+
+    assert "the group is not new, n7 has its log" in driver.raft.joining
+
+
 def test_an_addable_member_does_not_start_a_group() -> None:
     driver = CoreDriver(joining=True, self_id="n7", addable_ids=("n7",))
     for peer_id in ("n0", "n1", "n2"):

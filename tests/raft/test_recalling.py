@@ -238,15 +238,6 @@ def test_an_older_disk_takes_over_the_highest_term_that_it_was_told() -> None:
     assert driver.hard_state.term == 9
 
 
-def test_where_flushes_are_not_waited_for_a_shorter_log_is_no_sign() -> None:
-    driver = starting(sync_flush=False)
-    driver.receive(answer("n1", mark=Mark(2, 9, 2)))
-    assert not driver.raft.joining
-
-    driver.receive(answer("n2", mark=Mark(3, 9, 2)))
-    assert driver.raft.joining, "term and vote are flushed whatever the setting"
-
-
 def test_what_is_learnt_late_still_counts() -> None:
     driver = starting()
     driver.receive(answer("n1"))

@@ -18,6 +18,7 @@ from dledger_node.raft.messages import (
 from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
 from dledger_node.remoting import native
 from dledger_node.remoting.message_kinds import KIND_OF, KINDS, PeerMessage
+from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.remoting.snapshot_messages import SnapshotChunk
 from dledger_wire.listener import hello_to
 
@@ -65,6 +66,8 @@ MESSAGES: list[PeerMessage] = [
         sender="n1", receiver="n0", last_included_index=9, last_included_term=3, data_bytes=40,
         data_crc32=7, offset=4, data=b"a piece of a state",
     ),
+    ReadIndexRequest(sender="n1", receiver="n0", incarnation=1 << 62, round=3),
+    ReadIndexResponse(sender="n1", receiver="n0", incarnation=1 << 62, round=3, index=-1),
 ]  # fmt: skip
 
 

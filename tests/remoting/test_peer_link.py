@@ -115,6 +115,49 @@ async def test_a_reset_connection_is_reported_as_a_loss_and_made_again() -> None
         assert owner.lost == 1
 
 
+async def test_a_renewed_link_leads_to_the_new_address_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The old address does not answer: its host has vanished, or its pod is gone."""
+    monkeypatch.setattr(peer_link, "STEADY_S", 0.0)
+    owner = Owner()
+    async with listening() as old, listening() as new, linked(owner, address_of(old)) as link:
+        await until(lambda: link.up)
+        link.address = address_of(new)
+        link.renew()
+        await until(lambda: owner.restored == 2)
+        link.send(heartbeat(1))
+        await until(lambda: new.messages == [heartbeat(1)])
+        assert owner.lost == 1
+
+
+async def test_an_attempt_at_an_address_that_does_not_answer_ends_when_the_link_is_renewed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_link, "HELLO_TIMEOUT_S", 3600)
+    monkeypatch.setattr(peer_link, "RETRY_DELAY_MIN_S", 3600)
+    monkeypatch.setattr(peer_link, "RETRY_DELAY_MAX_S", 3600)
+    owner = Owner()
+    async with listening() as new:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            async with linked(owner, f"127.0.0.1:{silent.getsockname()[1]}") as link:
+                accepted, _ = await asyncio.to_thread(silent.accept)
+                link.address = address_of(new)
+                link.renew()
+                await until(lambda: link.up)
+                accepted.close()
+
+
+async def test_a_link_that_is_younger_than_a_second_is_not_renewed() -> None:
+    owner = Owner()
+    async with listening() as listener, linked(owner, address_of(listener)) as link:
+        await until(lambda: link.up)
+        link.renew()
+        link.send(heartbeat(1))
+        await until(lambda: listener.messages == [heartbeat(1)])
+        assert (owner.restored, owner.lost) == (1, 0)
+
+
 async def test_a_link_is_not_up_if_the_peer_refuses_the_hello() -> None:
     owner = Owner()
     async with listening() as listener:

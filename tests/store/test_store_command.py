@@ -320,6 +320,26 @@ def test_a_store_in_use_is_read_and_not_repaired(
     assert "stop that process first" in store_command.error
 
 
+def test_what_a_running_node_has_not_finished_is_no_damage(
+    store_command: Command, open_store: OpenStore, folder: Path
+) -> None:
+    open_store().append_bodies([b"alive"], term=0)
+    (folder / "data.spare").write_bytes(b"the next segment")
+
+    assert store_command("verify", folder) == ExitCode.OK
+    assert store_command.finding("left_behind")["severity"] == "repairable"
+    assert store_command.summary["verdict"] == "sound"
+
+
+def test_a_dump_that_ends_before_it_begins_is_a_usage_error(
+    store_command: Command, written: Path
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        store_command("dump", written, "--first", "9", "--last", "3")
+
+    assert caught.value.code == ExitCode.USAGE
+
+
 def test_the_program_writes_text_by_default(torn: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dledger_node", "store", "verify", str(torn)],

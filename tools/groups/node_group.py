@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import IO
 
@@ -95,8 +96,11 @@ class NodeGroup(MemberProcesses):
             connection.close()
 
     def status(self, member: str) -> NodeStatus:
-        """Return a member's view of the group."""
-        return NodeStatus.from_json(self.get(member, "/status")[1])
+        """Return a member's view of the group. Raises HTTPException while its disk stalls."""
+        code, body = self.get(member, "/status")
+        if code != HTTPStatus.OK:
+            raise http.client.HTTPException(f"{member} answers {code}: {body.decode()}")
+        return NodeStatus.from_json(body)
 
     def manifest(self, member: str) -> Manifest:
         """Return the manifest that a member serves to auditors."""

@@ -1,6 +1,11 @@
-"""The checks, one per module, each a function from DataFrames to a DataFrame of findings.
+"""The checks: pure functions from digests to findings, without Spark.
 
-`chunks` is the only pass over all entries. The checks work on its result, which is 4096 times
-smaller; only `agreement` reads entries again, those of the chunks that differ. `findings` defines
-the columns of a finding.
+table        the digests of all members as columns
+electorate   whose copies count, and which indexes each member should hold
+integrity    damage, for each member by itself
+continuity   gaps, repetitions and terms that go back, where segments meet
+comparison   pieces of all members: which agree, and which must be compared entry by entry
+agreement    the entries of one such piece
+coverage     totals
+findings     runs of entries, and findings about them
 """

@@ -3,100 +3,93 @@
 The decoder has checked the entries within each segment; this module checks how segments connect.
 """
 
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
 
-from dledger_audit.checks.findings import as_findings, check_name, has, of_flags, union
+from dledger_audit.checks.electorate import Held
+from dledger_audit.checks.findings import Run, check_name, run_of
+from dledger_audit.checks.table import DigestTable
 from dledger_audit.verdict import CRITICAL
 from pyspark_dledger.layout import DAMAGED, Flag
 
-FILES: Final = pa.schema(
-    {"member": pa.string(), "segment": pa.int64(), "size_bytes": pa.int64()}.items()
-)
-"""The data files that a member's manifest lists."""
-MEMBERS: Final = pa.schema(
-    {"member": pa.string(), "begin_index": pa.int64(), "committed_index": pa.int64()}.items()
-)
-"""The begin index and the committed index from a member's manifest."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What was read of one segment. Terms are those of sound entries; -1 if there are none."""
+
+    segment: int
+    first_index: int
+    last_index: int
+    first_term: int
+    last_term: int
 
 
-def continuity(chunks: DataFrame, files: DataFrame, members: DataFrame) -> DataFrame:
-    """Find gaps, repetitions and decreasing terms."""
-    segments = _segments(chunks).join(files, ["member", "segment"])
-    return union(
-        of_flags(chunks, {Flag.TERM_BACK: CRITICAL}),
-        _seams(segments, members),
-    )
+def spans(table: DigestTable) -> dict[str, list[Span]]:
+    """Reduce the rows of each member's segments, in order."""
+    found: dict[str, list[Span]] = {}
+    for member, segment, rows in table.segments():
+        sound = rows.pick(~rows.has(DAMAGED))
+        last = int(np.argmax(sound.last_index)) if len(sound) else -1
+        found.setdefault(member, []).append(
+            Span(
+                segment=segment,
+                first_index=int(rows.first_index.min()),
+                last_index=int(rows.last_index.max()),
+                first_term=int(sound.first_term[0]) if len(sound) else -1,
+                last_term=int(sound.last_term[last]) if len(sound) else -1,
+            )
+        )
+    return found
 
 
-def _segments(chunks: DataFrame) -> DataFrame:
-    """Reduce chunks to segments; take terms only from sound entries."""
-    sound_index = F.when(~has(DAMAGED), F.col("first_index"))
-    return chunks.groupBy("member", "segment").agg(
-        F.min("first_index").alias("first_index"),
-        F.max("last_index").alias("last_index"),
-        F.min_by("first_term", sound_index).alias("first_term"),
-        F.max_by("last_term", sound_index).alias("last_term"),
-    )
+def continuity(
+    found: Mapping[str, list[Span]],
+    held: Mapping[str, Held],
+    sizes: Mapping[str, Mapping[int, int]],
+) -> Iterator[Run]:
+    """Yield gaps, repetitions and decreasing terms.
+
+    `found` holds what was read, `held` what each member should hold, and `sizes` the sizes of its
+    data files in bytes, by position.
+    """
+    for member, said in held.items():
+        yield from _of_member(member, found.get(member, []), said, sizes.get(member, {}))
 
 
-def _seams(segments: DataFrame, members: DataFrame) -> DataFrame:
-    """Compare each segment with the previous one, and the ends of the log with the manifest."""
-    in_order = Window.partitionBy("member").orderBy("segment")
-    seams = segments.join(members, "member", "right").withColumns(
-        {
-            "pos_before": F.lag(F.col("segment") + F.col("size_bytes")).over(in_order),
-            "index_before": F.lag("last_index").over(in_order),
-            "term_before": F.lag("last_term").over(in_order),
-            "segment_after": F.lead("segment").over(in_order),
-        }
-    )
-    here, first = F.col("segment"), F.col("first_index")
-    begin = F.greatest("begin_index", F.lit(0))  # -1 for an empty log
-    expected = F.coalesce(F.col("index_before") + 1, begin)
-    missing_pos = F.when(here != F.col("pos_before"), F.col("pos_before"))
-    is_held = here.isNotNull()
-    is_last = F.col("segment_after").isNull()
-    end = F.coalesce("last_index", begin - 1)
-    problems = [
-        _problem("missing_segment", missing_pos.isNotNull(), missing_pos, expected, first - 1),
-        _problem(
-            "missing_entries", missing_pos.isNull() & (first > expected), here, expected, first - 1
-        ),
-        _problem("repeated_entries", first < expected, here, first, expected - 1),
-        _problem(
-            check_name(Flag.TERM_BACK),
-            F.col("first_term") < F.col("term_before"),
-            here,
-            first,
-            first,
-        ),
-        _problem(
+def _of_member(
+    member: str, found: list[Span], held: Held, sizes: Mapping[int, int]
+) -> Iterator[Run]:
+    begin = max(held.first, 0)  # -1 for an empty log
+    expected, term, end_pos = begin, -1, None
+    for span in found:
+        here, first = span.segment, span.first_index
+        if end_pos is not None and here != end_pos:
+            yield run_of(
+                "missing_segment", CRITICAL, expected, first - 1, member=member, segment=end_pos
+            )
+        elif first > expected:
+            yield run_of(
+                "missing_entries", CRITICAL, expected, first - 1, member=member, segment=here
+            )
+        if first < expected:
+            yield run_of(
+                "repeated_entries", CRITICAL, first, expected - 1, member=member, segment=here
+            )
+        if -1 < span.first_term < term:
+            yield run_of(
+                check_name(Flag.TERM_BACK), CRITICAL, first, first, member=member, segment=here
+            )
+        expected = span.last_index + 1
+        term = span.last_term if span.last_term >= 0 else term
+        end_pos = here + sizes[here] if here in sizes else None
+    if expected <= held.last:
+        yield run_of(
             "missing_entries",
-            is_last & (end < F.col("committed_index")),
-            F.when(is_held, here),
-            end + 1,
-            F.col("committed_index"),
-        ),
-    ]
-    rows = seams.select("member", F.explode(F.array_compact(F.array(*problems))).alias("problem"))
-    rows = rows.select("member", "problem.*").withColumn(
-        "entries", F.col("last_index") - F.col("first_index") + 1
-    )
-    return as_findings(rows, F.col("check"), CRITICAL)
-
-
-def _problem(check: str, when: Column, segment: Column, first: Column, last: Column) -> Column:
-    """Return a struct that describes the problem, or null if `when` does not hold."""
-    return F.when(
-        when,
-        F.struct(
-            F.lit(check).alias("check"),
-            segment.cast("long").alias("segment"),
-            first.cast("long").alias("first_index"),
-            last.cast("long").alias("last_index"),
-        ),
-    )
+            CRITICAL,
+            expected,
+            held.last,
+            member=member,
+            segment=found[-1].segment if found else -1,
+        )

@@ -1,34 +1,46 @@
-"""Report entries that were not read or that no checksum covers, and count what was read."""
+"""Count what was read."""
 
+from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-
-from dledger_audit.checks.findings import has, of_flags
-from dledger_audit.verdict import INFO, WARNING
-from pyspark_dledger.layout import ABSENT, DAMAGED, Flag
-
-SEVERITIES: Final = {Flag.UNREADABLE: WARNING, Flag.NO_CRC: INFO}
+from dledger_audit.checks.table import DigestTable
+from pyspark_dledger.layout import ABSENT, DAMAGED, UNCOVERED
 
 
-def coverage(chunks: DataFrame) -> DataFrame:
-    """Find entries that could not be verified: one finding per member, segment and reason."""
-    return of_flags(chunks, SEVERITIES)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberTotals:
+    """Totals of the entries that were read from one member."""
+
+    first_index: int
+    last_index: int
+    entries: int
+    record_bytes: int
+    damaged: int
+    """Entries that are present but differ from what was written."""
+    uncovered: int
+    """Entries not covered by a checksum."""
 
 
-def totals(chunks: DataFrame) -> DataFrame:
-    """Count what was read: one row for each member from which any entry was read."""
-    is_sound = ~has(DAMAGED)
-    return (
-        chunks.where(~has(ABSENT))
-        .groupBy("member")
-        .agg(
-            F.min("first_index").alias("first_index"),
-            F.max("last_index").alias("last_index"),
-            F.sum("entries").alias("entries"),
-            F.sum(F.when(is_sound, F.col("bytes")).otherwise(0)).alias("record_bytes"),
-            F.sum(F.when(is_sound, 0).otherwise(F.col("entries"))).alias("damaged"),
-            F.sum(F.when(has(Flag.NO_CRC), F.col("entries")).otherwise(0)).alias("uncovered"),
+NOTHING: Final = MemberTotals(
+    first_index=-1, last_index=-1, entries=0, record_bytes=0, damaged=0, uncovered=0
+)
+
+
+def totals(table: DigestTable) -> dict[str, MemberTotals]:
+    """Return the totals of every member from which any entry was read."""
+    found = {}
+    present = table.pick(~table.has(ABSENT))
+    for number, member in enumerate(table.members):
+        rows = present.pick(present.member == number)
+        if not len(rows):
+            continue
+        sound, damaged = rows.pick(~rows.has(DAMAGED)), rows.pick(rows.has(DAMAGED))
+        found[member] = MemberTotals(
+            first_index=int(rows.first_index.min()),
+            last_index=int(rows.last_index.max()),
+            entries=int(rows.entries.sum()),
+            record_bytes=int(sound.bytes.sum()),
+            damaged=int(damaged.entries.sum()),
+            uncovered=int(rows.pick(rows.has(UNCOVERED)).entries.sum()),
         )
-    )
+    return found

@@ -1,79 +1,105 @@
-"""The columns of a finding, and functions that create findings."""
+"""Runs of entries, and findings about them."""
 
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-
+from dledger_audit.explain import explain
+from dledger_formats.audit import Finding
 from dledger_formats.log import disk
 from pyspark_dledger.layout import Flag
 
-COLUMNS: Final = {
-    "check": "string",
-    "severity": "string",
-    "member": "string",
-    "segment": "string",
-    "first_index": "long",
-    "last_index": "long",
-    "entries": "long",
-    "detail": "string",
-}
+RUNS_MAX: Final = 100
+"""Runs of one member and check that are named one by one; the others are summed up in one."""
+REASON_LENGTH_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Run:
+    """Entries with one problem. Consecutive ones, unless `entries` is less than the range."""
+
+    check: str
+    severity: str
+    member: str = ""
+    segment: int = -1
+    """Position of the data file; -1 if the run is not in one."""
+    first_index: int
+    last_index: int
+    entries: int
+    reason: str = ""
+    """Human-readable details, for example what the member answered."""
+
+
+def run_of(check: str, severity: str, first_index: int, last_index: int, **fields: object) -> Run:
+    """Return a run of consecutive entries."""
+    return Run(
+        check=check,
+        severity=severity,
+        first_index=first_index,
+        last_index=last_index,
+        entries=max(0, last_index - first_index + 1),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def merged(runs: Iterable[Run]) -> list[Run]:
+    """Join runs that continue each other in a segment; sum up the last ones of too many."""
+    joined: list[Run] = []
+    for _, of_member in groupby(sorted(runs), key=lambda run: (run.check, run.member)):
+        of_check: list[Run] = []
+        for run in of_member:
+            if of_check and _continues(of_check[-1], run):
+                of_check[-1] = _sum([of_check[-1], run])
+            else:
+                of_check.append(run)
+        joined += of_check[:RUNS_MAX]
+        if rest := of_check[RUNS_MAX:]:
+            joined.append(replace(_sum(rest), segment=-1))
+    return joined
+
+
+def _continues(run: Run, following: Run) -> bool:
+    is_dense = run.entries == run.last_index - run.first_index + 1
+    same_place = (run.segment, run.reason, run.severity) == (
+        following.segment,
+        following.reason,
+        following.severity,
+    )
+    return is_dense and same_place and following.first_index == run.last_index + 1
+
+
+def _sum(runs: list[Run]) -> Run:
+    return replace(
+        runs[0],
+        first_index=min(run.first_index for run in runs),
+        last_index=max(run.last_index for run in runs),
+        entries=sum(run.entries for run in runs),
+    )
+
+
+def finding(run: Run, *, is_elsewhere: bool, members: str = "") -> Finding:
+    """Describe a run; `is_elsewhere` says whether a majority was read with the entries intact."""
+    is_sparse = run.entries != run.last_index - run.first_index + 1
+    return Finding(
+        check=run.check,
+        severity=run.severity,
+        member=run.member,
+        segment=disk.file_name(run.segment) if run.segment >= 0 else "",
+        first_index=run.first_index,
+        last_index=run.last_index,
+        detail=explain(
+            run.check,
+            run.entries,
+            members=members,
+            is_sparse=is_sparse,
+            is_elsewhere=is_elsewhere,
+            reason=run.reason[:REASON_LENGTH_MAX],
+        ),
+    )
 
 
 def check_name(flag: Flag) -> str:
     """Return the name of the check that a decoder's flag stands for."""
     assert flag.name is not None, "expected a flag with one bit"
     return flag.name.lower()
-
-
-def as_findings(rows: DataFrame, check: str | Column, severity: str | Column) -> DataFrame:
-    """Turn rows with an index range into findings; missing columns get defaults.
-
-    A numeric `segment` becomes the data file's name.
-    """
-    given = {
-        "check": F.lit(check) if isinstance(check, str) else check,
-        "severity": F.lit(severity) if isinstance(severity, str) else severity,
-        "member": F.lit(""),
-        "segment": F.lit(""),
-        "detail": F.lit(""),
-    }
-    given |= {name: F.col(name) for name in rows.columns if name in COLUMNS}
-    if dict(rows.dtypes).get("segment") == "bigint":
-        name = F.lpad(F.col("segment").cast("string"), disk.FILE_NAME_DIGITS, "0")
-        given["segment"] = F.coalesce(name, F.lit(""))
-    return rows.select(*[given[name].cast(kind).alias(name) for name, kind in COLUMNS.items()])
-
-
-def of_flags(chunks: DataFrame, severities: Mapping[Flag, str]) -> DataFrame:
-    """Create one finding per member, segment and flag, with the range and number of entries."""
-    names = [
-        F.when(
-            has(flag),
-            F.struct(F.lit(check_name(flag)).alias("check"), F.lit(text).alias("severity")),
-        )
-        for flag, text in severities.items()
-    ]
-    rows = (
-        chunks.where("flags <> 0")
-        .withColumn("found", F.explode(F.array_compact(F.array(*names))))
-        .groupBy("member", "segment", "found")
-        .agg(
-            F.min("first_index").alias("first_index"),
-            F.max("last_index").alias("last_index"),
-            F.sum("entries").alias("entries"),
-        )
-    )
-    return as_findings(rows, F.col("found.check"), F.col("found.severity"))
-
-
-def has(flags: Flag) -> Column:
-    """Return a condition: the row has any of these flags."""
-    return F.col("flags").bitwiseAND(F.lit(int(flags))) != 0
-
-
-def union(*frames: DataFrame) -> DataFrame:
-    """Concatenate DataFrames of findings."""
-    return reduce(DataFrame.unionByName, frames)

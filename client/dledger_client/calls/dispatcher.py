@@ -57,22 +57,27 @@ class Dispatcher:
         self._delayed: dict[Call, asyncio.TimerHandle] = {}
         self._search: asyncio.Task[None] | None = None
         self._leader_check: asyncio.Task[None] | None = None
-        # Searches since the last successful response; each search but the first starts after a
-        # pause.
+        # Searches since the last successful response; each one but the first starts after a pause.
         self._searches = 0
         self._trouble_since_s = 0.0
-        self._is_closed = False
+        self.is_closed = False
+        self.on_stall: Callable[[Connection], None] = lambda _: None
 
     @property
     def leader(self) -> Connection | None:
         """The connection to the leader; None while no leader is known."""
         return self._leader
 
+    @property
+    def stuck_call(self) -> Call | None:
+        """A call that waits for a leader, or to be sent again; None if there is none."""
+        return self._waiting[0] if self._waiting else next(iter(self._delayed), None)
+
     def submit(self, call: Call) -> None:
         """Send a call now, or as soon as a leader is found."""
         self.record_start(call)
-        if self._leader is not None and not self._is_closed:
-            self._send(call, self._leader, call.began_s)
+        if self._leader is not None and not self.is_closed:
+            self.send(call, self._leader, call.began_s)
         else:
             self.forward(call)
 
@@ -83,7 +88,7 @@ class Dispatcher:
 
     def close(self) -> None:
         """End every call: the outcome of a sent call is unknown, the others had no effect."""
-        self._is_closed = True
+        self.is_closed = True
         for task in (self._search, self._leader_check):
             if task is not None:
                 task.cancel()
@@ -100,12 +105,12 @@ class Dispatcher:
         """Process a member's response: end the call, or resend it if that is safe."""
         response = success(call.kind, command)
         if response is not None:
-            self._succeeded(call, response)
+            self.succeeded(call, response)
             return
         judgement = judge(call.kind, command)
         if judgement.verdict is Verdict.DONE:
             assert judgement.response is not None
-            self._succeeded(call, judgement.response)
+            self.succeeded(call, judgement.response)
             return
         call.last_code, call.problem = judgement.code, f"{call.connection}: {judgement.reason}"
         if judgement.verdict is Verdict.REFUSED or (
@@ -132,7 +137,8 @@ class Dispatcher:
             else:
                 self.end(call, OutcomeUnknownError(call.problem))
 
-    def _succeeded(self, call: Call, response: Message) -> None:
+    def succeeded(self, call: Call, response: Message) -> None:
+        """End a call that succeeded."""
         self._searches = 0
         if response.term > self.members.highest_term:
             self.members.record_term(response.term)
@@ -169,6 +175,7 @@ class Dispatcher:
 
     def connection_stalled(self, connection: Connection) -> None:
         """Ask the other members for a new leader while the leader does not respond."""
+        self.on_stall(connection)
         if self.members.follow_leader and self._leader is connection and self._leader_check is None:
             self._leader_check = self._spawn(self._replace_stalled_leader(connection))
 
@@ -178,16 +185,17 @@ class Dispatcher:
         """Send a call that was counted before, or end it if it expired or was cancelled."""
         if call.answer.done():  # cancelled by its caller
             self.end(call, GroupUnreachableError("cancelled"))
-        elif self._is_closed:
+        elif self.is_closed:
             self.end(call, GroupUnreachableError("the client was closed"))
         elif self._leader is not None:
-            self._send(call, self._leader, self._loop.time())
+            self.send(call, self._leader, self._loop.time())
         else:
             self._waiting.append(call)
             if self._search is None:
                 self._search = self._spawn(self._search_leader())
 
-    def _send(self, call: Call, connection: Connection, now_s: float) -> None:
+    def send(self, call: Call, connection: Connection, now_s: float) -> None:
+        """Send a call on a connection, or end it if it expired."""
         if call.deadline_s <= now_s:
             self._end_overdue(call)
             return
@@ -265,13 +273,7 @@ class Dispatcher:
             return
         waited_s = self._loop.time() - call.began_s
         reason = call.problem or self.members.problem
-        self.end(
-            call,
-            GroupUnreachableError(
-                f"no leader of group {self.members.group} accepted the request within "
-                f"{waited_s:.1f} s; last error: {reason}"
-            ),
-        )
+        self.end(call, GroupUnreachableError.without_leader(self.members.group, waited_s, reason))
 
     # Finding the leader
 

@@ -32,6 +32,10 @@ def parse_server(text: str) -> ServerAddress:
     as an id; for a host with such a name, write `=n0-host:port`. Raises AddressError for any other
     text.
     """
+    if "://" in text:
+        raise AddressError(
+            f"invalid server address {text!r}: write HOST:PORT, without {text.partition('://')[0]}://"
+        )
     member_id, equals, rest = text.strip().partition("=")
     if not equals:
         match = fullmatch(r"(?:(n\d{1,9})-)?(.+)", member_id)
@@ -45,11 +49,16 @@ def parse_server(text: str) -> ServerAddress:
     return ServerAddress(host=host, port=int(port), member_id=member_id or None)
 
 
-def parse_servers(texts: Iterable[str]) -> list[ServerAddress]:
-    """Parse texts of addresses separated by `,` or `;`.
+def parse_servers(texts: str | Iterable[str]) -> list[ServerAddress]:
+    """Parse a text, or several, of addresses separated by `,` or `;`.
 
-    Raises AddressError if an address is invalid or there is none at all.
+    Raises AddressError if an address is invalid or there is none at all, and TypeError for anything
+    but texts.
     """
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"a server must be a str, not {type(text).__name__}")
     parts = [part for text in texts for part in text.replace(";", ",").split(",") if part.strip()]
     if not 0 < len(parts) <= SERVERS_MAX:
         raise AddressError(f"expected 1 to {SERVERS_MAX} servers, got {len(parts)}")

@@ -1,11 +1,13 @@
 """The members of a group as the client knows them: their addresses and connections to them."""
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from dledger_client.cluster.addresses import SERVERS_MAX, ServerAddress, parse_server
+from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.connection import Connection, ConnectionWatcher
 from dledger_client.errors import AddressError, ConnectionLostError, RefusedError
 from dledger_formats.json_objects import FormatError
@@ -33,6 +35,10 @@ class Timing:
     """How long a server of this project waits for the next entry before it responds without one."""
     follow_margin_s: float = 0.25
     """How much later than `follow_wait_s` that response may arrive before it is due."""
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            check_seconds(getattr(self, item.name), item.name)
 
 
 @dataclass(slots=True)
@@ -66,8 +72,10 @@ class Members:
         self.peers: dict[str, ServerAddress] = {}
         self.highest_term = -1
         """The highest term of any response; METADATA of Java servers contains none."""
-        self.problem = "no attempt was made"
+        self.problem = f"no answer yet from {', '.join(map(str, servers))}"
         """The most recent error; human-readable."""
+        self.is_unanswered = False
+        """Whether somebody waits until any member answers METADATA."""
         self._watcher = watcher
         self._links: dict[tuple[str, int], _Link] = {}
         # Every connection that may be open: those of the links, and forgotten ones that still wait
@@ -136,8 +144,9 @@ class Members:
             async with asyncio.timeout(self.timing.connect_timeout_s):
                 _, connection = await dial(make, address.host, address.port)
         except OSError as error:  # TimeoutError is one
+            reason = error.strerror or f"no connection within {self.timing.connect_timeout_s:g} s"
             raise ConnectionLostError(
-                f"{address} cannot be reached: {error or 'timeout'}", was_sent=False
+                f"{address} cannot be reached: {reason}", was_sent=False
             ) from error
         self._connections = {known for known in self._connections if known.is_open}
         self._connections.add(connection)

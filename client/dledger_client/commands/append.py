@@ -5,23 +5,23 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections import Counter
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 from tqdm import tqdm
 
-from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
+from dledger_client.append.outcomes import Outcome, Refused
 from dledger_client.client import IN_FLIGHT, DLedgerClient
-from dledger_client.commands import bodies, common
+from dledger_client.commands import bodies, common, streams
 from dledger_client.commands.bodies import InputError
 from dledger_client.commands.common import ExitCode, UsageError
-from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_client.commands.streams import OutputError
+from dledger_client.commands.tally import Tally
 
-REASONS_MAX: Final = 10
-"""Maximum number of distinct reasons in the summary."""
+END_WAIT_S: Final = 0.5
+"""How long an append whose outcomes nobody reads waits to see whether the input has ended."""
 EXIT_ON_SIGNAL: Final = 128
 
 
@@ -40,8 +40,9 @@ def add_parser(commands: common.Commands) -> None:
             "dledger append --idempotent a.txt": "append each line once, despite failures",
             "dledger append --whole a.bin b.bin": "append each file as one entry",
         },
-        exit_codes="0 all acknowledged, 2 usage error, 3 some outcomes unknown, 4 some refused, "
-        "5 group unreachable, 128 + n ended by signal n (130 for Ctrl-C).",
+        exit_codes="0 all acknowledged; 1 the outcomes could not be written, and what was not read "
+        "by then was not appended; 2 usage error; 3 some outcomes unknown; 4 some refused; 5 group "
+        "unreachable; 128 + n ended by signal n (130 for Ctrl-C).",
     )
     bodies.add_arguments(parser)
     common.add_group_options(parser)
@@ -56,22 +57,27 @@ def add_parser(commands: common.Commands) -> None:
     retries.add_argument(
         "--at-least-once",
         action="store_true",
-        help="resend appends whose outcome is unknown; entries may appear more than once",
+        help="resend appends whose outcome is unknown; entries may appear more than once "
+        "(default: report them)",
     )
     retries.add_argument(
         "--idempotent",
         action="store_true",
         help="resend appends whose outcome is unknown; each entry appears once "
-        "(not supported by Java servers)",
+        "(not supported by Java servers; default: report them)",
     )
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
         help="show a progress bar on standard error (default: only if it is a terminal)",
     )
+    parser.add_argument(
+        "--quiet", action="store_true", help="print nothing unless an append fails (default: no)"
+    )
     common.add_output_option(
         parser,
-        "text: a summary; json: one line for each entry, then one for the summary",
+        "text: the index of a single entry, or a summary on standard error; json: one line for "
+        "each entry, then one for the summary",
     )
     parser.set_defaults(run=run)
 
@@ -80,50 +86,6 @@ class _Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at ru
     """A progress bar without tqdm's monitor thread, which this program does not need."""
 
     monitor_interval = 0
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """Counts of the outcomes so far."""
-
-    taken: int = 0
-    acknowledged: int = 0
-    unknown: int = 0
-    refused: int = 0
-    unreachable: bool = False
-    first_index: int | None = None
-    last_index: int | None = None
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def unfinished(self) -> int:
-        """Number of bodies that were taken and have no outcome yet."""
-        return self.taken - self.acknowledged - self.unknown - self.refused
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """The exit code of the worst outcome."""
-        if self.unknown or self.unfinished:
-            return ExitCode.UNKNOWN
-        if self.unreachable:
-            return ExitCode.UNREACHABLE
-        return ExitCode.REFUSED if self.refused else ExitCode.OK
-
-    def add(self, outcome: Outcome) -> None:
-        """Count one outcome."""
-        if isinstance(outcome, Acknowledged):
-            self.acknowledged += 1
-            index = outcome.index
-            self.first_index = index if self.first_index is None else min(self.first_index, index)
-            self.last_index = index if self.last_index is None else max(self.last_index, index)
-            return
-        if isinstance(outcome, Unknown):
-            self.unknown += 1
-        else:
-            self.refused += 1
-            self.unreachable |= outcome.code is DLedgerResponseCode.METADATA_ERROR
-        if len(self.reasons) < REASONS_MAX or outcome.reason in self.reasons:
-            self.reasons[outcome.reason] += 1
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -144,52 +106,109 @@ async def run(arguments: argparse.Namespace) -> int:
         given = bodies.from_arguments(arguments)
         with _cancelled_by_signals(task, signals):
             try:
-                await _append(client, _counted(given, tally), tally, arguments)
-            except InputError as error:
+                await _Appending(client, arguments, tally).run(given)
+            except (InputError, OutputError, BrokenPipeError) as error:
                 problem = error
             except asyncio.CancelledError:
                 if not signals:
                     raise
                 task.uncancel()
-    _write_summary(client, tally, loop.time() - began_s, as_json=arguments.output == "json")
-    if problem is not None:
+    elapsed_s = loop.time() - began_s
+    is_read = problem is None or isinstance(problem, InputError)
+    _report(client, tally, arguments, elapsed_s, is_read=is_read)
+    if isinstance(problem, InputError):
         raise UsageError(str(problem))
-    return EXIT_ON_SIGNAL + signals[0] if signals else tally.exit_code
+    if signals:
+        return EXIT_ON_SIGNAL + signals[0]
+    return _exit_code(tally, problem)
 
 
-async def _append(
-    client: DLedgerClient,
-    given: AsyncIterator[bytes],
-    tally: Tally,
-    arguments: argparse.Namespace,
-) -> None:
-    shows_progress = arguments.progress
-    if shows_progress is None:
-        shows_progress = sys.stderr.isatty()
-    as_json = arguments.output == "json"
-    # A pipe is buffered: without a flush, a reader would wait for outcomes that are known.
-    write = common.write_event if common.is_output_followed() else common.write_json
-    outcomes = client.append_all(given, in_flight=arguments.in_flight)
-    with _Bar(disable=not shows_progress, unit=" appends", file=sys.stderr) as bar:
-        async with contextlib.aclosing(outcomes):
-            shown_leader_id = None
-            async for outcome in outcomes:
-                tally.add(outcome)
-                bar.update()
-                if client.leader_id != shown_leader_id:
-                    shown_leader_id = client.leader_id
-                    bar.set_postfix_str(f"leader {shown_leader_id}", refresh=False)
-                if as_json:
-                    write(_plain(outcome))
+def _exit_code(tally: Tally, problem: Exception | None) -> int:
+    """Return the exit code after the output could not be written, or if there is no problem."""
+    if problem is None:
+        return tally.exit_code
+    streams.discard_output()
+    what = problem if isinstance(problem, OutputError) else "nobody reads the outcomes any longer"
+    left = "; the rest of the input was not appended" if tally.is_cut_short else ""
+    if left or isinstance(problem, OutputError):
+        common.complain(f"dledger: {what}{left}")
+        return tally.exit_code or ExitCode.FAILED
+    return tally.exit_code
 
 
-async def _counted(given: AsyncIterator[bytes], tally: Tally) -> AsyncGenerator[bytes, None]:
-    """Count and yield the bodies, until the group is found to be unreachable."""
-    async for body in given:
-        if tally.unreachable:
-            return
-        tally.taken += 1
-        yield body
+class _Appending:
+    """One run of the command: bodies go in, outcomes come out."""
+
+    def __init__(self, client: DLedgerClient, arguments: argparse.Namespace, tally: Tally) -> None:
+        self._client = client
+        self._arguments = arguments
+        self._tally = tally
+        self._output_error: Exception | None = None
+        # The bodies' sizes, for the progress bar, until their outcomes are known.
+        self._sizes: deque[int] = deque()
+
+    async def run(self, given: AsyncIterator[bytes]) -> None:
+        """Append the bodies. Raises InputError, and what went wrong with writing the outcomes.
+
+        If an outcome cannot be written, no further body is taken, and the run ends once all bodies
+        that were taken have their outcomes.
+        """
+        tally, client, as_json = self._tally, self._client, self._arguments.output == "json"
+        outcomes = client.append_all(self._counted(given), in_flight=self._arguments.in_flight)
+        with self._bar() as bar:
+            async with contextlib.aclosing(outcomes):
+                shown_leader_id = None
+                async for outcome in outcomes:
+                    tally.add(outcome)
+                    bar.update(self._sizes.popleft())
+                    if client.leader_id != shown_leader_id:
+                        shown_leader_id = client.leader_id
+                        bar.set_postfix_str(f"leader {shown_leader_id}", refresh=False)
+                    if as_json and self._output_error is None:
+                        self._write(outcome)
+                    if self._output_error is not None and not tally.unfinished:
+                        with contextlib.suppress(TimeoutError):
+                            await asyncio.wait_for(tally.ended.wait(), END_WAIT_S)
+                        tally.is_cut_short |= not tally.ended.is_set()
+                        break
+        if self._output_error is not None:
+            raise self._output_error
+
+    def _bar(self) -> "_Bar":
+        shows_progress = self._arguments.progress
+        if shows_progress is None:
+            shows_progress = sys.stderr.isatty() and not self._arguments.quiet
+        total_bytes = bodies.total_bytes(self._arguments)
+        return _Bar(
+            disable=not shows_progress,
+            total=total_bytes,
+            unit="B",
+            unit_scale=True,
+            file=sys.stderr,
+            dynamic_ncols=True,
+        )
+
+    def _write(self, outcome: Outcome) -> None:
+        # A pipe is buffered: without a flush, a reader would wait for outcomes that are known.
+        write = common.write_event if common.is_output_followed() else common.write_json
+        try:
+            write(_plain(outcome))
+        except (OutputError, BrokenPipeError) as error:
+            self._output_error = error
+
+    async def _counted(self, given: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Count and yield the bodies, until the group is unreachable or nobody reads outcomes."""
+        tally = self._tally
+        async for body in given:
+            if tally.unreachable:
+                return
+            if self._output_error is not None:
+                tally.is_cut_short = True
+                break
+            tally.taken += 1
+            self._sizes.append(len(body) + 1)
+            yield body
+        tally.ended.set()
 
 
 @contextlib.contextmanager
@@ -218,34 +237,28 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
     return {"number": number, "outcome": type(outcome).__name__.lower(), **fields}
 
 
-def _write_summary(client: DLedgerClient, tally: Tally, elapsed_s: float, *, as_json: bool) -> None:
-    statistics = client.statistics
-    summary = {
-        "acknowledged": tally.acknowledged,
-        "unknown": tally.unknown,
-        "refused": tally.refused,
-        "unfinished": tally.unfinished,
-        "firstIndex": tally.first_index,
-        "lastIndex": tally.last_index,
-        "leader": client.leader_id,
-        "leaderChanges": statistics.leader_changes,
-        "longestGapMs": round(statistics.longest_gap_s * 1000, 1),
-        "appendsPerSecond": round(tally.acknowledged / elapsed_s, 1) if elapsed_s else 0.0,
-        "reasons": dict(tally.reasons),
-    }
-    if as_json:
+def _report(
+    client: DLedgerClient,
+    tally: Tally,
+    arguments: argparse.Namespace,
+    elapsed_s: float,
+    *,
+    is_read: bool,
+) -> None:
+    """Write the summary: to standard output as JSON if somebody reads it, else to the error."""
+    summary = tally.summary(client.statistics, elapsed_s)
+    if arguments.output == "json" and is_read:
         common.write_json({"summary": summary})
         return
-    common.write_line(f"acknowledged    {tally.acknowledged}")
-    common.write_line(f"unknown         {tally.unknown}")
-    common.write_line(f"refused         {tally.refused}")
-    if tally.first_index is not None:
-        common.write_line(f"indexes         {tally.first_index} to {tally.last_index}")
-    if tally.unfinished:
-        common.write_line(f"unfinished      {tally.unfinished}")
-    common.write_line(f"leader          {client.leader_id or '-'}")
-    common.write_line(f"leader changes  {statistics.leader_changes}")
-    common.write_line(f"longest gap     {summary['longestGapMs']} ms")
-    common.write_line(f"rate            {summary['appendsPerSecond']} appends/s")
-    for reason, times in tally.reasons.items():
-        common.write_line(f"{times} times: {reason}")
+    if arguments.quiet and tally.exit_code is ExitCode.OK:
+        return
+    if tally.taken == tally.acknowledged == 1:
+        common.write_line(f"appended entry {tally.first_index}")
+        return
+    hint = "" if arguments.idempotent else " With --idempotent, each entry is in the log once."
+    if tally.taken == 1 and tally.reasons:
+        outcome = "the entry may be in the log" if tally.unknown else "the entry was not appended"
+        common.complain(f"dledger: {outcome}: {next(iter(tally.reasons))}.{hint * tally.unknown}")
+        return
+    for line in tally.lines(summary, bodies.noun(arguments), hint):
+        common.complain(line)

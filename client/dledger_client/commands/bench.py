@@ -18,6 +18,21 @@ from dledger_formats.log import disk
 SECONDS_MAX: Final = 3600
 BUCKET_GROWTH: Final = 1.01
 """Width of a latency bucket relative to the next lower one; the error is 0.5 %."""
+TITLES: Final = {
+    "appendsPerSecond": "appends per second",
+    "p50Ms": "latency, median, ms",
+    "p99Ms": "latency, 99 %, ms",
+    "longestMs": "longest latency, ms",
+    "inFlight": "appends in flight",
+    "bodyBytes": "bytes of a body",
+    "measured": "appends measured",
+    "acknowledged": "acknowledged in all",
+    "unknown": "unknown",
+    "refused": "refused",
+    "leader": "leader",
+    "leaderChanges": "changes of leader",
+}
+"""The name of each figure in text, with its unit."""
 _LOG_GROWTH: Final = math.log(BUCKET_GROWTH)
 SMALLEST_S: Final = 1e-6
 
@@ -35,22 +50,22 @@ def add_parser(commands: common.Commands) -> None:
             "dledger bench": "5 s, 64 appends of 1 KiB in flight",
             "dledger bench --in-flight 1000 --body-bytes 100": "many small appends in flight",
         },
-        exit_codes="0 all acknowledged, 2 usage error, 3 some outcomes unknown, 4 some refused, "
-        "5 group unreachable.",
+        exit_codes="0 all acknowledged, 1 nothing was measured, 2 usage error, 3 some outcomes "
+        "unknown, 4 some refused, 5 group unreachable.",
     )
     parser.add_argument(
         "--seconds",
         metavar="S",
         type=common.positive_number,
         default=5.0,
-        help="duration of the measurement (default: %(default)s)",
+        help="duration of the measurement, in seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--warm-up",
         metavar="S",
         type=common.positive_number,
         default=1.0,
-        help="duration of the load before the measurement (default: %(default)s)",
+        help="duration of the load before the measurement, in seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--in-flight",
@@ -64,7 +79,7 @@ def add_parser(commands: common.Commands) -> None:
         metavar="N",
         type=common.index,
         default=1024,
-        help="size of each body (default: %(default)s)",
+        help="size of each body, in bytes (default: %(default)s)",
     )
     common.add_group_options(parser)
     common.add_output_option(parser, "text: a table; json: one line")
@@ -112,11 +127,19 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         common.write_json(figures)
     else:
-        common.write_table([list(figures), [_cell(value) for value in figures.values()]])
+        for name, value in figures.items():
+            common.write_line(f"{TITLES[name]:22}{_cell(value):>12}")
     statistics = client.statistics
+    if not latencies.count:
+        common.complain(
+            "dledger: no append that began and ended in the measured time; use more --seconds or "
+            "fewer --in-flight"
+        )
     if statistics.unknown:
         return ExitCode.UNKNOWN
-    return ExitCode.REFUSED if statistics.refused else ExitCode.OK
+    if statistics.refused:
+        return ExitCode.REFUSED
+    return ExitCode.OK if latencies.count else ExitCode.FAILED
 
 
 async def _load(client: DLedgerClient, arguments: argparse.Namespace) -> Latencies:
@@ -151,6 +174,7 @@ def _figures(
         "longestMs": round(latencies.longest_s * 1000, 3),
         "inFlight": arguments.in_flight,
         "bodyBytes": arguments.body_bytes,
+        "measured": latencies.count,
         "acknowledged": statistics.acknowledged,
         "unknown": statistics.unknown,
         "refused": statistics.refused,

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import stat
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -35,10 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--body",
         metavar="TEXT",
         action="append",
-        help="append TEXT instead of reading files; may be repeated",
+        help="append TEXT instead of reading files; may be repeated (default: none)",
     )
     source.add_argument(
-        "--whole", action="store_true", help="append each FILE as one entry instead of its lines"
+        "--whole", action="store_true", help="append each FILE as one entry (default: each line)"
     )
 
 
@@ -55,10 +56,50 @@ def from_arguments(arguments: argparse.Namespace) -> AsyncIterator[bytes]:
         return _texts(arguments.body)
     if arguments.whole and not files:
         raise UsageError("--whole requires a FILE")
-    for file in files:
-        if file != STANDARD_INPUT and not os.access(file, os.R_OK):
-            raise UsageError(f"cannot read {file}; nothing was appended")
+    for file in files or [STANDARD_INPUT]:
+        if problem := _problem(file):
+            raise UsageError(f"cannot read {file}: {problem}; nothing was appended")
     return _whole_files(files) if arguments.whole else _lines(files or [STANDARD_INPUT])
+
+
+def total_bytes(arguments: argparse.Namespace) -> int | None:
+    """Return the number of bytes of the input with its newlines; None if it is not known yet."""
+    if arguments.body is not None:
+        return sum(len(os.fsencode(text)) + 1 for text in arguments.body)
+    if not arguments.files:
+        return None
+    try:
+        found = [os.stat(file) for file in arguments.files if file != STANDARD_INPUT]
+    except OSError:
+        return None
+    is_known = len(found) == len(arguments.files)
+    return sum(one.st_size for one in found) if is_known and _all_regular(found) else None
+
+
+def _all_regular(found: list[os.stat_result]) -> bool:
+    return all(stat.S_ISREG(one.st_mode) for one in found)
+
+
+def noun(arguments: argparse.Namespace) -> str:
+    """Return what the bodies are, counted from 1 over the whole input."""
+    if arguments.body is not None:
+        return "--body"
+    return "file" if arguments.whole else "line"
+
+
+def _problem(file: str) -> str:
+    """Return why a file cannot be read; empty if it can be opened."""
+    if file == STANDARD_INPUT:
+        return "standard input is closed" if sys.stdin is None else ""
+    try:
+        # A named pipe must not wait here for its writer, nor be opened twice.
+        if stat.S_ISFIFO(os.stat(file).st_mode):
+            return "" if os.access(file, os.R_OK) else "Permission denied"
+        with Path(file).open("rb") as opened:
+            opened.read(0)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 async def _texts(texts: list[str]) -> AsyncGenerator[bytes, None]:

@@ -1,23 +1,32 @@
 """Shared parts of the commands: exit codes, group options and output."""
 
 import argparse
+import asyncio
+import contextlib
 import enum
 import json
+import math
 import os
 import stat
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
+from dledger_client.calls.member_reads import ReadFrom
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.addresses import PORT_MAX
 from dledger_client.cluster.members import Timing
-from dledger_client.errors import AddressError
-from dledger_client.read.indexes import check_index
+from dledger_client.commands import streams
+from dledger_client.commands.notice import Notice
+from dledger_client.read.indexes import INDEX_MAX
+from dledger_formats.protocol.requests import Consistency
 
 SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
 GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"
 HTTP_VARIABLE: Final = "DLEDGER_CLIENT_HTTP"
+TEXT_SHOWN_MAX: Final = 40
+"""Length to which a wrong value is cut in a message."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,12 +82,13 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=positive_number,
         default=Timing().deadline_s,
-        help="timeout of one operation, including all attempts (default: %(default)s)",
+        help="timeout of one operation in seconds, including all attempts (default: %(default)s)",
     )
     parser.add_argument(
         "--no-follow",
         action="store_true",
-        help="send requests only to --servers; fail if the server is not the leader",
+        help="send requests only to --servers; fail if the server is not the leader "
+        "(default: follow the leader)",
     )
 
 
@@ -108,6 +118,23 @@ def new_parser(
     return parser
 
 
+def add_read_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which members answer reads, and what they must see."""
+    parser.add_argument(
+        "--read-from",
+        choices=[one.value for one in ReadFrom],
+        default=ReadFrom.LEADER.value,
+        help="members that answer reads (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--consistency",
+        choices=[one.value for one in Consistency],
+        default=Consistency.LINEARIZABLE.value,
+        help="stale: answer from what the member has, without asking the leader "
+        "(default: %(default)s)",
+    )
+
+
 def add_output_option(
     parser: argparse.ArgumentParser, description: str, human_format: str = "text"
 ) -> None:
@@ -121,13 +148,27 @@ def add_output_option(
     )
 
 
-def open_client(
+@contextlib.asynccontextmanager
+async def open_client(
     arguments: argparse.Namespace, *, at_least_once: bool = False, idempotent: bool = False
-) -> DLedgerClient:
-    """Create the client for the group options.
+) -> AsyncIterator[DLedgerClient]:
+    """Open a client for the group options, with a notice while the group cannot be used.
 
     Raises UsageError if the options do not select a group.
     """
+    async with new_client(arguments, at_least_once=at_least_once, idempotent=idempotent) as client:
+        notice = asyncio.create_task(Notice(client).run())
+        try:
+            yield client
+        finally:
+            notice.cancel()
+            await asyncio.gather(notice, return_exceptions=True)
+
+
+def new_client(
+    arguments: argparse.Namespace, *, at_least_once: bool = False, idempotent: bool = False
+) -> DLedgerClient:
+    """Create the client for the group options. Raises UsageError if they do not select a group."""
     if not arguments.servers or not arguments.group:
         raise UsageError(
             f"no group given: use --servers and --group, or set {SERVERS_VARIABLE} and "
@@ -140,44 +181,67 @@ def open_client(
             follow_leader=not arguments.no_follow,
             at_least_once=at_least_once,
             idempotent=idempotent,
+            read_from=getattr(arguments, "read_from", ReadFrom.LEADER.value),
+            consistency=getattr(arguments, "consistency", Consistency.LINEARIZABLE.value),
             timing=Timing(deadline_s=arguments.deadline),
         )
-    except AddressError as error:
+    except ValueError as error:  # AddressError is one
         raise UsageError(str(error)) from error
 
 
 def positive_number(text: str) -> float:
     """Parse a number above 0, for argparse."""
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ValueError(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is invalid; expected a number above 0")
     return number
 
 
 def index(text: str) -> int:
     """Parse the index of an entry, for argparse."""
-    number = int(text)
-    check_index(number, "index")
-    return number
+    return whole_number(text, 0, INDEX_MAX)
 
 
 def positive_int(text: str) -> int:
     """Parse an integer above 0, for argparse."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
+    return whole_number(text, 1, INDEX_MAX)
+
+
+def port(text: str) -> int:
+    """Parse a port, for argparse."""
+    return whole_number(text, 1, PORT_MAX)
+
+
+def whole_number(text: str, smallest: int, largest: int) -> int:
+    """Parse a whole number of a range, for argparse."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = smallest - 1
+    if not smallest <= number <= largest:
+        if largest == INDEX_MAX and number <= INDEX_MAX:
+            allowed = f"{smallest} or more"
+        else:
+            allowed = f"{smallest} to {largest}"
+        raise argparse.ArgumentTypeError(
+            f"{text[:TEXT_SHOWN_MAX]!r} is invalid; expected a whole number, {allowed}"
+        )
     return number
 
 
 def write_json(value: Any) -> None:
     """Write one line of JSON to standard output."""
-    write_line(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    ascii_only = not streams.is_utf8()
+    write_line(json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")))
 
 
 def write_event(value: Any) -> None:
     """Write one line of JSON and flush it."""
     write_json(value)
-    flush()
+    streams.flush()
 
 
 def is_output_followed() -> bool:
@@ -188,14 +252,15 @@ def is_output_followed() -> bool:
         return False
 
 
-def flush() -> None:
-    """Flush standard output."""
-    sys.stdout.flush()
-
-
 def write_line(line: str = "") -> None:
     """Write one line to standard output."""
-    sys.stdout.write(line + "\n")
+    streams.write(line + "\n")
+
+
+def complain(line: str) -> None:
+    """Write one line about the command itself to standard error."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(line + "\n")
 
 
 def write_table(rows: list[list[str]]) -> None:

@@ -1,27 +1,130 @@
-"""The output format of entries in `dledger get` and `dledger tail`."""
+"""The output formats of entries in `dledger get` and `dledger tail`."""
 
+import argparse
 import base64
-import sys
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
-from dledger_client.commands import common
+from dledger_client.commands import common, streams
+from dledger_client.commands.common import UsageError
 from dledger_formats.log import disk
 from dledger_formats.protocol.entry import DLedgerEntry
 
-OUTPUT_HELP = (
-    "raw: each body and a newline, without the empty entries with which leaders begin their terms; "
-    "json: one line for each entry"
-)
+Write: TypeAlias = Callable[[DLedgerEntry], bool]
+"""Writes one entry; returns False if the format omits it."""
+
+_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+_FIELDS: Final[dict[str, Callable[[DLedgerEntry], bytes]]] = {
+    "i": lambda entry: b"%d" % entry.index,
+    "t": lambda entry: b"%d" % entry.term,
+    "c": lambda entry: b"%d" % entry.channel,
+    "s": lambda entry: b"%d" % len(entry.body),
+    "b": lambda entry: entry.body,
+    "%": lambda _: b"%",
+}
 
 
-def write_entry(entry: DLedgerEntry, *, as_json: bool) -> bool:
-    """Write one entry to standard output. Return False if the format omits the entry."""
-    if as_json:
-        common.write_json(_plain(entry))
-    elif entry.magic == disk.NORMAL:
-        sys.stdout.buffer.write(entry.body + b"\n")
-    else:
-        return False
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select the output format."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=["raw", "bytes", "json"],
+        default="raw",
+        help="raw: each body and a delimiter; bytes: the bodies and nothing else; json: one line "
+        "for each entry; raw and bytes omit the entries that leaders append for themselves "
+        "(default: %(default)s)",
+    )
+    between = parser.add_mutually_exclusive_group()
+    between.add_argument(
+        "--delimiter",
+        metavar="TEXT",
+        type=unescape,
+        help=r"what follows each body; knows \n, \t, \r, \0 and \\ (default: \n)",
+    )
+    between.add_argument(
+        "-0",
+        dest="delimiter",
+        action="store_const",
+        const=b"\0",
+        help="end each body with a zero byte (default: with a newline)",
+    )
+    # argparse takes -0 for a number, and then takes every negative number, as in `get -1`, for an
+    # option. It has no public way to say otherwise.
+    parser._has_negative_number_optionals.clear()
+    between.add_argument(
+        "--format",
+        metavar="TEXT",
+        type=unescape,
+        help="what to write for each entry: %%i index, %%t term, %%c channel, %%s size of the body "
+        "in bytes, %%b body, %%%% percent; knows the escapes of --delimiter (default: the body)",
+    )
+
+
+def writer(arguments: argparse.Namespace) -> Write:
+    """Return what writes an entry in the selected format.
+
+    Raises UsageError if the options contradict each other, or the format has an unknown field.
+    """
+    output: str = arguments.output
+    given: bytes | None = arguments.delimiter
+    if output != "raw" and (given is not None or arguments.format is not None):
+        raise UsageError(f"-o {output} takes no --delimiter, -0 or --format")
+    if output == "json":
+        return _write_json
+    if arguments.format is not None:
+        return _formatted(arguments.format)
+    delimiter = b"" if output == "bytes" else b"\n" if given is None else given
+
+    def write(entry: DLedgerEntry) -> bool:
+        if entry.magic != disk.NORMAL:
+            return False
+        streams.write_bytes(entry.body + delimiter)
+        return True
+
+    return write
+
+
+def unescape(text: str) -> bytes:
+    r"""Turn \n, \t, \r, \0 and \\ into the bytes that they stand for, for argparse."""
+    parts = text.split("\\")
+    found, rest = os.fsencode(parts[0]), iter(parts[1:])
+    for part in rest:
+        if not part:  # two backslashes
+            found += b"\\" + os.fsencode(next(rest, ""))
+            continue
+        if part[0] not in _ESCAPES:
+            raise argparse.ArgumentTypeError(rf"\{part[0]} is no escape; write \\ for a backslash")
+        found += _ESCAPES[part[0]] + os.fsencode(part[1:])
+    return found
+
+
+def _formatted(text: bytes) -> Write:
+    parts: list[bytes | Callable[[DLedgerEntry], bytes]] = []
+    literal, percent, rest = text.partition(b"%")
+    while percent:
+        name = rest[:1].decode(errors="replace")
+        if name not in _FIELDS:
+            known = ", ".join(f"%{field}" for field in _FIELDS)
+            raise UsageError(f"--format has no field %{name}; the fields are {known}")
+        parts += [literal, _FIELDS[name]]
+        literal, percent, rest = rest[1:].partition(b"%")
+    parts.append(literal)
+
+    def write(entry: DLedgerEntry) -> bool:
+        if entry.magic != disk.NORMAL:
+            return False
+        streams.write_bytes(
+            b"".join(part if isinstance(part, bytes) else part(entry) for part in parts)
+        )
+        return True
+
+    return write
+
+
+def _write_json(entry: DLedgerEntry) -> bool:
+    common.write_json(_plain(entry))
     return True
 
 

@@ -4,8 +4,10 @@ import argparse
 import contextlib
 from typing import Final
 
+from dledger_client.client import DLedgerClient
 from dledger_client.commands import common, entries
 from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.errors import ClientError, NoEntryError
 from dledger_client.read.indexes import INDEX_MAX
 
 TO_THE_END: Final = "end"
@@ -22,6 +24,8 @@ def add_parser(commands: common.Commands) -> None:
             "dledger get 7": "entry 7",
             "dledger get 7..20": "entries 7 to 20",
             "dledger get 7.. -o json": "entries from 7 on, one line of JSON each",
+            "dledger get 7 -o bytes": "the body of entry 7, byte for byte",
+            "dledger get 7.. --format '%i %b\\n'": "indexes and bodies",
         },
         exit_codes="0 all entries were read, 2 usage error, 4 no such entry, 5 group unreachable.",
     )
@@ -32,7 +36,10 @@ def add_parser(commands: common.Commands) -> None:
         help="an index, or a range that includes LAST; indexes begin at 0",
     )
     parser.add_argument(
-        "--first", metavar="N", type=int, help="first index, as an alternative to the range"
+        "--first",
+        metavar="N",
+        type=int,
+        help="first index, as an alternative to the range (default: none)",
     )
     parser.add_argument(
         "--last",
@@ -40,19 +47,35 @@ def add_parser(commands: common.Commands) -> None:
         help="last index, or `end` for the end of the log (default: the first index)",
     )
     common.add_group_options(parser)
-    common.add_output_option(parser, entries.OUTPUT_HELP, "raw")
+    common.add_read_options(parser)
+    entries.add_options(parser)
     parser.set_defaults(run=run)
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """Read and write the entries, and return the exit code."""
     first, last = _range(arguments)
+    write = entries.writer(arguments)
     async with common.open_client(arguments) as client:
         found = client.get_range(first, last)
-        async with contextlib.aclosing(found):
-            async for entry in found:
-                entries.write_entry(entry, as_json=arguments.output == "json")
+        try:
+            async with contextlib.aclosing(found):
+                async for entry in found:
+                    write(entry)
+        except NoEntryError as error:
+            raise NoEntryError(error.code, f"{error}: {await _contents(client)}") from error
     return ExitCode.OK
+
+
+async def _contents(client: DLedgerClient) -> str:
+    """Say what the log contains."""
+    try:
+        bounds = await client.bounds()
+    except ClientError as error:
+        return f"there is no such entry (where the log ends is unknown: {error})"
+    if bounds.end_index < bounds.begin_index:
+        return "the log is empty"
+    return f"the log holds the entries {bounds.begin_index} to {bounds.end_index}"
 
 
 def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:

@@ -3,14 +3,16 @@
 import argparse
 import asyncio
 import contextlib
+import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dledger_client.commands import common
+from dledger_client.commands import common, streams
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import ADDABLE_ALLOWED, MEMBERS_ALLOWED, GroupShape
@@ -61,7 +63,7 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--port",
         metavar="PORT",
-        type=common.positive_int,
+        type=common.port,
         default=REMOTING_PORT,
         help="first port; each member uses two consecutive ports (default: %(default)s)",
     )
@@ -154,10 +156,20 @@ def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
     common.write_line("\nIn another terminal:\n")
     for name, value in environment_of(group).items():
         common.write_line(f"  export {name}={value}")
-    common.write_line("  dledger append --body hello")
-    common.write_line("  dledger status\n")
+    program = own_program()
+    common.write_line(f"  {program} append --body hello")
+    common.write_line(f"  {program} tail --last 1 --count 1")
+    common.write_line(f"  {program} status\n")
     common.write_line("Press Ctrl-C to stop the group.")
-    common.flush()
+    streams.flush()
+
+
+def own_program() -> str:
+    """Return how this program can be called from the same folder."""
+    if shutil.which("dledger") is not None:
+        return "dledger"
+    beside = Path(sys.argv[0])
+    return str(beside) if beside.name == "dledger" else f"{sys.executable} -m dledger_client"
 
 
 def _print_event(event: Event) -> None:
@@ -169,7 +181,7 @@ def _print_event(event: Event) -> None:
             f"{now}  {event.member_id} exited ({event.reason}) and was restarted as process "
             f"{event.pid}"
         )
-    common.flush()
+    streams.flush()
 
 
 def _print_event_json(event: Event) -> None:

@@ -67,7 +67,4 @@ async def run_set(arguments: argparse.Namespace) -> int:
 
 def number(text: str) -> int:
     """Parse a signed 32-bit integer, for argparse."""
-    value = int(text)
-    if not NUMBER_MIN <= value <= NUMBER_MAX:
-        raise ValueError(text)
-    return value
+    return common.whole_number(text, NUMBER_MIN, NUMBER_MAX)

@@ -4,12 +4,14 @@ import argparse
 import asyncio
 import json
 import os
+import sys
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger_client.cluster.addresses import ServerAddress, parse_servers
 from dledger_client.cluster.pages import PageError, get_page
-from dledger_client.commands import common
+from dledger_client.commands import common, streams
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.errors import AddressError
 from dledger_formats.http.status import MembershipRole, NodeStatus, Role
@@ -17,6 +19,9 @@ from dledger_formats.json_objects import FormatError
 from dledger_formats.settings import HTTP_PORT
 
 TIMEOUT_S: Final = 2.0
+WATCH_S: Final = 2.0
+CLEAR: Final = "\x1b[H\x1b[2J"
+"""Clears a terminal."""
 
 
 def add_parser(commands: common.Commands) -> None:
@@ -30,9 +35,28 @@ def add_parser(commands: common.Commands) -> None:
         examples={
             "dledger status": "all members that METADATA names, on the default HTTP port",
             "dledger status --http n0:40912,n1:40912": "these two members",
+            "dledger status --watch": "again every two seconds",
         },
-        exit_codes="0 at least one member answered, 2 usage error, 5 no member answered.",
+        exit_codes="0 at least one member answered; 2 usage error; 4 those that answered belong to "
+        "another group; 5 no member answered.",
     )
+    add_page_options(parser)
+    parser.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        type=common.positive_number,
+        nargs="?",
+        const=WATCH_S,
+        help=f"print again every SECONDS, until Ctrl-C (default: once; {WATCH_S:g} s if no time is "
+        "given)",
+    )
+    common.add_group_options(parser)
+    common.add_output_option(parser, "text: a table; json: one line with the members' responses")
+    parser.set_defaults(run=run)
+
+
+def add_page_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the members' pages are."""
     parser.add_argument(
         "--http",
         metavar="HOST:PORT,…",
@@ -42,13 +66,10 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--http-port",
         metavar="PORT",
-        type=common.positive_int,
+        type=common.port,
         default=HTTP_PORT,
         help="HTTP port of the members that METADATA names (default: %(default)s)",
     )
-    common.add_group_options(parser)
-    common.add_output_option(parser, "text: a table; json: one line with the members' responses")
-    parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +80,41 @@ class Answer:
     status: NodeStatus | None = None
     raw: dict[str, Any] | None = None
     problem: str = ""
+    is_other_group: bool = False
 
 
 async def run(arguments: argparse.Namespace) -> int:
+    """Print the status of each member, once or until Ctrl-C, and return the exit code."""
+    while arguments.watch is not None:
+        if sys.stdout.isatty() and arguments.output != "json":
+            common.write_line(CLEAR + time.strftime("%H:%M:%S"))
+        await _run_once(arguments)
+        streams.flush()
+        await asyncio.sleep(arguments.watch)
+    return await _run_once(arguments)
+
+
+async def _run_once(arguments: argparse.Namespace) -> int:
     """Fetch and print the status of each member, and return the exit code."""
-    addresses = await _addresses(arguments)
-    answers = await asyncio.gather(*(_ask(address) for address in addresses))
+    addresses = await page_addresses(arguments)
+    answers = await ask_all(addresses, arguments.group)
     if arguments.output == "json":
         common.write_json([_plain(answer) for answer in answers])
     else:
         common.write_table(_rows(answers))
-    return ExitCode.OK if any(answer.status for answer in answers) else ExitCode.UNREACHABLE
+    if any(answer.status for answer in answers):
+        return ExitCode.OK
+    is_other = any(answer.is_other_group for answer in answers)
+    return ExitCode.REFUSED if is_other else ExitCode.UNREACHABLE
 
 
-async def _addresses(arguments: argparse.Namespace) -> list[ServerAddress]:
+async def ask_all(addresses: list[ServerAddress], group: str | None) -> list["Answer"]:
+    """Fetch the status of each member; one of another group or member counts as a problem."""
+    return await asyncio.gather(*(_ask(address, group) for address in addresses))
+
+
+async def page_addresses(arguments: argparse.Namespace) -> list[ServerAddress]:
+    """Return where the members' pages are. Raises UsageError for an invalid address."""
     try:
         if arguments.http:
             return parse_servers([arguments.http])
@@ -85,12 +127,19 @@ async def _addresses(arguments: argparse.Namespace) -> list[ServerAddress]:
     return [ServerAddress(host=peer.host, port=port, member_id=peer.member_id) for peer in peers]
 
 
-async def _ask(address: ServerAddress) -> Answer:
+async def _ask(address: ServerAddress, group: str | None) -> Answer:
     try:
         body = await get_page(address, "/status", TIMEOUT_S)
-        return Answer(address=address, status=NodeStatus.from_json(body), raw=json.loads(body))
+        status = NodeStatus.from_json(body)
     except (PageError, FormatError) as error:
         return Answer(address=address, problem=str(error))
+    if group and status.group != group:
+        problem = f"this is a member of group {status.group}, not {group}"
+        return Answer(address=address, problem=problem, is_other_group=True)
+    if address.member_id not in (None, status.self_id):
+        problem = f"this is the page of {status.self_id}; give the members' pages with --http"
+        return Answer(address=address, problem=problem)
+    return Answer(address=address, status=status, raw=json.loads(body))
 
 
 def _plain(answer: Answer) -> dict[str, Any]:
@@ -99,8 +148,6 @@ def _plain(answer: Answer) -> dict[str, Any]:
 
 
 def _role(status: NodeStatus) -> str:
-    if status.master:
-        return "master"
     match status.membership:
         case MembershipRole.VOTER:
             return status.role.value.lower()

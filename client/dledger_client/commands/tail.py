@@ -2,10 +2,15 @@
 
 import argparse
 import contextlib
+from typing import Final
 
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common, entries
+from dledger_client.commands import common, entries, streams
 from dledger_client.commands.common import ExitCode
+from dledger_formats.log import disk
+
+LOOK_BACK_MAX: Final = 1 << 20
+"""How many entries --last looks at, to find as many as it must print."""
 
 
 def add_parser(commands: common.Commands) -> None:
@@ -27,28 +32,41 @@ def add_parser(commands: common.Commands) -> None:
     )
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument(
-        "--from", dest="first", metavar="INDEX", type=common.index, help="begin with this entry"
+        "--from",
+        dest="first",
+        metavar="INDEX",
+        type=common.index,
+        help="begin with this entry (default: the next new one)",
     )
     begin.add_argument(
-        "--last", metavar="N", type=common.positive_int, help="begin with the last N entries"
+        "--last",
+        metavar="N",
+        type=common.positive_int,
+        help="begin with the last N entries; raw output counts only those that it prints "
+        "(default: none)",
     )
     parser.add_argument(
-        "--count", metavar="N", type=common.positive_int, help="stop after N printed entries"
+        "--count",
+        metavar="N",
+        type=common.positive_int,
+        help="stop after N printed entries (default: never)",
     )
     common.add_group_options(parser)
-    common.add_output_option(parser, entries.OUTPUT_HELP, "raw")
+    common.add_read_options(parser)
+    entries.add_options(parser)
     parser.set_defaults(run=run)
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """Follow the log, write its entries and return the exit code."""
+    write = entries.writer(arguments)
     async with common.open_client(arguments) as client:
         found = client.tail(await _first(client, arguments))
         written = 0
         async with contextlib.aclosing(found):
             async for entry in found:
-                written += entries.write_entry(entry, as_json=arguments.output == "json")
-                common.flush()
+                written += write(entry)
+                streams.flush()
                 if written == arguments.count:
                     break
     return ExitCode.OK
@@ -56,7 +74,29 @@ async def run(arguments: argparse.Namespace) -> int:
 
 async def _first(client: DLedgerClient, arguments: argparse.Namespace) -> int | None:
     first: int | None = arguments.first
-    if arguments.last is not None:
-        bounds = await client.bounds()
-        first = max(bounds.begin_index, bounds.end_index + 1 - arguments.last)
+    if arguments.last is None:
+        return first
+    bounds = await client.bounds()
+    end, begin = bounds.end_index, bounds.begin_index
+    first = max(begin, end + 1 - arguments.last)
+    if arguments.output == "json":
+        return first  # which prints every entry
+    missing: int = arguments.last - len(await _printed(client, first, end))
+    looked_at = arguments.last
+    # Leaders' own entries are not printed: look at as many more, then at twice as many, and so on.
+    while missing > 0 and first > begin and looked_at < LOOK_BACK_MAX:
+        looked_at *= 2
+        before, first = first, max(begin, first - looked_at)
+        printed = await _printed(client, first, before - 1)
+        if len(printed) >= missing:
+            return printed[-missing]
+        missing -= len(printed)
     return first
+
+
+async def _printed(client: DLedgerClient, first: int, last: int) -> list[int]:
+    """Return the indexes of the entries of a range that are printed as raw bodies."""
+    if first > last:
+        return []
+    async with contextlib.aclosing(client.get_range(first, last)) as read:
+        return [entry.index async for entry in read if entry.magic == disk.NORMAL]

@@ -25,7 +25,8 @@ def add_parser(commands: common.Commands) -> None:
         "--term",
         metavar="N",
         type=common.index,
-        help="the leader's current term; required for Java servers, which do not report it",
+        help="the leader's current term; required for Java servers, which do not report it "
+        "(default: the term that the group reports)",
     )
     common.add_group_options(parser)
     common.add_output_option(parser, "text: a sentence; json: one line")

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import fcntl
 import os
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ class GroupShape:
     """Number of further members that may be added."""
     segment_size_bytes: int = SEGMENT_SIZE_BYTES
     index_segment_size_bytes: int = INDEX_SEGMENT_SIZE_BYTES
+    identity: str = ""
+    """The group's identity. It is made when the folder is first used, and kept."""
 
     def to_json(self) -> bytes:
         """Encode the shape for its file."""
@@ -93,8 +96,9 @@ def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
         found = GroupShape.from_json(path.read_bytes())
     except FileNotFoundError:
         _require_empty(folder)
-        _write(path, wanted.to_json())
-        return wanted
+        founded = dataclasses.replace(wanted, identity=str(uuid.uuid4()))
+        _write(path, founded.to_json())
+        return founded
     except (OSError, FormatError) as error:
         raise LocalGroupError(
             f"cannot read {path}: {error}; choose another folder with --data"
@@ -110,10 +114,12 @@ def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
             f"by now; start it with --addable {found.addable} or more, or choose another folder "
             "with --data"
         )
-    if found.addable < wanted.addable:
-        found = dataclasses.replace(found, addable=wanted.addable)
-        _write(path, found.to_json())
-    return found
+    # All members of a folder of an earlier release have none; the lock admits one process.
+    identity = found.identity or str(uuid.uuid4())
+    kept = dataclasses.replace(found, addable=wanted.addable, identity=identity)
+    if kept != found:
+        _write(path, kept.to_json())
+    return kept
 
 
 def _require_empty(folder: Path) -> None:

@@ -31,7 +31,12 @@ from dledger_client.local.member import MemberProcess, Restarted
 from dledger_client.tasks import TaskScope
 from dledger_formats.http.status import LeaderView
 from dledger_formats.json_objects import FormatError
-from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, NodeSettings
+from dledger_formats.settings import (
+    GROUP_PATTERN,
+    NO_STATE_MACHINE,
+    REMOTING_PORT,
+    NodeSettings,
+)
 
 HOST: Final = "127.0.0.1"
 PROGRAM: Final = "dledger-node"
@@ -74,9 +79,14 @@ class LocalGroup:
         """Configure the group; it starts when it is entered.
 
         Member k listens on port `first_port` + 2k, and for HTTP on the next port. `on_event`
-        receives each event. Raises LocalGroupError if the number of members or the port is out of
-        range.
+        receives each event. Raises LocalGroupError if the name of the group is not one, or the
+        number of members or the port is out of range.
         """
+        if not GROUP_PATTERN.fullmatch(shape.group):
+            raise LocalGroupError(
+                f"a group cannot have the name {shape.group!a}; use 1 to 63 letters, digits, "
+                "dots, dashes and underscores, and begin with a letter or a digit"
+            )
         if shape.members not in MEMBERS_ALLOWED:
             allowed = ", ".join(map(str, MEMBERS_ALLOWED))
             raise LocalGroupError(f"the number of members must be one of {allowed}")
@@ -154,6 +164,7 @@ class LocalGroup:
         addresses = [(one.member_id, str(one.address)) for one in self.members.values()]
         return NodeSettings(
             group=shape.group,
+            group_identity=shape.identity,
             self_id=member.member_id,
             peers=dict(addresses[: shape.members]),
             addable_peers=dict(addresses[shape.members :]),

@@ -12,3 +12,10 @@ def check_index(value: object, name: str) -> None:
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if not 0 <= value <= INDEX_MAX:
         raise ValueError(f"{name} is {value}; an index is 0 to {INDEX_MAX}")
+
+
+def check_range(first: int, last: int | None) -> None:
+    """Raise TypeError or ValueError unless these are indexes."""
+    check_index(first, "first")
+    if last is not None:
+        check_index(last, "last")

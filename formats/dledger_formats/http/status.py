@@ -7,9 +7,14 @@ does not decide on a guess.
 
 import enum
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Final, Self
 
 from dledger_formats import json_objects
+
+DAMAGE_HEADER: Final = "DLedger-Damage"
+"""The header of an answer of 500 that says that the member cannot read its own file; the body tells
+why. An answer of 500 without it is a failure of the member's program.
+"""
 
 
 class Role(enum.StrEnum):
@@ -115,6 +120,8 @@ class NodeStatus:
     """The live settings in force, by the names of their variables (`live_settings`)."""
     settings_problem: str = ""
     """Human-readable reason why the file with live settings is refused; empty if it is not."""
+    group_identity: str = ""
+    """Tells the group from others of the same name; empty if this member knows no identity."""
     scrub_passes: int = 0
     """How often the whole log was read for rot since the member's store was opened."""
     scrub_position_bytes: int = 0
@@ -144,6 +151,10 @@ class LeaderView:
     master: bool
     ledger_end_index: int
     committed_index: int
+    group: str = ""
+    """The group's name; empty from members of an earlier release."""
+    group_identity: str = ""
+    """The same as in NodeStatus."""
 
     @property
     def token(self) -> str:
@@ -179,6 +190,10 @@ class Manifest:
     status: NodeStatus
     data: list[SegmentFile]
     index: list[SegmentFile]
+    life: str = ""
+    """Names this member's log from its opening on, until it is cut, replaced or set aside. While it
+    stays the same, entries are only added at the end, and whole files removed at the front.
+    """
 
     def to_json(self) -> bytes:
         """Encode as JSON."""
@@ -188,3 +203,17 @@ class Manifest:
     def from_json(cls, raw: bytes) -> Self:
         """Decode. Raises FormatError if a key is missing or has another type."""
         return json_objects.decode(cls, raw)
+
+
+def is_stranger(view: NodeStatus | LeaderView, group: str, identity: str) -> bool:
+    """Tell whether an answer is another group's: an address may have passed from one to the other.
+
+    What the answering member or the caller does not know (empty) tells nothing.
+    """
+    other_name = view.group not in ("", group)
+    return other_name or identities_differ(view.group_identity, identity)
+
+
+def identities_differ(one: str, other: str) -> bool:
+    """Tell whether two identities are known, and of two groups."""
+    return bool(one and other) and one != other

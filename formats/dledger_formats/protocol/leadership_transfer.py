@@ -23,6 +23,10 @@ class LeadershipTransferRequest(Request, kw_only=True, frozen=True):
     """The leader, which gives up the leadership."""
     transferee_id: str
     take_leadership_ledger_index: Int64 = msgspec.field(default_factory=_zero)
+    group_identity: str = ""
+    """The identity of the group that is meant; a member of another one answers UNKNOWN_GROUP.
+    Empty if the sender does not know it, as in Java.
+    """
 
     def addressed_to(self, member_id: str | None) -> Self:
         """Return this request for one member, which is assumed to be the leader."""

@@ -1,6 +1,6 @@
 """CHANGE_MEMBERSHIP, an extension of this project: change the membership by one member.
 
-    request    {group, remoteId, change, memberId}
+    request    {group, remoteId, change, memberId, groupIdentity}
     response   {code, group, leaderId, term, voters, learners, index}
 
 The leader answers SUCCESS once the change is committed, and at once if the membership is already as
@@ -47,6 +47,10 @@ class ChangeMembershipRequest(Request, kw_only=True, frozen=True):
 
     change: ChangeKind
     member_id: str
+    group_identity: str = ""
+    """The identity of the group that is meant; a member of another one answers UNKNOWN_GROUP.
+    Empty if the sender does not know it, as in Java.
+    """
 
 
 class ChangeMembershipResponse(Response, kw_only=True, frozen=True):

@@ -1,6 +1,6 @@
 """READ_RANGE, an extension of this project: committed entries as they are stored.
 
-    request    {group, remoteId, beginIndex, lastIndex, maxSize, waitMs}
+    request    {group, remoteId, beginIndex, consistency, lastIndex, maxSize, waitMs}
     response   4 bytes: length of the JSON, big-endian, then the JSON
                {code, group, leaderId, term, ledgerBeginIndex, committedIndex}
                on SUCCESS the stored bytes of whole entries from `beginIndex` on
@@ -10,11 +10,11 @@ together they have at most `maxSize` bytes and the server's own limit, unless th
 has more. The server does not verify their checksums: the client does (`dledger_formats.log.runs`),
 and asks with GET for an entry that is damaged. The member then finds the damage itself.
 
-On SUCCESS there is at least one entry, unless the request waited: with a `waitMs`, the leader
+On SUCCESS there is at least one entry, unless the request waited: with a `waitMs`, the member
 answers as soon as the entry `beginIndex` is committed, and without entries after that time, or
 earlier if too many requests wait.
 
-Codes are those of GET. Java's servers answer REQUEST_CODE_NOT_SUPPORTED.
+Codes are those of GET and FOLLOW. Java's servers answer REQUEST_CODE_NOT_SUPPORTED.
 """
 
 import struct
@@ -24,7 +24,7 @@ import msgspec
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.decoding import Int32, Int64
-from dledger_formats.protocol.requests import Request, Response
+from dledger_formats.protocol.requests import ReadRequest, Response
 
 READ_RANGE: Final = 52015
 """The request's code in its frame, from this project's range (52000 to 52999)."""
@@ -36,10 +36,9 @@ def _no_last_index() -> int:
     return NO_LAST_INDEX
 
 
-class ReadRangeRequest(Request, kw_only=True, frozen=True):
+class ReadRangeRequest(ReadRequest, kw_only=True, frozen=True):
     """Read entries from `begin_index` on."""
 
-    begin_index: Int64
     max_size: Int32
     last_index: Int64 = msgspec.field(default_factory=_no_last_index)
     wait_ms: Int32 = 0

@@ -8,6 +8,7 @@ snake_case here. A reader ignores unknown keys; a key whose value is None is lef
 numbers are requested.
 """
 
+import enum
 from collections.abc import Sequence
 from typing import Any, Final, Self, final
 
@@ -187,7 +188,26 @@ def append_successes(
     return [form % numbers for numbers in enumerate(positions, first_index)]
 
 
-class GetEntriesRequest(Request, kw_only=True, frozen=True):
+class Consistency(enum.Enum):
+    """What a read sees, if any member may answer it."""
+
+    LINEARIZABLE = "linearizable"
+    """Every entry that was acknowledged before the read began."""
+    STALE = "stale"
+    """The entries that the answering member knows to be committed. Others may have been
+    acknowledged long ago, if that member is cut off.
+    """
+
+
+class ReadRequest(Request, kw_only=True, frozen=True):
+    """The fields of every request for entries."""
+
+    begin_index: Int64
+    consistency: Consistency | None = None
+    """Lets any member answer. None: only the leader, as in Java; its answers are linearizable."""
+
+
+class GetEntriesRequest(ReadRequest, kw_only=True, frozen=True):
     """Read entries from `begin_index` on.
 
     Our nodes return consecutive entries until their bodies would exceed `max_size` bytes or the
@@ -196,7 +216,6 @@ class GetEntriesRequest(Request, kw_only=True, frozen=True):
     received.
     """
 
-    begin_index: Int64
     max_size: Int32 = msgspec.field(default_factory=_zero)
 
 

@@ -10,10 +10,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from dledger_formats.settings import NodeSettings, OnDamage
 from dledger_node.config import split_address, store_folder
+from dledger_node.daemon_call import call_in_daemon
 from dledger_node.errors import StoreDamagedError, StoreError, StoreInUseError
 from dledger_node.healing import set_aside as files
 from dledger_node.healing.closed_log import shape_of
@@ -90,7 +92,7 @@ class StoreRepair:
             peer_id: HttpPeer(self._settings.http_address_of(peer_id)) for peer_id in self._peers
         }
         try:
-            await asyncio.to_thread(self._mend_all, peers)
+            await call_in_daemon("mending", partial(self._mend_all, peers))
         except CannotMendError as failure:
             self._mend_failures += 1
             if failure.may_succeed_later and self._mend_failures < MEND_ATTEMPTS_MAX:
@@ -125,7 +127,7 @@ class StoreRepair:
             raise CannotMendError(str(failures[0]), may_succeed_later=later)
 
     async def _repair(self, error: StoreDamagedError) -> str:
-        found = await asyncio.to_thread(self._survey, error)
+        found = await call_in_daemon("survey", partial(self._survey, error))
         plan = plan_repair(self._damaged_member(found), await self._ask_peers())
         if plan.action is RepairAction.STAY_OUT:
             return f"Not repaired: {plan.reason}"

@@ -8,4 +8,5 @@ their data from a `pages.Source`; nothing here changes the state of the node.
     outage   the reports of a member out of service
     metrics  Prometheus metrics
     doors    limits on HTTP connections
+    deputy   answers probes while the event loop waits for the disk
 """

@@ -62,6 +62,7 @@ class Outage:
             peers=dict(self._settings.peers),
             storage=self.state,
             membership=MembershipRole.NONE,
+            group_identity=self._settings.group_identity,
             version=self._version,
         )
 
@@ -74,6 +75,8 @@ class Outage:
             master=False,
             ledger_end_index=-1,
             committed_index=-1,
+            group=self._settings.group,
+            group_identity=self._settings.group_identity,
         )
 
     async def leader_changed(self, token: str) -> None:
@@ -81,7 +84,7 @@ class Outage:
         if self.leader_view().token == token:
             await asyncio.get_running_loop().create_future()
 
-    def manifest(self) -> Manifest:
+    async def manifest(self) -> Manifest:
         """List no files, since none is known to be sound."""
         return Manifest(status=self.status(), data=[], index=[])
 

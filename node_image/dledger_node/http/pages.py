@@ -7,7 +7,8 @@ GET /healthz                        200 while the process answers
 GET /readyz                         200 while this member serves its role, else 503 with the reason
 GET /metrics                        Prometheus metrics
 GET /manifest                       the files that an auditor may read, and how far (Manifest)
-GET /segments/{data|index}/{name}   committed bytes of a segment, as stored on disk; takes Range
+GET /segments/{data|index}/{name}   committed bytes of a segment, as stored on disk; takes Range;
+                                    500 with the header DLedger-Damage if the disk has them not
 GET /stored/{name}?at=BYTE&size=N   committed bytes of a data segment, unverified, for a peer that
                                     mends its own; also while this member is out of service
 
@@ -25,7 +26,13 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, SegmentFile
+from dledger_formats.http.status import (
+    DAMAGE_HEADER,
+    LeaderView,
+    Manifest,
+    NodeStatus,
+    SegmentFile,
+)
 from dledger_node.errors import StoreError
 
 logger = logging.getLogger(__name__)
@@ -61,8 +68,8 @@ class Source(Protocol):
         A change before the first turn of this coroutine counts too.
         """
 
-    def manifest(self) -> Manifest:
-        """The files that an auditor may read."""
+    async def manifest(self) -> Manifest:
+        """The files that an auditor may read. Raises LookupError if they change meanwhile."""
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Read bytes of a file of the manifest; blocks."""
@@ -136,7 +143,7 @@ async def metrics_page(request: web.Request) -> web.Response:
 
 async def manifest_page(request: web.Request) -> web.Response:
     """List the files that an auditor may read."""
-    return _json(request.app[SOURCE].manifest().to_json())
+    return _json((await _manifest(request.app[SOURCE])).to_json())
 
 
 async def segment_page(request: web.Request) -> web.StreamResponse:
@@ -144,7 +151,7 @@ async def segment_page(request: web.Request) -> web.StreamResponse:
     source = request.app[SOURCE]
     folder = cast("Folder", request.match_info["folder"])  # the route admits no other value
     name = request.match_info["name"]
-    found = _file(source.manifest(), folder, name)
+    found = _file(await _manifest(source), folder, name)
     if found is None:
         raise web.HTTPNotFound(text=f"this member has no {folder} file {name}\n")
     try:
@@ -152,17 +159,21 @@ async def segment_page(request: web.Request) -> web.StreamResponse:
     except ValueError as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
     start, end, _ = wanted.indices(found.readable_bytes)
-    if start >= end and found.readable_bytes:
+    partial = wanted.start is not None or wanted.stop is not None
+    if start >= end and (partial or found.readable_bytes):
         headers = {"Content-Range": f"bytes */{found.readable_bytes}"}
         raise web.HTTPRequestRangeNotSatisfiable(headers=headers)
-    partial = wanted.start is not None or wanted.stop is not None
+    first = b""
+    if start < end:
+        first = await _first_bytes(source, folder, name, start, min(end, start + CHUNK_BYTES))
     response = web.StreamResponse(status=206 if partial else 200)
     response.content_type = "application/octet-stream"
     response.content_length = end - start
     if partial:
         response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.readable_bytes}"
     await response.prepare(request)
-    for begin in range(start, end, CHUNK_BYTES):
+    await response.write(first)
+    for begin in range(start + len(first), end, CHUNK_BYTES):
         stop = min(end, begin + CHUNK_BYTES)
         try:
             data = await asyncio.to_thread(source.read_file, folder, name, begin, stop)
@@ -174,6 +185,22 @@ async def segment_page(request: web.Request) -> web.StreamResponse:
         await response.write(data)
     await response.write_eof()
     return response
+
+
+async def _first_bytes(source: Source, folder: Folder, name: str, start: int, end: int) -> bytes:
+    """Read the first bytes of an answer, while the status can still say that this fails.
+
+    A file that is listed and cannot be read is damage; one that was removed meanwhile is not.
+    """
+    try:
+        return await asyncio.to_thread(source.read_file, folder, name, start, end)
+    except (StoreError, OSError) as error:
+        logger.warning("%s cannot be sent: %s", name, error)
+        if _file(await _manifest(source), folder, name) is None:
+            raise web.HTTPNotFound(text=f"this member has no {folder} file {name}\n") from error
+        raise web.HTTPInternalServerError(
+            text=f"{error}\n", headers={DAMAGE_HEADER: "unreadable"}
+        ) from error
 
 
 async def stored_page(request: web.Request) -> web.Response:
@@ -193,6 +220,13 @@ async def stored_page(request: web.Request) -> web.Response:
     except (StoreError, OSError) as error:
         raise web.HTTPNotFound(text=f"{name} cannot be read: {error}\n") from error
     return web.Response(body=body, content_type="application/octet-stream")
+
+
+async def _manifest(source: Source) -> Manifest:
+    try:
+        return await source.manifest()
+    except (LookupError, StoreError, OSError) as error:
+        raise web.HTTPServiceUnavailable(text=f"the files cannot be listed: {error}\n") from error
 
 
 def _file(manifest: Manifest, folder: Folder, name: str) -> SegmentFile | None:

@@ -29,15 +29,17 @@ class StoreView:
     state: StorageState = StorageState.SOUND
 
 
-def leader_view(core: Raft) -> LeaderView:
-    """Return this member's view of the leader."""
+def leader_view(core: Raft, group: str = "", identity: str = "") -> LeaderView:
+    """Return this member's view of the leader; `identity` is the group's."""
     return LeaderView(
         self_id=core.config.self_id,
         term=core.term,
         leader_id=_claimed_leader(core),
         master=core.master,
         ledger_end_index=core.ledger_end_index,
-        committed_index=core.committed_index,
+        committed_index=core.readable_index,
+        group=group,
+        group_identity=identity,
     )
 
 
@@ -48,9 +50,11 @@ def node_status(
     links: dict[str, bool],
     version: str,
     *,
+    identity: str = "",
     settings_problem: str = "",
 ) -> NodeStatus:
-    """Return this member's view of the group; `links` says which peers are connected.
+    """Return this member's view of the group; `links` says which peers are connected, and
+    `identity` is the group's.
 
     `settings` are those in force; `settings_problem` is why newer ones are refused.
     """
@@ -69,7 +73,7 @@ def node_status(
         ledger_begin_index=core.ledger_begin_index,
         ledger_end_index=core.ledger_end_index,
         ledger_end_term=core.ledger_end_term,
-        committed_index=core.committed_index,
+        committed_index=core.readable_index,
         durable_index=store.durable_index,
         flush_disk_type=settings.flush_disk_type,
         peers=peers(core, settings),
@@ -88,6 +92,7 @@ def node_status(
         membership_index=core.memberships.last_index,
         settings=live_settings.in_force(settings),
         settings_problem=settings_problem,
+        group_identity=identity,
         version=version,
     )
 

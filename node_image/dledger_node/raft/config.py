@@ -35,10 +35,6 @@ class RaftConfig:
     """How long a member that starts with its disk waits for the marks of all others before it makes
     new promises (`recalling`). 0 disables recalling.
     """
-    sync_flush: bool = True
-    """Whether members confirm entries only after a flush. With AsyncFlush a crash may lose
-    confirmed entries, so a shorter log does not prove a rolled-back disk.
-    """
     preferred_leader_ids: tuple[str, ...] = ()
     """Preferred leaders, the most preferred first (DLedger's `preferredLeaderIds`)."""
     transfer_lag_entries_max: int = 1000

@@ -16,6 +16,7 @@ from dledger_node.raft import (
     entry_handler,
     entry_pusher,
     heartbeats,
+    idle,
     joining,
     leader_elector,
     reads,
@@ -96,6 +97,22 @@ class Raft(CoreView):
                 leader_elector.start_pre_vote(member)
             case _:
                 leader_elector.forget_leader(member)
+
+    def idle_ticks(self, *, before_timeout: int = 0) -> int:
+        """Return how many of the next ticks change nothing but the clock, if no input comes before.
+
+        The last `before_timeout` ticks before a timeout ends do not count as idle.
+        """
+        return idle.idle_ticks(self._member, before_timeout=before_timeout)
+
+    def pass_idle_ticks(self, count: int, elapsed_ticks: int) -> None:
+        """Advance the clock by `count` idle ticks at once, after `elapsed_ticks` of time.
+
+        Raises InvariantError if there are fewer idle ticks than `count`.
+        """
+        if count > self.idle_ticks():
+            raise InvariantError(f"{count} ticks are not idle: only {self.idle_ticks()} are")
+        idle.pass_idle_ticks(self._member, count, elapsed_ticks)
 
     def step(self, message: Message) -> None:
         """Handle a peer's message; refuse one for another member, or from outside the group."""

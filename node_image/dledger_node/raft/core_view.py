@@ -22,6 +22,7 @@ class CoreView:
     """A member's state as its shell sees it. Reading it changes nothing."""
 
     _member: MemberState
+    _reported_committed_index: int
 
     @property
     def config(self) -> RaftConfig:
@@ -155,6 +156,16 @@ class CoreView:
     def committed_index(self) -> int:
         """The last committed entry; no entry up to it is lost while a majority keeps its disks."""
         return self._member.committed_index
+
+    @property
+    def readable_index(self) -> int:
+        """The last committed entry that the shell has written, as far as it has reported.
+
+        While the shell saves the hard state, entries up to `committed_index` may not be written
+        yet, and others, which are to be removed, may be in their place. Only entries up to this
+        one may be read.
+        """
+        return self._reported_committed_index
 
     @property
     def durable_index(self) -> int:

@@ -10,11 +10,15 @@ from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
 
 def quorum_active(member: MemberState, leader: Leader) -> bool:
     """Tell whether a quorum, counting the leader, has answered within election_ticks."""
+    return member.now_ticks - quorum_contact_tick(member, leader) < member.config.election_ticks
+
+
+def quorum_contact_tick(member: MemberState, leader: Leader) -> int:
+    """Return the last tick since which a quorum, counting the leader, has answered."""
     contacts = [peer.contact_tick for peer in leader.progress.values() if peer.is_voter]
     if leader.is_voter:
         contacts.append(member.now_ticks)
-    reached = quorum.reached_by_majority(contacts)
-    return member.now_ticks - reached < member.config.election_ticks
+    return quorum.reached_by_majority(contacts)
 
 
 def send_round(member: MemberState, leader: Leader) -> None:

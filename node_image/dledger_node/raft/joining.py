@@ -6,7 +6,8 @@ the member does not vote. It asks all others repeatedly, and becomes a voter in 
 
 - All other possible members are blank, in term 0 with an empty log: the group is new, and nothing
   was promised. If the settings say that the group is new, all other voters must be blank, and every
-  other member that answers. Otherwise an added member may have entries that the voters have lost.
+  other member that answers; the only voter waits an election timeout for such answers. Otherwise
+  an added member may have entries that the voters have lost.
 - A leader has answered, in a term T, that its log ends at E, and which memberships may be in
   effect: the current one and, until that is committed, the previous one. All other members of these
   memberships, including learners, have answered since this start, with terms up to T. From then on
@@ -176,6 +177,9 @@ def _awaited(member: MemberState, joining: Joining) -> str:
     silent = [peer_id for peer_id in others if peer_id not in joining.answers]
     if silent:
         return f"waits for {', '.join(silent)}: all others must answer before it may vote"
+    keepers = [one for one, answer in joining.answers.items() if not answer.blank]
+    if member.config.new_group and keepers and known is None:
+        return f"waits for a leader: the group is not new, {', '.join(sorted(keepers))} has its log"
     if not _are_covered(member, joining, memberships):
         blank = [peer_id for peer_id in others if joining.answers[peer_id].joining]
         return f"waits for members that kept their logs; {', '.join(blank)} have none either"
@@ -243,15 +247,27 @@ def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term
 
 def _is_new_group(member: MemberState, joining: Joining) -> bool:
     """Tell whether no promise can exist because all members, including this one, are blank."""
-    first_voters = _memberships_of(member, None)
-    awaited = _others(member, first_voters) if member.config.new_group else member.config.peers
     return (
-        all(peer_id in joining.answers for peer_id in awaited)
+        all(peer_id in joining.answers for peer_id in _founders(member))
         and member.term == 0
         and member.log.end_index < 0
         and member.is_voter
         and all(known.blank for known in joining.answers.values())
     )
+
+
+def _founders(member: MemberState) -> Iterable[str]:
+    """Return the other members that must answer before a new group may begin.
+
+    A declared new group awaits its first voters. The only first voter has none to wait for, so it
+    gives the members that may be added an election timeout to say that the group exists.
+    """
+    config = member.config
+    if not config.new_group:
+        return config.peers
+    first_voters = _others(member, _memberships_of(member, None))
+    asking = not first_voters and member.now_ticks < config.election_ticks
+    return config.peers if asking else first_voters
 
 
 def _has_caught_up(member: MemberState, joining: Joining) -> bool:

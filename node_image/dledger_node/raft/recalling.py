@@ -29,7 +29,11 @@ entries are flushed before they are confirmed, and a crash loses neither. A log 
 the entry of a mark had that entry, because only committed entries are removed. A mark is dropped
 when its member leaves the group, since the member may return with another disk, and when the
 member's leader replaces its log.
-Under AsyncFlush a crash may lose confirmed entries, by contract, so only terms are compared.
+Under AsyncFlush a member confirms entries that its host would lose with its power. A disk that lost
+some is older than its marks, so its member joins. So the loss of power of one host loses nothing,
+even if the leader dies then. What the peers do not remember is lost, by contract: if hosts lose
+power before the member has asked them, or with it. If enough hosts lose power at once that too few
+members are left that vote, and one of the others remembers what they lack, nobody can be elected.
 
 Two cases stay undetected: promises that no member remembers, because the members that received them
 are silent or have restarted; and a log that was rolled back without its term, if that term is above
@@ -117,7 +121,7 @@ def _is_older(member: MemberState, mark: Mark) -> bool:
     """Tell whether this disk lacks the promise in a mark."""
     if mark.term != member.term:
         return mark.term > member.term
-    if not member.config.sync_flush or mark.index < member.log.begin_index:
+    if mark.index < member.log.begin_index:
         return False
     if mark.index > member.log.end_index:
         return True

@@ -135,6 +135,11 @@ class Gate:
         if len(links) > self.limits.links_per_peer_max:
             links.pop(0).cut(Reason.REPLACED, f"{peer_id} has opened more than {len(links)} links")
 
+    def cut_links(self, peer_id: str, reason: str) -> None:
+        """Cut all links that a peer has opened."""
+        for link in self._links.pop(peer_id, []):
+            link.cut(Reason.LINK_REFUSED, reason)
+
     def leave(self, guest: Guest) -> None:
         """Forget a connection that is closed."""
         self._forget_stranger(guest)

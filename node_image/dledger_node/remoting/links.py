@@ -45,6 +45,7 @@ class Links:
         self._membership: Membership | None = None
         self._changing = False
         self._nowhere: set[str] = set()
+        self._incarnations: dict[str, int] = {}
         self.arrange()
 
     def __contains__(self, peer_id: object) -> bool:
@@ -77,6 +78,12 @@ class Links:
                 message.receiver,
                 self._self_id,
             )
+
+    def heard_hello(self, peer_id: str, incarnation: int) -> None:
+        """Renew the link to a peer whose HELLO shows that it has started again."""
+        if self._incarnations.setdefault(peer_id, incarnation) != incarnation:
+            self._incarnations[peer_id] = incarnation
+            self._links[peer_id].renew()
 
     def arrange(self) -> None:
         """Decide again which links to keep up; call this after every input to the core."""

@@ -34,9 +34,12 @@ from dledger_node.raft.messages import (
     VoteResult,
 )
 from dledger_node.raft.recall_messages import RecallRequest, RecallResponse
+from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 
-PeerMessage: TypeAlias = Message | SnapshotChunkRequest | SnapshotChunk
+PeerMessage: TypeAlias = (
+    Message | SnapshotChunkRequest | SnapshotChunk | ReadIndexRequest | ReadIndexResponse
+)
 """A message that a link carries."""
 NO_PROBE: Final = -1
 
@@ -163,6 +166,8 @@ KINDS: Final = _by_number((
         "last_included_index last_included_term data_bytes data_crc32 offset",
         payload="data",
     ),
+    Kind(67, ReadIndexRequest, "qq", "incarnation round"),
+    Kind(68, ReadIndexResponse, "qqq", "incarnation round index"),
 ))  # fmt: skip
 """The kinds by number."""
 KIND_OF: Final = {kind.message: kind for kind in KINDS.values()}

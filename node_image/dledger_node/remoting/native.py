@@ -2,8 +2,8 @@
 
 A link carries messages one way, from the member that opened it. Its first frame names the sender:
 
-    HELLO    code 52001, JSON body {group, senderId, receiverId, segmentSizeBytes, protocol,
-             incarnation}
+    HELLO    code 52001, JSON body {group, groupIdentity, senderId, receiverId, segmentSizeBytes,
+             protocol, incarnation}
     MESSAGE  code 52000, binary body: see `message_kinds`
 
 Sender and receiver are known from HELLO, so a MESSAGE does not repeat them. Both codes are outside
@@ -59,6 +59,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     incarnation: Int64
     """Drawn by the sender at its start. Links of its earlier incarnations are cut."""
     protocol: Int64
+    group_identity: Name = ""
+    """The identity of the sender's group; empty if it knows none, as in earlier releases."""
 
 
 class _Version(msgspec.Struct, frozen=True):

@@ -29,6 +29,8 @@ WRITE_BUFFER_BYTES_HIGH: Final = 4 << 20
 QUEUED_MESSAGES_MAX: Final = 4096
 CONNECT_TIMEOUT_S: Final = 1.0
 HELLO_TIMEOUT_S: Final = 2.0
+PROBE_INTERVAL_S: Final = 1
+"""How long a link may be idle before the kernel asks whether the peer's host is there."""
 RETRY_DELAY_MIN_S: Final = 0.02
 RETRY_DELAY_MAX_S: Final = 0.5
 STEADY_S: Final = 1.0
@@ -78,8 +80,11 @@ class PeerLink:
         self._dead_after_ms = dead_after_ms
         self._uniform = uniform
         self._connection: _Connection | None = None
+        self._connected_s = 0.0
         self._told = ""
         self._needed = True
+        # Set when a retry must not wait any longer.
+        self._hurry = asyncio.Event()
         # Set when there is a message to send, or when the link must be kept up.
         self._wanted = asyncio.Event()
 
@@ -88,6 +93,17 @@ class PeerLink:
         self._needed = needed
         if needed:
             self._wanted.set()
+
+    def renew(self) -> None:
+        """Connect again at once, since the peer has started again, perhaps at another address.
+
+        A connection that is younger than `STEADY_S` is kept: it may lead to the new process.
+        """
+        self._hurry.set()
+        connection = self._connection
+        now_s = asyncio.get_running_loop().time()
+        if connection is not None and now_s - self._connected_s >= STEADY_S:
+            connection.close()
 
     @property
     def up(self) -> bool:
@@ -107,16 +123,16 @@ class PeerLink:
         delay_s = 0.0
         now_s = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(self._uniform(delay_s / 2, delay_s))
+            await self._pause(self._uniform(delay_s / 2, delay_s))
             if not self._needed:
                 await self._wanted.wait()
             self._wanted.clear()
-            connection = await self._open()
+            connection = await self._open_unless_renewed()
             if connection is None:
                 self._owner.link_lost(self.peer_id)
                 delay_s = _longer(delay_s)
                 continue
-            began_s = now_s()
+            self._connected_s = now_s()
             self._connection = connection
             self._told = ""
             self._owner.link_restored(self.peer_id)
@@ -125,8 +141,27 @@ class PeerLink:
             finally:
                 self._connection = None
                 connection.close()
-            delay_s = 0.0 if now_s() - began_s >= STEADY_S else _longer(delay_s)
+            delay_s = 0.0 if now_s() - self._connected_s >= STEADY_S else _longer(delay_s)
             self._owner.link_lost(self.peer_id)
+
+    async def _pause(self, delay_s: float) -> None:
+        """Wait before the next attempt, but not once the link is renewed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._hurry.wait()
+        self._hurry.clear()
+
+    async def _open_unless_renewed(self) -> "_Connection | None":
+        """Connect and say HELLO; give up at once if the link is renewed, and return None."""
+        opening = asyncio.ensure_future(self._open())
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait({opening, hurry}, return_when=asyncio.FIRST_COMPLETED)
+            return opening.result() if opening.done() else None
+        finally:
+            for task in (opening, hurry):
+                task.cancel()
+            await asyncio.gather(opening, hurry, return_exceptions=True)
 
     async def _open(self) -> "_Connection | None":
         """Connect and send HELLO. Returns None, and logs the reason, if either fails."""
@@ -164,6 +199,10 @@ class PeerLink:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # Without this, the kernel retries for minutes when the peer's host has vanished.
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._dead_after_ms)
+            # The timeout above counts unanswered data; an idle link has none, so the kernel probes.
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_INTERVAL_S)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_INTERVAL_S)
         return connection
 
 

@@ -4,17 +4,16 @@ All appends of one turn of the event loop become one proposal. When many arrive 
 first ones are proposed while the rest are still being read, so that the followers can start early.
 
 An append is only refused before it is proposed: a refused append is not in the log and never will
-be.
-A proposed append is acknowledged, or its outcome is unknown: it may still commit later. Idempotent
-appends are compared with the log first (`idempotent`).
+be. A proposed append is acknowledged, or its outcome is unknown: it may still commit later.
+Idempotent appends are compared with the log first (`idempotent`).
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
-from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol import requests
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.errors import StoreDamagedError
@@ -24,15 +23,17 @@ from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.remoting.service import (
     AppendCall,
     BatchCall,
-    Caller,
     ClientCall,
     IdempotentBatchCall,
     IdempotentCall,
 )
+from dledger_node.services import answering
 from dledger_node.services.idempotent import IdempotentAppends
+from dledger_node.services.next_proposal import NextProposal
 from dledger_node.services.pending_by_address import PendingByAddress
 from dledger_node.services.proposed import ProposedEntries
-from dledger_node.services.refusals import PROPOSAL_CODES, Reserve
+from dledger_node.services.quorum_progress import QuorumProgress
+from dledger_node.services.refusals import PROPOSAL_CODES, Room
 from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
@@ -48,29 +49,6 @@ limits, each proposal costs more than it gains.
 """
 
 
-@dataclass(slots=True)
-class _NextProposal:
-    """The appends of the next proposal. They enter the log in the order of these fields."""
-
-    singles: list[AppendCall] = field(default_factory=list)
-    idempotent: list[IdempotentCall] = field(default_factory=list)
-    """Idempotent appends not yet compared with the log; those that it lacks move to `singles`."""
-    batches: list[BatchCall] = field(default_factory=list)
-    entry_count: int = 0
-    body_bytes: int = 0
-
-    def calls(self) -> Sequence[ClientCall]:
-        """Return the calls, in the order of their entries in the log."""
-        return [*self.singles, *self.batches]
-
-    def bodies(self) -> list[bytes]:
-        """Return the bodies of `calls`."""
-        bodies = [call.body for call in self.singles]
-        for batch in self.batches:
-            bodies += batch.bodies
-        return bodies
-
-
 class Appends:
     """Takes appends from connections, proposes them to the core, and answers them."""
 
@@ -81,7 +59,7 @@ class Appends:
         store: LogStore,
         idempotent: IdempotentAppends,
         *,
-        reserve: Reserve,
+        room: Room,
         drive: Callable[[], None],
     ) -> None:
         """`drive` runs the core's work after a proposal."""
@@ -89,10 +67,13 @@ class Appends:
         self._store = store
         self._idempotent = idempotent
         self._group = settings.group
-        self._reserve = reserve
+        self._room = room
         self._drive = drive
         self._loop = asyncio.get_running_loop()
-        self._next = _NextProposal()
+        self._progress = QuorumProgress(core)
+        self._next = NextProposal()
+        self._held_until_s = math.inf
+        """Until when `_next` waits for the log to take entries; infinite if it does not wait."""
         self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
         self._by_address = PendingByAddress(settings.client_pending_appends_max)
         self._drained: asyncio.Future[None] | None = None
@@ -149,15 +130,27 @@ class Appends:
         if self._drained is not None and not waiters.count and not self._drained.done():
             self._drained.set_result(None)
 
+    @property
+    def next_deadline_s(self) -> float:
+        """No deadline of a waiting request is earlier than this time."""
+        return min(self._held_until_s, self._waiters.next_deadline_s)
+
     def expire(self, now_s: float) -> None:
-        """Answer the appends that have timed out: their outcome is unknown."""
+        """Answer the appends that have timed out: the outcome of those proposed is unknown."""
         self._answer_unknown(self._waiters.take_expired(now_s))
+        if now_s >= self._held_until_s:
+            self._refuse_all(DLedgerResponseCode.LEADER_PENDING_FULL)
+        elif not self._core.leads:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Propose the appends that waited until the log takes entries again."""
+        if self._held_until_s < math.inf:
+            self._propose()
 
     def give_up(self) -> None:
         """Answer every append: those not proposed yet are refused, the others unknown."""
-        upcoming, self._next = self._next, _NextProposal()
-        upcoming.singles += upcoming.idempotent
-        self._refuse(upcoming.calls(), DLedgerResponseCode.NOT_LEADER)
+        self._refuse_all(DLedgerResponseCode.NOT_LEADER)
         self._answer_unknown(self._waiters.take_all())
 
     async def drained(self) -> None:
@@ -182,12 +175,14 @@ class Appends:
             self._propose()
 
     def _propose(self) -> None:
-        """Propose all collected appends, or refuse them."""
-        upcoming, self._next = self._next, _NextProposal()
+        """Propose all collected appends, or refuse them, or keep them until there is room."""
         if not self._core.leads:
-            upcoming.singles += upcoming.idempotent
-            self._refuse(upcoming.calls(), DLedgerResponseCode.NOT_LEADER)
+            self._refuse_all(DLedgerResponseCode.NOT_LEADER)
             return
+        if self._waits_for_room():
+            return
+        self._held_until_s = math.inf
+        upcoming, self._next = self._next, NextProposal()
         if upcoming.idempotent:
             upcoming.singles += self._without_duplicates(upcoming.idempotent)
         numbered = bool(upcoming.idempotent)
@@ -204,7 +199,9 @@ class Appends:
             sizes = list(map(len, bodies))
         if not bodies:
             return
-        refused = self._reserve(sizes)
+        refused = self._room.reserve(sizes)
+        if refused is None and self._progress.is_stuck(self._loop.time()):
+            refused = DLedgerResponseCode.LEADER_NOT_READY
         if refused is not None:
             self._refuse(upcoming.calls(), refused)
             return
@@ -216,6 +213,23 @@ class Appends:
         self._await_quorum(proposal, upcoming, sizes)
         self._drive()
 
+    def _waits_for_room(self) -> bool:
+        """Tell whether the collected appends must wait until a thread has made room for them.
+
+        They are not compared with the log before that: it may change in the meantime.
+        """
+        upcoming = self._next
+        if not self._room.is_busy:
+            if self._store.room.is_ample(upcoming.entry_count, upcoming.body_bytes):
+                return False
+            sizes = upcoming.sizes(self._store.body_bytes_max)
+            if not (sizes and self._room.begin(sizes)):
+                return False
+        self._held_until_s = min(self._held_until_s, self._loop.time() + ANSWER_WAIT_S)
+        if not self._has_places(upcoming.entry_count, upcoming.body_bytes):
+            self._refuse_all(DLedgerResponseCode.LEADER_PENDING_FULL)
+        return True
+
     def _without_duplicates(self, calls: list[IdempotentCall]) -> list[IdempotentCall]:
         """Return the appends that the log lacks; the others are answered."""
         new, repeated = self._idempotent.deduplicate(calls)
@@ -226,15 +240,16 @@ class Appends:
 
     def _may_wait(self, sizes: Sequence[int]) -> bool:
         """Tell whether there is room for all bodies of these sizes to wait for their quorum."""
+        fits = max(sizes, default=0) <= self._store.body_bytes_max
+        return fits and self._has_places(len(sizes), sum(sizes))
+
+    def _has_places(self, count: int, body_bytes: int) -> bool:
         waiters = self._waiters
-        return (
-            len(sizes) <= waiters.count_max - waiters.count
-            and sum(sizes) <= PENDING_BYTES_MAX - waiters.body_bytes
-            and max(sizes, default=0) <= self._store.body_bytes_max
-        )
+        has_room = body_bytes <= PENDING_BYTES_MAX - waiters.body_bytes
+        return has_room and count <= waiters.count_max - waiters.count
 
     def _await_quorum(
-        self, proposal: Proposal, upcoming: _NextProposal, sizes: Sequence[int]
+        self, proposal: Proposal, upcoming: NextProposal, sizes: Sequence[int]
     ) -> None:
         """Add a waiter for all singles, and one for each batch."""
         deadline_s = self._loop.time() + ANSWER_WAIT_S
@@ -266,7 +281,7 @@ class Appends:
         return self._store.positions(first_index, first_index + len(waiter.replies) - 1)
 
     def _acknowledge(self, committed: list[Waiter[ClientCall]], places: list[list[int]]) -> None:
-        answers: dict[Caller, list[tuple[int, bytes]]] = {}
+        answers: answering.Answers = {}
         deadline_of_now_s = self._loop.time() + ANSWER_WAIT_S
         """The deadline of an append that is proposed now."""
         for waiter, positions in zip(committed, places, strict=True):
@@ -286,34 +301,27 @@ class Appends:
                 mine.append((call.opaque, response))
             self.acknowledged += waiter.entry_count
             self.waited_s.observe(deadline_of_now_s - waiter.deadline_s, waiter.entry_count)
-        _send(answers)
+        answering.send(answers)
 
-    def _refuse_excess(self, upcoming: _NextProposal) -> None:
+    def _refuse_all(self, code: DLedgerResponseCode) -> None:
+        """Refuse the appends that are not proposed yet."""
+        upcoming, self._next = self._next, NextProposal()
+        self._held_until_s = math.inf
+        upcoming.singles += upcoming.idempotent
+        self._refuse(upcoming.calls(), code)
+
+    def _refuse_excess(self, upcoming: NextProposal) -> None:
         """Refuse appends that are too large or for which there is no room; keep the others."""
-        count = self._waiters.count_max - self._waiters.count
-        room_bytes = PENDING_BYTES_MAX - self._waiters.body_bytes
+        excess = upcoming.take_excess(
+            self._store.body_bytes_max,
+            count_max=self._waiters.count_max,
+            count=self._waiters.count_max - self._waiters.count,
+            room_bytes=PENDING_BYTES_MAX - self._waiters.body_bytes,
+        )
+        for call, code in excess:
+            self._refuse([call], code)
 
-        def stays(call: ClientCall, sizes: Sequence[int]) -> bool:
-            nonlocal count, room_bytes
-            if max(sizes) > self._store.body_bytes_max and len(sizes) == 1:
-                self._refuse([call], DLedgerResponseCode.UNEXPECTED_ARGUMENT)
-            elif max(sizes) > self._store.body_bytes_max or len(sizes) > self._waiters.count_max:
-                # Bodies that are sent one by one may fit, and each gets its own answer.
-                self._refuse([call], DLedgerResponseCode.UNSUPPORTED)
-            elif len(sizes) > count or sum(sizes) > room_bytes:
-                self._refuse([call], DLedgerResponseCode.LEADER_PENDING_FULL)
-            else:
-                count -= len(sizes)
-                room_bytes -= sum(sizes)
-                return True
-            return False
-
-        upcoming.singles = [call for call in upcoming.singles if stays(call, [len(call.body)])]
-        upcoming.batches = [
-            batch for batch in upcoming.batches if stays(batch, list(map(len, batch.bodies)))
-        ]
-
-    def _refuse_excess_of_addresses(self, upcoming: _NextProposal) -> None:
+    def _refuse_excess_of_addresses(self, upcoming: NextProposal) -> None:
         excess = self._by_address.excess(upcoming.calls())
         refused = set(map(id, excess))
         upcoming.singles = [call for call in upcoming.singles if id(call) not in refused]
@@ -338,12 +346,4 @@ class Appends:
         response = requests.AppendEntryResponse(
             code=code, group=self._group, leader_id=self._core.leader_id, term=self._core.term
         ).to_json()
-        answers: dict[Caller, list[tuple[int, bytes]]] = {}
-        for call in calls:
-            answers.setdefault(call.connection, []).append((call.opaque, response))
-        _send(answers)
-
-
-def _send(answers: dict[Caller, list[tuple[int, bytes]]]) -> None:
-    for connection, responses in answers.items():
-        connection.send(frames.encode_responses(responses))
+        answering.send_to_all(calls, response)

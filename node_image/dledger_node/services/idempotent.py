@@ -15,6 +15,7 @@ from dledger_formats.protocol import frames
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.protocol.requests import AppendEntryResponse
+from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
 from dledger_node.remoting.service import (
@@ -25,7 +26,7 @@ from dledger_node.remoting.service import (
     Reply,
 )
 from dledger_node.services.proposed import ProposedEntries
-from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Reserve
+from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Room
 from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, CommitWaiters, Waiter, answer_all
 from dledger_node.store.derived.producers import Finding
 from dledger_node.store.log.log_store import LogStore
@@ -46,14 +47,14 @@ class IdempotentAppends:
         *,
         group: str,
         waiters_max: int,
-        reserve: Reserve,
+        room: Room,
         drive: Callable[[], None],
         prove: Prove,
     ) -> None:
         self._core = core
         self._store = store
         self._group = group
-        self._reserve = reserve
+        self._room = room
         self._drive = drive
         self._prove = prove
         self._loop = asyncio.get_running_loop()
@@ -134,7 +135,7 @@ class IdempotentAppends:
         if self._waiters.is_full:
             self._answer_registration(reply, DLedgerResponseCode.LEADER_PENDING_FULL)
             return
-        refused = self._reserve([0])
+        refused = self._room.reserve([0])
         if refused is not None:
             self._answer_registration(reply, refused)
             return
@@ -156,6 +157,11 @@ class IdempotentAppends:
             committed, unknown = self._waiters.release(committed_index, leading_term)
             answer_all(committed, DLedgerResponseCode.SUCCESS)
             answer_all(unknown, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+
+    @property
+    def next_deadline_s(self) -> float:
+        """No deadline of a waiting request is earlier than this time."""
+        return self._waiters.next_deadline_s
 
     def expire(self, now_s: float) -> None:
         """Answer the requests that have timed out."""
@@ -198,7 +204,7 @@ class IdempotentAppends:
 
     def _answer_duplicate(self, call: IdempotentCall, index: int) -> None:
         """Answer a duplicate of the entry at `index` once that entry is committed."""
-        if index <= self._core.committed_index:
+        if index <= self._core.readable_index:
             self._answer_with_place(call, index)
         elif self._waiters.is_full:
             self._answer_append(call, DLedgerResponseCode.LEADER_PENDING_FULL)
@@ -217,11 +223,17 @@ class IdempotentAppends:
         self._waiters.add(Waiter([answer], index, self._core.term, deadline_s))
 
     def _answer_with_place(self, call: IdempotentCall, index: int) -> None:
-        self.repeated += 1
         if index < self._store.begin_index:  # removed since, so it is committed
+            self.repeated += 1
             _send(call, AppendEntryResponse(group=self._group, index=index))
             return
-        unit = self._store.position(index)
+        try:
+            unit = self._store.position(index)
+        except StoreDamagedError:
+            # The store keeps the damage; this member mends it or leaves. Another one can answer.
+            self._answer_append(call, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+            return
+        self.repeated += 1
         _send(
             call,
             AppendEntryResponse(

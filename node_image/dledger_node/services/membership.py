@@ -20,7 +20,7 @@ from dledger_formats.protocol.membership_change import (
 from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import AddLearner, Change, Demote, Promote, Remove
 from dledger_node.raft.proposals import Proposal, Refusal, RefusalReason
-from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Reserve
+from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Room
 from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
@@ -55,7 +55,7 @@ class MembershipChanges:
         store: LogStore,
         *,
         group: str,
-        reserve: Reserve,
+        room: Room,
         drive: Callable[[Callable[[], None]], None],
         prove: Prove,
     ) -> None:
@@ -63,7 +63,7 @@ class MembershipChanges:
         self._core = core
         self._store = store
         self._group = group
-        self._reserve = reserve
+        self._room = room
         self._drive = drive
         self._prove = prove
         self._loop = asyncio.get_running_loop()
@@ -74,7 +74,7 @@ class MembershipChanges:
         if not self._core.leads:
             reply(self._response(DLedgerResponseCode.NOT_LEADER))
             return
-        refused = self._reserve([BODY_BYTES_MAX])
+        refused = self._room.reserve([BODY_BYTES_MAX])
         if refused is not None:
             reply(self._response(refused))
             return
@@ -107,6 +107,11 @@ class MembershipChanges:
                     and self._term_at(waiter.last_index) == waiter.term
                 )
                 self._answer([waiter], DLedgerResponseCode.SUCCESS if kept else _UNKNOWN)
+
+    @property
+    def next_deadline_s(self) -> float:
+        """No deadline of a waiting request is earlier than this time."""
+        return self._waiters.next_deadline_s
 
     def expire(self, now_s: float) -> None:
         """Answer the change if it has timed out: its outcome is unknown."""

@@ -9,6 +9,7 @@ the loop looks again after the read, and decides again if the log has changed.
 
 import asyncio
 import logging
+import math
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
+from dledger_formats.protocol.requests import Consistency
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.read_turns import Reader, ReadTurns
@@ -30,6 +32,10 @@ logger = logging.getLogger(__name__)
 INDEX_MAX: Final = (1 << 63) - 1
 RANGE_BYTES_MAX: Final = 1 << 20
 """Bytes of an answer that holds more than one entry."""
+SHARED_BYTES_MAX: Final = 64 << 10
+"""Entries of at most this size are kept for readers that ask for the same ones."""
+JOINED_BYTES_MAX: Final = 8 << 10
+"""Entries of at most this size are sent together with what precedes them in the answer."""
 DISK_READS_MAX: Final = 2
 """Concurrent reads of the disk, each in a thread. The bytes of an answer are in memory twice."""
 READ_AHEAD_BYTES: Final = 4 * RANGE_BYTES_MAX
@@ -44,6 +50,7 @@ class _Read(NamedTuple):
     first_index: int
     last_index: int
     bytes_max: int
+    consistency: Consistency | None
     may_be_empty: bool = False
     """Whether it has waited for its first entry, so that an answer without entries is no claim."""
 
@@ -69,8 +76,13 @@ class Ranges:
         self._waits = waits
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(DISK_READS_MAX, thread_name_prefix="reads")
+        self._last: tuple[tuple[int, ...], bytes | bytearray] | None = None
+        """What the last read asked for, and its bytes: committed entries do not change, and many
+        readers may wait for the same ones. A removed entry is refused before.
+        """
         self._on_disk_count = 0
         """Reads that a thread does now."""
+        self._last_head: tuple[tuple[object, ...], bytes] = ((), b"")
         self._for_disk: deque[_Read] = deque()
         """Reads that wait for a thread; `ReadTurns` bounds how many one connection has."""
 
@@ -79,16 +91,19 @@ class Ranges:
 
         A request that waits is answered once its first entry is committed, or its time has passed.
         """
+        consistency = request.consistency
         last_index = request.last_index if request.last_index >= 0 else INDEX_MAX
         bytes_max = max(1, min(request.max_size, RANGE_BYTES_MAX))
-        read = _Read(reader, opaque, request.begin_index, last_index, bytes_max)
+        read = _Read(reader, opaque, request.begin_index, last_index, bytes_max, consistency)
         if last_index < request.begin_index:
             self._send(read, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
-        elif request.begin_index <= self._core.committed_index:
+        elif request.begin_index <= self._core.readable_index:
             self._turns.submit(reader, partial(self._begin, read))
-        elif not self._core.master:  # it could become master before the reader's turn
+        elif request.wait_ms <= 0:
+            self._reads.prove_read(consistency, partial(self._proved, read))
+        elif self._cannot_wait(consistency):
             self._proved(read, DLedgerResponseCode.NOT_LEADER)
-        elif request.wait_ms > 0:
+        else:
             read = read._replace(may_be_empty=True)
             self._waits.wait(
                 request.begin_index,
@@ -97,9 +112,13 @@ class Ranges:
                     partial(self._turns.submit, reader, partial(self._begin, read)),
                     partial(self._send, read, DLedgerResponseCode.NOT_LEADER),
                 ),
+                stale=consistency is Consistency.STALE,
             )
-        else:
-            self._reads.prove(partial(self._proved, read))
+
+    @property
+    def next_deadline_s(self) -> float:
+        """Infinite: no request has a deadline."""
+        return math.inf
 
     def expire(self, now_s: float) -> None:
         """Do nothing: a read that waits for the disk ends with it, others with their proof."""
@@ -111,6 +130,12 @@ class Ranges:
             self._send(read, DLedgerResponseCode.NOT_LEADER)
         self._threads.shutdown(wait=False)
 
+    def _cannot_wait(self, consistency: Consistency | None) -> bool:
+        """Tell whether a read must not wait here: no leader tells this member of new entries."""
+        if consistency is None:
+            return not self._core.master  # it could become master before the reader's turn
+        return consistency is Consistency.LINEARIZABLE and self._core.leader_id is None
+
     def _proved(self, read: _Read, code: DLedgerResponseCode) -> None:
         if code is DLedgerResponseCode.SUCCESS:
             self._turns.submit(read.reader, partial(self._begin, read))
@@ -119,14 +144,20 @@ class Ranges:
 
     def _begin(self, read: _Read) -> None:
         """Answer from the page cache, or hand the read to a thread."""
-        committed_index = self._core.committed_index
-        refused = self._reads.refuse(read.first_index)
+        committed_index = self._core.readable_index
+        refused = self._reads.refuse(read.first_index, read.consistency)
         if refused is not None:
-            is_end = self._core.master and read.first_index > committed_index
-            waited = is_end and read.may_be_empty
-            self._send(read, DLedgerResponseCode.SUCCESS if waited else refused)
+            is_end = read.first_index > committed_index
+            if refused is DLedgerResponseCode.INDEX_OUT_OF_RANGE and is_end and read.may_be_empty:
+                is_lost = self._cannot_wait(read.consistency)
+                refused = DLedgerResponseCode.NOT_LEADER if is_lost else DLedgerResponseCode.SUCCESS
+            self._send(read, refused)
             return
         last_index = min(read.last_index, committed_index)
+        asked = (read.first_index, last_index, read.bytes_max, self._store.generation)
+        if self._last is not None and self._last[0] == asked:
+            self._send(read, DLedgerResponseCode.SUCCESS, self._last[1])
+            return
         data: bytearray | None = None
         try:
             stored = self._store.stored_range(
@@ -138,6 +169,7 @@ class Ranges:
             self._fail(read, error)
             return
         if data is not None:
+            self._last = (asked, data) if len(data) <= SHARED_BYTES_MAX else None
             self._send(read, DLedgerResponseCode.SUCCESS, data)
             return
         self._turns.hold(read.reader)
@@ -170,7 +202,8 @@ class Ranges:
             logger.exception("cannot read the entries from %d on", read.first_index)
             self._send(read, DLedgerResponseCode.INTERNAL_ERROR)
         else:
-            is_held = self._store.still_holds(stored) and not self._reads.refuse(read.first_index)
+            refused = self._reads.refuse(read.first_index, read.consistency)
+            is_held = self._store.still_holds(stored) and refused is None
             if is_held and read.reader.unread_since_s is None:
                 self._send(read, DLedgerResponseCode.SUCCESS, data)
             else:  # these bytes must not wait in memory; they are in the page cache by now
@@ -184,19 +217,32 @@ class Ranges:
             self._store.damage = error
         else:
             logger.info("entry %d is no longer where it was: %s", read.first_index, error)
-        code = self._reads.refuse(read.first_index) or DLedgerResponseCode.NOT_LEADER
+        code = self._reads.refuse(read.first_index, read.consistency)
+        code = code or DLedgerResponseCode.NOT_LEADER
         self._send(read, code)
 
     def _send(self, read: _Read, code: DLedgerResponseCode, data: bytes | bytearray = b"") -> None:
-        core = self._core
-        head = ReadRangeResponse(
-            code=code,
-            group=self._group,
-            leader_id=core.leader_id,
-            term=core.term,
-            ledger_begin_index=core.ledger_begin_index,
-            committed_index=core.committed_index,
-        ).head()
-        read.reader.send(frames.encode_response_head(read.opaque, head, len(data)))
-        if data:
+        head = frames.encode_response_head(read.opaque, self._head(code), len(data))
+        if len(data) <= JOINED_BYTES_MAX:
+            read.reader.send(head + data)
+        else:
+            read.reader.send(head)
             read.reader.send(data)
+
+    def _head(self, code: DLedgerResponseCode) -> bytes:
+        """Return what precedes the entries; consecutive equal answers get the same bytes."""
+        core = self._core
+        state = (
+            code, core.leader_id, core.term, core.ledger_begin_index, core.readable_index
+        )  # fmt: skip
+        if self._last_head[0] != state:
+            head = ReadRangeResponse(
+                code=code,
+                group=self._group,
+                leader_id=core.leader_id,
+                term=core.term,
+                ledger_begin_index=core.ledger_begin_index,
+                committed_index=core.readable_index,
+            ).head()
+            self._last_head = (state, head)
+        return self._last_head[1]

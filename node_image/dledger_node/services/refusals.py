@@ -1,9 +1,10 @@
 """Codes of requests that are refused before anything is written."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.requests import Consistency
 from dledger_node.raft.proposals import RefusalReason
 
 PROPOSAL_CODES: Final = {
@@ -12,10 +13,27 @@ PROPOSAL_CODES: Final = {
 }
 """The codes for an append that the core refuses, the same as those of Java's leader."""
 
-Reserve: TypeAlias = Callable[[Sequence[int]], DLedgerResponseCode | None]
-"""Reserves room in the log for bodies of these sizes in bytes. Returns None on success; otherwise
-the code with which to refuse them."""
+
+class Room(Protocol):
+    """The room in the log. A thread makes it, since that may take as long as the disk likes."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the log takes no entries now, since a thread makes room or saves the term."""
+
+    def begin(self, body_sizes: Sequence[int]) -> bool:
+        """Begin to make room for bodies of these sizes in bytes. False if there is nothing to
+        make: there is room, or the volume is full.
+        """
+
+    def reserve(self, body_sizes: Sequence[int]) -> DLedgerResponseCode | None:
+        """Return None if there is room for these bodies, or the code with which to refuse them."""
+
 
 Prove: TypeAlias = Callable[[Callable[[DLedgerResponseCode], None]], None]
 """Calls back with SUCCESS once this member has proved that it leads, or with a code that says why
 it could not."""
+
+ProveRead: TypeAlias = Callable[[Consistency | None, Callable[[DLedgerResponseCode], None]], None]
+"""Calls back with SUCCESS once this member's committed entries are what a read with this
+consistency must see, or with a code that says why they are not."""

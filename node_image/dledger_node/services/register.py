@@ -71,11 +71,16 @@ class RegisterReads:
 
         def proved(code: DLedgerResponseCode) -> None:
             if code is DLedgerResponseCode.SUCCESS:
-                self._answer_when_applied(self._core.committed_index, answer)
+                self._answer_when_applied(self._core.readable_index, answer)
             else:
                 answer(code)
 
         self._prove(proved)
+
+    @property
+    def next_deadline_s(self) -> float:
+        """No deadline of a waiting request is earlier than this time."""
+        return self._waiters.next_deadline_s
 
     def expire(self, now_s: float) -> None:
         """Answer the reads that timed out while waiting for the state machine."""

@@ -9,6 +9,7 @@ A transfer waits for a leader, not for a log index, so `CommitWaiters` does not 
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -81,6 +82,11 @@ class LeadershipTransfers:
         if self._handing_over is not None and not self._core.leads:
             self._handing_over.set()
         self._answer_if_decided()
+
+    @property
+    def next_deadline_s(self) -> float:
+        """The deadline of the transfer under way."""
+        return self._waiting.deadline_s if self._waiting is not None else math.inf
 
     def expire(self, now_s: float) -> None:
         """Answer the transfer if no new leader has sent a message in time."""

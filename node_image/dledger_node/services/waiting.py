@@ -30,6 +30,10 @@ _COMPACT_AT: Final = 64
 class Waits(Protocol):
     """A service whose requests may wait."""
 
+    @property
+    def next_deadline_s(self) -> float:
+        """No deadline of a waiting request is earlier than this time; infinite if none has one."""
+
     def expire(self, now_s: float) -> None:
         """Answer every request whose deadline has passed."""
 
@@ -87,6 +91,11 @@ class CommitWaiters(Generic[ReplyT]):
     def is_full(self) -> bool:
         """Whether there is no room even for a waiter for one entry."""
         return self.count >= self.count_max
+
+    @property
+    def next_deadline_s(self) -> float:
+        """No waiter's deadline is earlier than this time."""
+        return self._next_deadline_s if self._waiting else math.inf
 
     def add(self, waiter: Waiter[ReplyT]) -> None:
         """Add a waiter. Raises ValueError if there is no room; the caller must check first."""

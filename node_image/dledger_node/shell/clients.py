@@ -4,8 +4,15 @@ import asyncio
 from typing import Final
 
 from dledger_formats.protocol import follow, requests
-from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
-from dledger_formats.protocol.membership_change import ChangeMembershipRequest
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
+from dledger_formats.protocol.membership_change import (
+    ChangeMembershipRequest,
+    ChangeMembershipResponse,
+)
 from dledger_formats.protocol.producers import RegisterProducerRequest
 from dledger_formats.protocol.read_range import ReadRangeRequest
 from dledger_formats.protocol.register import ReadRegisterRequest
@@ -22,9 +29,11 @@ from dledger_node.services.get import Reads
 from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.services.membership import MembershipChanges
 from dledger_node.services.ranges import Ranges
+from dledger_node.services.read_index import ReadIndexes, Send
 from dledger_node.services.register import RegisterReads
 from dledger_node.services.transfer import LeadershipTransfers
 from dledger_node.services.waiting import Waits
+from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.loop import CoreLoop, TurnListener
 from dledger_node.shell.peers import PeerMessages
 from dledger_node.shell.room import LogRoom
@@ -48,34 +57,38 @@ class ClientService:
         state: State,
         *,
         gate: Gate,
+        identity: GroupIdentity,
         peers: PeerMessages,
+        send: Send,
+        incarnation: int,
     ) -> None:
+        """`send` sends a message to a peer; `incarnation` tells this start from others."""
         self.group = settings.group
         self.self_id = settings.self_id
         self.gate = gate
+        self._identity = identity
         self.peers = peers
         self._settings = settings
         self._core = core
         group = settings.group
         self.read_turns = ReadTurns(asyncio.get_running_loop().call_soon)
         turns = self.read_turns
-        self.reads = Reads(core, store, group=group, turns=turns, drive=loop.turn)
+        indexes = ReadIndexes(core, send, incarnation=incarnation)
+        self.reads = Reads(core, store, indexes, group=group, turns=turns, drive=loop.turn)
         self.idempotent = IdempotentAppends(
             core,
             store,
             group=group,
             waiters_max=settings.pending_requests_max,
-            reserve=room.reserve,
+            room=room,
             drive=loop.turn,
             prove=self.reads.prove,
         )
-        self.appends = Appends(
-            settings, core, store, self.idempotent, reserve=room.reserve, drive=loop.turn
-        )
+        self.appends = Appends(settings, core, store, self.idempotent, room=room, drive=loop.turn)
         """Connections call it directly, since thousands of appends may arrive per second."""
         self.waits = CommitWaits(core)
         self.follows = Follows(
-            core, store, group=group, turns=turns, waits=self.waits, prove=self.reads.prove
+            core, store, group=group, turns=turns, waits=self.waits, prove=self.reads.prove_read
         )
         self.ranges = Ranges(core, store, self.reads, group=group, turns=turns, waits=self.waits)
         self.registers = RegisterReads(core, state, group=group, prove=self.reads.prove)
@@ -89,7 +102,7 @@ class ClientService:
             core,
             store,
             group=group,
-            reserve=room.reserve,
+            room=room,
             drive=loop.turn,
             prove=self.reads.prove,
         )
@@ -115,6 +128,11 @@ class ClientService:
             self.memberships,
             self.waits,
         )
+
+    @property
+    def next_deadline_s(self) -> float:
+        """No deadline of a waiting request is earlier than this time."""
+        return min(waits.next_deadline_s for waits in self._waits)
 
     def expire(self, now_s: float) -> None:
         """Answer every request whose deadline has passed."""
@@ -151,10 +169,18 @@ class ClientService:
 
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
         """Transfer the leadership."""
+        if self._identity.is_foreign(request.group_identity):
+            code = DLedgerResponseCode.UNKNOWN_GROUP
+            reply(LeadershipTransferResponse(code=code, group=self.group))
+            return
         self.transfers.transfer(request, reply)
 
     def change_membership(self, request: ChangeMembershipRequest, reply: Reply) -> None:
         """Change the membership of the group."""
+        if self._identity.is_foreign(request.group_identity):
+            code = DLedgerResponseCode.UNKNOWN_GROUP
+            reply(ChangeMembershipResponse(code=code, group=self.group))
+            return
         self.memberships.change(request, reply)
 
     def metadata(self) -> requests.MetadataResponse:

@@ -31,6 +31,11 @@ class Departure:
             self._damage, self._deadline_s = damage, self._now_s() + self._timeout_s
             self._turn(lambda: transfer_leadership(self._core))
 
+    @property
+    def begun(self) -> bool:
+        """Whether this member is about to leave."""
+        return self._damage is not None
+
     def due(self) -> StoreDamagedError | None:
         """Return the damage once the member may leave; called at every tick."""
         if self._damage is None:

@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
 from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, StorageState
 from dledger_formats.settings import NodeSettings
+from dledger_node.daemon_call import call_in_daemon
 from dledger_node.errors import (
     Damage,
     ListenError,
@@ -25,6 +27,7 @@ from dledger_node.errors import (
 )
 from dledger_node.healing.closed_log import ClosedLog, shape_of
 from dledger_node.http import metrics, pages
+from dledger_node.http.deputy import Deputy
 from dledger_node.http.doors import Doors
 from dledger_node.http.outage import Outage
 from dledger_node.raft.ready import HardState
@@ -38,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 SLOW_OPENING_S: Final = 5.0
 """An opening that takes longer is shown over HTTP."""
+STOP_GRACE_S: Final = 1.0
+"""How long a member that is asked to stop waits until its store is opened or healed."""
 RETRY_DELAY_MIN_S: Final = 0.5
 RETRY_DELAY_MAX_S: Final = 30.0
 STEADY_S: Final = 60.0
@@ -89,9 +94,9 @@ class CurrentSource:
                 for wait in waits:
                     wait.cancel()
 
-    def manifest(self) -> Manifest:
+    async def manifest(self) -> Manifest:
         """Return the files that may be read."""
-        return self.source.manifest()
+        return await self.source.manifest()
 
     def read_file(self, folder: pages.Folder, name: str, start: int, end: int) -> bytes:
         """Return bytes of a file of the manifest; blocks."""
@@ -138,6 +143,7 @@ class Lifecycle:
         self._loop_lag = loop_lag or LoopLag()
         self._runner: web.AppRunner | None = None
         self._http_listener: asyncio.Server | None = None
+        self._deputy: Deputy | None = None
         self._retry_delay_min_s = retry_delay_min_s
         self._retry_delay_max_s = retry_delay_max_s
         self._delay_s = retry_delay_min_s
@@ -157,6 +163,8 @@ class Lifecycle:
                 except (StoreError, OSError) as error:
                     await self._stay_out(error)
         finally:
+            if self._deputy is not None:
+                self._deputy.close()
             if self._http_listener is not None:
                 self._http_listener.close()
             if self._runner is not None:
@@ -164,6 +172,8 @@ class Lifecycle:
 
     async def _serve_once(self) -> None:
         opened = await self._opened()
+        if opened is None:
+            return
         if self._stopping.is_set():
             opened[0].close()
             return
@@ -178,13 +188,43 @@ class Lifecycle:
             if asyncio.get_running_loop().time() - began_s > STEADY_S:
                 self._delay_s = self._retry_delay_min_s
 
-    async def _opened(self) -> Opened:
-        """Open the store in a thread. If that takes long, start HTTP in the meantime."""
-        opening = asyncio.ensure_future(asyncio.to_thread(self._open_store, self._verify_all))
-        done, _ = await asyncio.wait({opening}, timeout=SLOW_OPENING_S)
-        if not done:
+    async def _opened(self) -> Opened | None:
+        """Open the store in a thread. If that takes long, start HTTP in the meantime.
+
+        Returns None if the member is asked to stop: it does not wait for a long log to be read.
+        """
+        opening = asyncio.ensure_future(
+            call_in_daemon("opening", partial(self._open_unless_stopping, self._verify_all))
+        )
+        await self._settles(opening, SLOW_OPENING_S)
+        if not (opening.done() or self._stopping.is_set()):
             await self._start_http()
-        return await opening
+            await self._settles(opening)
+        if opening.done():
+            return opening.result()
+        opening.cancel()
+        logger.info("%s stops while its store is being opened", self._settings.self_id)
+        return None
+
+    def _open_unless_stopping(self, verify_all: bool) -> Opened | None:
+        """Open the store; close it again if the member was asked to stop meanwhile. Blocks."""
+        opened = self._open_store(verify_all)
+        if not self._stopping.is_set():
+            return opened
+        opened[0].close()
+        return None
+
+    async def _settles(self, work: "asyncio.Future[Any]", timeout_s: float | None = None) -> None:
+        """Wait for work; once the member is asked to stop, for at most `STOP_GRACE_S`."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait(
+                {work, stopping}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            stopping.cancel()
+        if self._stopping.is_set():
+            await asyncio.wait({work}, timeout=STOP_GRACE_S)
 
     async def _stay_out(self, error: StoreError | OSError) -> None:
         """Show the reason over HTTP until the next attempt is due."""
@@ -194,7 +234,7 @@ class Lifecycle:
         if isinstance(error, StoreDamagedError):
             self._shown.source = self._outage(state, reason)
             self._verify_all |= error.damage is not Damage.HARD_STATE
-            obstacle = await self._heal(error) if self._damaged else ""
+            obstacle = await self._heal_unless_stopping(error) if self._damaged else ""
             if obstacle:
                 logger.error("%s: %s", self._settings.self_id, obstacle)
                 reason = f"{reason}. {obstacle}"
@@ -205,6 +245,16 @@ class Lifecycle:
         await self._start_http()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)
+
+    async def _heal_unless_stopping(self, error: StoreDamagedError) -> str:
+        healing = asyncio.ensure_future(self._heal(error))
+        await self._settles(healing)
+        if healing.done():
+            return healing.result()
+        healing.cancel()
+        logger.info("%s stops while its store is being healed", self._settings.self_id)
+        await asyncio.wait([healing])
+        return ""
 
     async def _start_http(self) -> None:
         if self._runner is not None:
@@ -228,6 +278,7 @@ class Lifecycle:
             )
         except OSError as error:
             raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
+        self._deputy = Deputy(listener.fileno() for listener in self._http_listener.sockets)
 
     def _outage(self, state: StorageState, reason: str) -> Outage:
         closed = ClosedLog(shape_of(self._settings))

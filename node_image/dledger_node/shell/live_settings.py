@@ -45,9 +45,10 @@ class LiveSettings:
 
     async def run(self, apply: Callable[[NodeSettings], None]) -> None:
         """Watch the file until cancelled; call `apply` with the settings after each change."""
+        interval_s = INTERVAL_S if self._path is not None else None
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), INTERVAL_S)
+                await asyncio.wait_for(self._wake.wait(), interval_s)
             self._wake.clear()
             before = self.current
             await asyncio.to_thread(self._read)

@@ -70,8 +70,11 @@ class CoreLoop:
         confirm_unflushed: bool = False,
         release_reads: Callable[[Sequence[ReadState]], None],
         fail: Callable[[Exception], None],
+        catch_up: Callable[[], None] = lambda: None,
     ) -> None:
         """`confirm_unflushed` lets a written entry count as durable (AsyncFlush).
+
+        `catch_up` is called before each input; it passes the core the ticks of an idle time.
 
         `release_reads` receives the linearizable reads that the core has released; a listener
         answers them. `fail` receives the error that stops this member.
@@ -82,6 +85,7 @@ class CoreLoop:
         self._confirm_unflushed = confirm_unflushed
         self._release_reads = release_reads
         self._fail = fail
+        self._catch_up = catch_up
         self._listeners: tuple[TurnListener, ...] = ()
         self._saving: Ready | None = None
         self._halted = False
@@ -126,6 +130,7 @@ class CoreLoop:
         if self._halted:
             return
         try:
+            self._catch_up()
             if give is not None:
                 give()
             while self._saving is None and (ready := self._core.ready()) is not None:
@@ -135,10 +140,10 @@ class CoreLoop:
                     self._saving = ready
                 else:
                     self._do(ready)
+            self._store.begin_flush()
         except Exception as error:
             self._end(error)
             return
-        self._store.begin_flush()
         if notify and self._saving is None:
             self._call_listeners()
 

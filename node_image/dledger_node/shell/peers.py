@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from dledger_formats.protocol import frames
 from dledger_formats.settings import NodeSettings
-from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.errors import RemoteProtocolError, StoreDamagedError, StoreError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -17,15 +18,22 @@ from dledger_node.raft.messages import (
 from dledger_node.remoting import native
 from dledger_node.remoting.links import Links
 from dledger_node.remoting.message_kinds import PeerMessage
+from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.shell import pushes
+from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.loop import CoreLoop
+from dledger_node.shell.room import LogRoom
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
+
+HELD_MAX: Final = 256
+HELD_BYTES_MAX: Final = 32 << 20
+"""Bounds of the pushes that wait for the disk. The leader sends again what is dropped."""
 
 
 class LinkOwner:
@@ -38,6 +46,7 @@ class LinkOwner:
         store: LogStore,
         *,
         incarnation: int,
+        identity: GroupIdentity,
         turn: Callable[[Callable[[], None]], None],
     ) -> None:
         """`incarnation` is the number that tells this start of the process from others. `turn`
@@ -47,6 +56,7 @@ class LinkOwner:
         self._core = core
         self._store = store
         self._incarnation = incarnation
+        self.identity = identity
         self._turn = turn
 
     def hello(self, peer_id: str) -> native.Hello:
@@ -58,6 +68,7 @@ class LinkOwner:
             segment_size_bytes=self._settings.segment_size_bytes,
             incarnation=self._incarnation,
             protocol=native.PROTOCOL,
+            group_identity=self.identity.value,
         )
 
     def read_entries(
@@ -102,9 +113,11 @@ class PeerMessages:
         loop: CoreLoop,
         store: LogStore,
         health: VolumeHealth,
+        room: LogRoom,
         state: State,
         upkeep: Upkeep,
         *,
+        receive_read_index: Callable[[ReadIndexRequest | ReadIndexResponse], None],
         fatal: asyncio.Future[None],
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -114,14 +127,35 @@ class PeerMessages:
         self._loop = loop
         self._store = store
         self._health = health
+        self._room = room
+        self._held: list[pushes.Push] = []
+        self._held_bytes = 0
+        """Pushes that wait until the log takes entries again, and their bytes."""
         self._state = state
         self._upkeep = upkeep
+        self._receive_read_index = receive_read_index
         self._fatal = fatal
         self._fail = fail
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Return why the sender must not open a link; None if it may."""
-        return native.refusal(hello, self._owner.hello(hello.sender_id), self._links)
+        refusal = native.refusal(hello, self._owner.hello(hello.sender_id), self._links)
+        identity = self._owner.identity
+        refusal = refusal or identity.refusal(hello.sender_id, hello.group_identity)
+        if refusal is None:
+            identity.hear(hello.sender_id, hello.group_identity)
+            self._links.heard_hello(hello.sender_id, hello.incarnation)
+            self.drop_held(hello.sender_id)
+        return refusal
+
+    def drop_held(self, peer_id: str) -> None:
+        """Drop the held pushes of a peer's earlier links: nothing that it sent before its start may
+        be taken after this member has answered it (`raft.recalling`).
+        """
+        held, self._held, self._held_bytes = self._held, [], 0
+        for push in held:
+            if push.sender != peer_id:
+                self._hold(push)
 
     def receive(self, message: PeerMessage) -> None:
         """Pass a message to the component that handles it.
@@ -137,6 +171,9 @@ class PeerMessages:
             case SnapshotChunkRequest() | SnapshotChunk():
                 self._state.receive(message)
                 return
+            case ReadIndexRequest() | ReadIndexResponse():
+                self._receive_read_index(message)
+                return
             case InstallSnapshotRequest() if self._state.lacks(message):
                 return  # the leader tries again
             case TakeLeadershipRequest() if not self._health.may_campaign:
@@ -144,13 +181,38 @@ class PeerMessages:
             case AppendRequest() | InstallSnapshotRequest():
                 checked = self._checked(message)
                 if checked is None:
-                    return  # the leader tries again
+                    self._hold(message)
+                    return
                 message = checked
         self._loop.step(message)
 
+    def go_on(self) -> None:
+        """Take the pushes that waited until the log takes entries again."""
+        held, self._held, self._held_bytes = self._held, [], 0
+        if self._health.full:
+            return  # there was no room; the leader tries again
+        for push in held:
+            try:
+                self.receive(push)
+            except RemoteProtocolError as error:
+                logger.warning("a push of %s is dropped: %s", push.sender, error)
+
+    def _hold(self, push: pushes.Push) -> None:
+        """Keep a push if it only waits for the disk; otherwise the leader tries again."""
+        if not self._room.is_busy:
+            return
+        assert isinstance(push.entries, memoryview)
+        held_bytes = self._held_bytes + len(push.entries)
+        if len(self._held) < HELD_MAX and held_bytes <= HELD_BYTES_MAX:
+            self._held.append(push)
+            self._held_bytes = held_bytes
+
     def _checked(self, push: pushes.Push) -> pushes.Push | None:
+        """Return a push that the log can take now; None if it cannot."""
+        if self._room.is_busy:
+            return None
         try:
-            return pushes.checked(push, self._store, self._health)
+            return pushes.checked(push, self._store, self._room)
         except StoreDamagedError:
             return None  # the leader tries again; the entry before the push may be mended by then
         except StoreError as error:

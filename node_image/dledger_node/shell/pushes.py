@@ -1,19 +1,25 @@
 """Pushes from a leader: their bytes are checked and have room before the core receives them."""
 
 import dataclasses
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.health import VolumeHealth
 
 Push: TypeAlias = AppendRequest | InstallSnapshotRequest
 
 
-def checked(push: Push, store: LogStore, health: VolumeHealth) -> Push | None:
-    """Return the push with a block for its bytes; None if there is no room for them.
+class BlockRoom(Protocol):
+    """The room in the log for pushed entries."""
+
+    def reserve_block(self, block: Block) -> bool:
+        """Return whether there is room for a block; begin to make it if not."""
+
+
+def checked(push: Push, store: LogStore, room: BlockRoom) -> Push | None:
+    """Return the push with a block for its bytes; None if there is no room for them yet.
 
     Raises RemoteProtocolError if an entry is damaged, or if the memberships in the message differ
     from those in its entries: the core would use the former now, and the latter after a restart.
@@ -34,7 +40,7 @@ def checked(push: Push, store: LogStore, health: VolumeHealth) -> Push | None:
         last_index=push.last_index,
         term=push.entries_term,
     )
-    if not health.try_reserve(lambda: store.reserve_block(block)):
+    if not room.reserve_block(block):
         return None
     return _with_block(push, block)
 

@@ -4,13 +4,14 @@ An append passes from its connection (`remoting.connection`) to `services.append
 to the core; `shell.loop` then writes, pushes and flushes it, and notifies the service once it is
 committed.
 
-Everything but the flush and the state machine runs on the event loop's thread, so nothing here is
-locked.
+Everything that blocks runs in threads: flushes, saves of term and vote, the allocation of segments,
+the state machine. The rest runs on the event loop's thread, so nothing here is locked.
 """
 
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -24,23 +25,27 @@ from dledger_node.raft.ready import HardState, ReadState
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.links import Links
+from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.shell.clients import ClientService
-from dledger_node.shell.clock import TickClock
 from dledger_node.shell.departure import Departure
+from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.loop import CoreLoop
 from dledger_node.shell.loop_lag import LoopLag
 from dledger_node.shell.peers import LinkOwner, PeerMessages
 from dledger_node.shell.room import LogRoom
+from dledger_node.shell.ticker import Ticker
 from dledger_node.shell.view import MemberView
 from dledger_node.shell.writes import StoreWriter
 from dledger_node.state_machine import keeper
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.group_file import GroupFile
 from dledger_node.volume.group_commit import GroupCommit
 from dledger_node.volume.health import VolumeHealth, transfer_leadership
+from dledger_node.volume.saves import HardStateSaves
 from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
 
@@ -65,6 +70,7 @@ class DLedgerServer:
         *,
         state: OpenedState | None = None,
         save_hard_state: Callable[[HardState], None],
+        group_file: GroupFile,
         version: str,
         uniform: Callable[[float, float], float],
         loop_lag: LoopLag | None = None,
@@ -81,8 +87,9 @@ class DLedgerServer:
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         """A future that gets the error once this member must stop."""
         self._loop_lag = loop_lag or LoopLag()
-        self._gate = Gate(Limits.of(settings), self._loop.time, self._loop_lag.begin_turn)
-        self._executor = ThreadPoolExecutor(2, thread_name_prefix="store")
+        self._ticker = self._member_ticker()
+        self._gate = Gate(Limits.of(settings), self._loop.time, self._begin_turn)
+        self._executor = ThreadPoolExecutor(3, thread_name_prefix="store")
         async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
         self._group_commit = GroupCommit(
             store,
@@ -91,40 +98,84 @@ class DLedgerServer:
             on_durable=self._flushed,
             on_failed=self._fail,
         )
+        self._saves = HardStateSaves(save_hard_state, on_saved=self._saved, on_failed=self._fail)
         self._health = VolumeHealth(
-            store, self._group_commit, stall_s=settings.flush_stall_ms / 1000
+            store, self._group_commit, self._saves, stall_s=settings.flush_stall_ms / 1000
         )
-        owner = LinkOwner(
-            settings, core, store, incarnation=int(uniform(1, 1 << 53)), turn=self._turn
+        self._room = self._log_room()
+        self._identity = GroupIdentity(
+            group_file, core, cut_links=self._gate.cut_links, fail=self._fail
         )
-        self._links = Links(owner, settings, core, uniform=uniform)
+        self._incarnation = int(uniform(1, 1 << 53))
+        link_owner = self._link_owner(settings)
+        self._links = Links(link_owner, settings, core, uniform=uniform)
         self._state = keeper.keep(state, settings, store, self._links.send_one, self._fail)
-        writer = StoreWriter(store, self._group_commit, save_hard_state, self._state.reading)
-        self._core_loop = CoreLoop(
-            core,
-            writer,
-            self._links,
-            confirm_unflushed=async_flush,
-            release_reads=self._release_reads,
-            fail=self._fail,
-        )
+        writer = StoreWriter(store, self._group_commit, self._saves, self._state.reading)
+        self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
         self._upkeep = self._store_upkeep(settings)
         self._scrub = Scrub(settings, store, mended or MendedTotals(), leave=self._leave)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
-        room = LogRoom(store, self._health, fail=self._fail)
-        self.clients = ClientService(
-            settings,
-            core,
-            self._core_loop,
-            store,
-            room,
-            self._state,
-            gate=self._gate,
-            peers=self._peer_messages(owner),
-        )
+        self.clients = self._client_service(settings, self._peer_messages(link_owner))
         leader_watch = LeaderWatch(core)
         self.view = self._member_view(version, leader_watch)
-        self._core_loop.listen([*self.clients.listeners, self, self._state, leader_watch])
+        listeners = [*self.clients.listeners, self, self._state, leader_watch, self._identity]
+        self._core_loop.listen(listeners)
+
+    def _link_owner(self, settings: NodeSettings) -> LinkOwner:
+        return LinkOwner(
+            settings,
+            self._core,
+            self._store,
+            incarnation=self._incarnation,
+            identity=self._identity,
+            turn=self._turn,
+        )
+
+    def _client_service(self, settings: NodeSettings, peers: PeerMessages) -> ClientService:
+        return ClientService(
+            settings,
+            self._core,
+            self._core_loop,
+            self._store,
+            self._room,
+            self._state,
+            gate=self._gate,
+            identity=self._identity,
+            peers=peers,
+            send=self._links.send_one,
+            incarnation=self._incarnation,
+        )
+
+    def _log_room(self) -> LogRoom:
+        room = LogRoom(
+            self._store,
+            self._health,
+            self._executor,
+            is_saving=lambda: self._core_loop.saving is not None,
+            go_on=self._go_on,
+            fail=self._fail,
+        )
+        self._health.watch(room)
+        return room
+
+    def _driven_core(self, writer: StoreWriter, *, confirm_unflushed: bool) -> CoreLoop:
+        return CoreLoop(
+            self._core,
+            writer,
+            self._links,
+            confirm_unflushed=confirm_unflushed,
+            release_reads=self._release_reads,
+            fail=self._fail,
+            catch_up=self._ticker.wake,
+        )
+
+    def _member_ticker(self) -> Ticker:
+        return Ticker(
+            self._core,
+            tick=self._tick,
+            at_rest_until_s=self._at_rest_until_s,
+            late=self._loop_lag.timer_fired,
+        )
 
     def _store_upkeep(self, settings: NodeSettings) -> Upkeep:
         return Upkeep(
@@ -144,8 +195,10 @@ class DLedgerServer:
             self._core_loop,
             self._store,
             self._health,
+            self._room,
             self._state,
             self._upkeep,
+            receive_read_index=self._receive_read_index,
             fatal=self.fatal,
             fail=self._fail,
         )
@@ -153,6 +206,7 @@ class DLedgerServer:
     def _member_view(self, version: str, leader_watch: LeaderWatch) -> MemberView:
         return MemberView(
             live=self._live,
+            identity=self._identity,
             version=version,
             core=self._core,
             store=self._store,
@@ -173,7 +227,7 @@ class DLedgerServer:
         """Keep the links and the clock going until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._links.run(), name="links")
-            tasks.create_task(self._tick_until_cancelled(), name="ticks")
+            tasks.create_task(self._ticker.run(), name="ticks")
             tasks.create_task(self._upkeep.run(), name="upkeep")
             tasks.create_task(self._scrub.run(), name="scrub")
             tasks.create_task(self._sweep_until_cancelled(), name="connections")
@@ -198,12 +252,14 @@ class DLedgerServer:
         self.clients.give_up()
         self._gate.close()
         await self._state.close()
+        await self._saves.close()
+        await self._room.close()
         await self._group_commit.drain()
         self._executor.shutdown()
         self._scrub.close()
         try:
             with contextlib.suppress(StoreFullError):
-                self._store.save_checkpoint(self._core.committed_index)
+                self._store.save_checkpoint(self._core.readable_index)
         finally:
             self._store.close()
 
@@ -214,19 +270,27 @@ class DLedgerServer:
 
     # -- the clock -------------------------------------------------------------------------------
 
-    async def _tick_until_cancelled(self) -> None:
-        """Tick at a steady rate. Skip ticks after a pause, to read the waiting messages first."""
-        clock = TickClock(self._loop.time())
-        while True:
-            await asyncio.sleep(clock.due_s - self._loop.time())
-            self._loop_lag.begin_turn()
-            self._loop_lag.timer_fired(self._loop.time() - clock.due_s)
-            elapsed_ticks = clock.tick(self._loop.time())
-            self._watch_storage()
-            if self._core.leads or not self._health.stalled:
-                # Without room for a leader's first entry, it must not stand for election.
-                self._core_loop.tick(elapsed_ticks, may_stand=self._health.may_campaign)
-            self.clients.expire(self._loop.time())
+    def _begin_turn(self) -> None:
+        """Measure the turn that begins with a connection's input, and give it the right time."""
+        self._loop_lag.begin_turn()
+        self._ticker.wake()
+
+    def _tick(self, elapsed_ticks: int) -> None:
+        """Let one tick pass, and end the waits that are too long."""
+        self._loop_lag.begin_turn()
+        if self._store.damage is not None:
+            self._scrub.wake()
+        self._watch_storage()
+        if self._core.leads or not self._health.stalled:
+            # Without room for a leader's first entry, it must not stand for election.
+            self._core_loop.tick(elapsed_ticks, may_stand=self._health.may_campaign)
+        self.clients.expire(self._loop.time())
+
+    def _at_rest_until_s(self) -> float:
+        """Return the time up to which only the core needs a tick; a past one if more does."""
+        if self._departure.begun or self._store.damage is not None or not self._health.is_quiet:
+            return -math.inf
+        return self.clients.next_deadline_s
 
     async def _sweep_until_cancelled(self) -> None:
         """Once a second, close the connections that exceed a time limit."""
@@ -254,8 +318,28 @@ class DLedgerServer:
         self._loop_lag.begin_turn()
         self._core_loop.persisted(target.end_index, target.end_term)
 
+    def _saved(self) -> None:
+        """Do the work that waited for term and vote, and take what waited behind it."""
+        self._loop_lag.begin_turn()
+        try:
+            self._core_loop.hard_state_saved()
+        finally:
+            if self._core_loop.saving is None:
+                self._group_commit.resume()
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Take the pushes and appends that waited until the log takes entries again."""
+        if self.fatal.done():
+            return
+        self.clients.peers.go_on()
+        self.clients.appends.go_on()
+
     def _release_reads(self, reads: Sequence[ReadState]) -> None:
         self.clients.reads.proved(reads)
+
+    def _receive_read_index(self, message: ReadIndexRequest | ReadIndexResponse) -> None:
+        self.clients.reads.receive(message)
 
     def _fail(self, error: BaseException) -> None:
         """Stop, and give the core no further input: its state and the disk may differ."""

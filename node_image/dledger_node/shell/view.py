@@ -1,5 +1,6 @@
 """The view of a member in service over HTTP: its status, its files and its counters."""
 
+import asyncio
 from dataclasses import dataclass
 
 from dledger_formats.http.status import LeaderView, Manifest, NodeStatus
@@ -13,6 +14,7 @@ from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.links import Links
 from dledger_node.services.append import Appends
 from dledger_node.services.idempotent import IdempotentAppends
+from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.state_machine.keeper import State
@@ -27,6 +29,7 @@ class MemberView:
     """Implements `Source` of `http.pages` and of `http.metrics`."""
 
     live: LiveSettings
+    identity: GroupIdentity
     version: str
     core: Raft
     store: LogStore
@@ -48,25 +51,29 @@ class MemberView:
             self.upkeep.view(),
             self.links.up(),
             self.version,
+            identity=self.identity.value,
             settings_problem=self.live.problem,
         )
 
     def leader_view(self) -> LeaderView:
         """Return the leader, as far as this member knows it."""
-        return status.leader_view(self.core)
+        return status.leader_view(self.core, self.live.current.group, self.identity.value)
 
     async def leader_changed(self, token: str) -> None:
         """Return once the token of `leader_view` differs from `token`."""
         await self.leader_watch.leader_changed(token)
 
-    def manifest(self) -> Manifest:
-        """Return every file of the log, readable up to the committed index."""
-        committed_index = self.core.committed_index
-        return Manifest(
-            status=self.status(),
-            data=self.store.segments.data(committed_index),
-            index=self.store.segments.index(committed_index),
-        )
+    async def manifest(self) -> Manifest:
+        """Return every file of the log, readable up to the committed index.
+
+        The first list looks up the first entry of each segment, on the disk, so a thread does it.
+        Raises LookupError if segments are removed meanwhile.
+        """
+        status, committed_index = self.status(), self.core.readable_index
+        life = self.store.life  # read first: a change during the listing must show afterwards
+        data = await asyncio.to_thread(self.store.segments.data, committed_index)
+        index = self.store.segments.index(committed_index)
+        return Manifest(status=status, data=data, index=index, life=life)
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Return bytes of a file of the manifest; blocks."""
@@ -78,7 +85,7 @@ class MemberView:
 
     def stored(self, name: str, at: int, size: int) -> bytes:
         """Return committed bytes of a data file, sound or not; blocks. Raises LookupError."""
-        return self.store.segments.stored(name, at, size, self.core.committed_index)
+        return self.store.segments.stored(name, at, size, self.core.readable_index)
 
     def counters(self) -> Counters:
         """Return the counters since the start."""

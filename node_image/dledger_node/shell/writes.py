@@ -1,7 +1,6 @@
 """The loop's `Store`: carries out the core's writes in the log store."""
 
 import logging
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from dledger_formats.log import disk
@@ -21,6 +20,7 @@ from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
+from dledger_node.volume.saves import HardStateSaves
 
 logger = logging.getLogger(__name__)
 
@@ -32,19 +32,20 @@ class StoreWriter:
         self,
         store: LogStore,
         group_commit: GroupCommit,
-        save_hard_state: Callable[[HardState], None],
+        saves: HardStateSaves,
         reading: AbstractContextManager[object],
     ) -> None:
         """`reading` is held while the whole log is replaced: no other thread must read it then."""
         self._store = store
-        self._save_hard_state = save_hard_state
+        self._saves = saves
         self._reading = reading
         self._group_commit = group_commit
 
     def save_hard_state(self, hard_state: HardState) -> bool:
-        """Save term and vote durably; blocks."""
-        self._save_hard_state(hard_state)
-        return True
+        """Begin to save term and vote in a thread; return False."""
+        self._group_commit.pause()
+        self._saves.begin(hard_state)
+        return False
 
     def begin_flush(self) -> None:
         """Flush the written entries, now or when the interval of AsyncFlush has passed."""

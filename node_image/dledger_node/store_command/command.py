@@ -1,4 +1,4 @@
-"""The command line `dledger-node store {verify,dump,repair-tail} FOLDER`."""
+"""The command line `dledger-node store {verify,dump,repair-tail,adopt} FOLDER`."""
 
 import argparse
 import enum
@@ -6,18 +6,20 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from dledger_formats.log import disk
+from dledger_formats.settings import HTTP_PORT, parse_peers
 from dledger_node.errors import StoreError
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.store_command import output
+from dledger_node.store_command import adopt, output
 from dledger_node.store_command.log_folder import LogFolder, list_folder
 from dledger_node.store_command.report import Report, Verdict
 from dledger_node.store_command.verify import lock_holder, verify
 from dledger_node.store_command.walk import Batch, Cursor, LogWalk, Stop, first_cursor, resume_after
 
 INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024  # DLedger's default, used without index files
+Parser: TypeAlias = argparse.ArgumentParser
 
 
 class ExitCode(enum.IntEnum):
@@ -62,9 +64,19 @@ def parser() -> argparse.ArgumentParser:
     dump = commands.add_parser(
         "dump", help="print the entries", description="Print the entries.", epilog=_EPILOG
     )
-    dump.add_argument("--first", type=_index, metavar="N", help="first index to print")
-    dump.add_argument("--last", type=_index, metavar="M", help="last index to print")
-    dump.add_argument("--bodies", action="store_true", help="print whole bodies")
+    dump.add_argument(
+        "--first",
+        type=_index,
+        metavar="N",
+        help="first index to print (default: the first of the log)",
+    )
+    dump.add_argument(
+        "--last",
+        type=_index,
+        metavar="M",
+        help="last index to print (default: the last of the log)",
+    )
+    dump.add_argument("--bodies", action="store_true", help="print whole bodies (default: no)")
     dump.set_defaults(run=_dump)
     cut = commands.add_parser(
         "repair-tail",
@@ -77,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
         "--yes", action="store_true", help="repair; without it, only report what would be repaired"
     )
     cut.set_defaults(run=_repair_tail)
-    for command in (check, dump, cut):
+    for command in (check, dump, cut, _add_adopt(commands)):
         command.add_argument("folder", type=Path, metavar="FOLDER", help="…/dledger-MEMBER")
         command.add_argument(
             "-o",
@@ -89,9 +101,46 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _add_adopt(commands: "argparse._SubParsersAction[Parser]") -> Parser:
+    survivor = commands.add_parser(
+        "adopt",
+        help="make a group of this one survivor, after the majority was lost for good",
+        description="Make this member the only voter of a group with an identity of its own. Says "
+        "what may be lost. Refuses while another member of the group answers, and a folder that is "
+        "damaged or in use.",
+        epilog=_EPILOG,
+    )
+    survivor.add_argument(
+        "--peers",
+        type=parse_peers,
+        required=True,
+        metavar="ID-HOST:PORT;…",
+        help="all members of the group with their addresses, as in DLEDGER_PEERS",
+    )
+    survivor.add_argument(
+        "--http-peers",
+        type=parse_peers,
+        default={},
+        metavar="ID-HOST:PORT;…",
+        help=f"where members serve HTTP, if not on port {HTTP_PORT} of their host",
+    )
+    survivor.add_argument(
+        "--group", default="", help="name of the group, if its folder does not say it"
+    )
+    survivor.add_argument(
+        "--yes", action="store_true", help="adopt; without it, only report what would be lost"
+    )
+    survivor.set_defaults(run=_adopt)
+    return survivor
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
-    options = parser().parse_args(arguments)
+    top = parser()
+    options = top.parse_args(arguments)
+    first, last = getattr(options, "first", None), getattr(options, "last", None)
+    if first is not None and last is not None and first > last:
+        top.error(f"--first {first} is above --last {last}")
     if not (options.folder / disk.DATA_FOLDER).is_dir():
         output.complain(
             f"{options.folder} is not a member's folder: it has no {disk.DATA_FOLDER}/. Pass the "
@@ -188,6 +237,34 @@ def _repair_tail(options: argparse.Namespace) -> ExitCode:
     output.write_report(repaired, as_json=as_json)
     output.complain(f"cut {report.tail_bytes} bytes after entry {report.end_index}")
     return _OF_VERDICT[repaired.verdict]
+
+
+def _adopt(options: argparse.Namespace) -> ExitCode:
+    report = output.with_progress("verify", lambda advance: verify(options.folder, advance))
+    try:
+        adoption = adopt.check(report, group=options.group, peers=options.peers)
+        hosts = {one: address.rpartition(":")[0] for one, address in adoption.others.items()}
+        pages = {one: f"{host}:{HTTP_PORT}" for one, host in hosts.items()} | options.http_peers
+        adopt.ask(adoption, pages)
+    except adopt.AdoptionRefusedError as refused:
+        output.complain(f"nothing was changed: {refused}")
+        damaged = report.verdict is Verdict.DAMAGED
+        return ExitCode.DAMAGED if damaged else ExitCode.FAILED
+    as_json = options.output == "json"
+    for sentence in () if as_json else adoption.describe():
+        output.line(sentence)
+    if not options.yes:
+        output.complain("nothing was changed: pass --yes if the other members are lost for good")
+        return ExitCode.FAILED
+    owner = adopt.adopt(adoption)
+    if as_json:
+        output.json_line({"group": owner.group, "identity": owner.identity})
+    else:
+        output.line(
+            f"{adoption.self_id} is the only voter of a new group {owner.group}. Start it and all "
+            f"members that you add with DLEDGER_GROUP_IDENTITY={owner.identity}"
+        )
+    return ExitCode.OK
 
 
 def _open_and_close(report: Report) -> None:

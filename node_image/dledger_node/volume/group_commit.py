@@ -15,7 +15,7 @@ from dledger_node.errors import StoreFullError
 from dledger_node.histogram import Histogram
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.flush_thread import FlushThread
+from dledger_node.volume.disk_thread import DiskThread
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +62,10 @@ class GroupCommit:
         self._zeros_pause_s = zeros_pause_s
         self._zero_ahead = not interval_s
         self._timer: asyncio.TimerHandle | None = None
-        self._thread: FlushThread | None = None
+        self._thread: DiskThread[FlushTarget] | None = None
         self._flushing = False
+        self._paused = False
+        self._unreported: FlushTarget | None = None
         self._flushed: asyncio.Future[None] | None = None
         self._preallocation: asyncio.Future[None] | None = None
         self._zeroing: asyncio.Future[None] | None = None
@@ -88,7 +90,7 @@ class GroupCommit:
         if self._flushing or self._store.durable_index >= self._store.end_index:
             return
         if self._thread is None:
-            self._thread = FlushThread(self._store.flush, self._done)
+            self._thread = DiskThread("flush", self._store.flush, self._done)
         self._began_s = self._loop.time()
         self._flushing = True
         self._thread.begin(self._store.flush_target())
@@ -96,7 +98,23 @@ class GroupCommit:
     @property
     def in_flight_s(self) -> float:
         """How long the flush in flight has taken so far; 0 if there is none."""
-        return self._loop.time() - self._began_s if self._flushing else 0.0
+        if not self._flushing or self._unreported is not None:
+            return 0.0
+        return self._loop.time() - self._began_s
+
+    def pause(self) -> None:
+        """Keep the report of a flush until `resume`: the log lacks writes that the core has done.
+
+        Among them may be a truncation, after which that flush must not count.
+        """
+        self._paused = True
+
+    def resume(self) -> None:
+        """Report the flush that has finished in the meantime, and begin another if one is due."""
+        self._paused = False
+        if self._unreported is not None:
+            target, self._unreported = self._unreported, None
+            self._report(target)
 
     async def drain(self) -> None:
         """Flush everything written, and wait until no thread works on the store."""
@@ -104,6 +122,7 @@ class GroupCommit:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.resume()
         self.start()
         while self._flushing or self._preallocation is not None or self._zeroing is not None:
             if self._flushing:
@@ -115,14 +134,22 @@ class GroupCommit:
             self._thread = None
 
     def _done(self, target: FlushTarget, error: BaseException | None) -> None:
+        if error is None:
+            self.flush_s.observe(self._loop.time() - self._began_s)
+            if self._paused:
+                self._unreported = target
+                return
+        else:
+            self._on_failed(error)
+        self._report(target, failed=error is not None)
+
+    def _report(self, target: FlushTarget, *, failed: bool = False) -> None:
         self._flushing = False
         if self._flushed is not None:
             self._flushed.set_result(None)
             self._flushed = None
-        if error is not None:
-            self._on_failed(error)
+        if failed:
             return
-        self.flush_s.observe(self._loop.time() - self._began_s)
         self._store.flushed(target)
         # If the log was truncated during the flush, the flush does not count.
         if self._store.durable_index == target.end_index:

@@ -1,22 +1,27 @@
 """The health of a running member's volume: full, nearly full, or stalled.
 
-A member whose disk does not finish a flush must not lead or campaign: saving a term or a vote would
-block its only thread. So it accepts no messages, like a member behind a broken network, and
-transfers its leadership. It takes part again once the flush returns.
+A member whose disk does not finish a flush, a save of the term or the allocation of a segment must
+not lead or campaign: it could promise nothing. So it accepts no messages, like a member behind a
+broken network, and transfers its leadership. It takes part again once the disk has answered.
 
 A leader without room transfers its leadership too: its peers may have room.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from dledger_formats.http.status import StorageState
-from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.errors import (
+    ForeignFolderError,
+    StoreDamagedError,
+    StoreError,
+    StoreFullError,
+)
 from dledger_node.raft.core import Raft
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.volume.group_commit import GroupCommit
 
 logger = logging.getLogger(__name__)
 
@@ -31,19 +36,26 @@ each time, up to this: if no member has room, the leadership must not keep movin
 """
 
 
+class DiskWork(Protocol):
+    """Work that waits for the disk in a thread."""
+
+    @property
+    def in_flight_s(self) -> float:
+        """How long the work under way has taken so far; 0 if there is none."""
+
+
 class VolumeHealth:
-    """Watches the flush in flight and the room left; does no IO, since every tick asks it."""
+    """Watches the work in flight and the room left; does no IO, since every tick asks it."""
 
     def __init__(
         self,
         store: LogStore,
-        group_commit: GroupCommit,
-        *,
+        *works: DiskWork,
         stall_s: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._group_commit = group_commit
+        self._works = list(works)
         self._stall_s = stall_s
         self._monotonic = monotonic
         self._transfer_due_s = monotonic()
@@ -66,17 +78,17 @@ class VolumeHealth:
 
     @property
     def stalled(self) -> bool:
-        """Whether the flush in flight takes longer than `stall_s`."""
+        """Whether work in flight takes longer than `stall_s`."""
         return self._stalled
 
     def check(self) -> int | None:
-        """Check the flush in flight and the room; called at every tick.
+        """Check the work in flight and the room; called at every tick.
 
         Returns the number of the attempt if a leader should transfer its leadership now, else None.
         The number is 0 when a stall begins. For a leader without room it counts up from 0.
         """
         was_stalled = self._stalled
-        self._stalled = self._group_commit.in_flight_s > self._stall_s
+        self._stalled = self._in_flight_s > self._stall_s
         if self._stalled and not was_stalled:
             logger.error("%s", self.problem)
             return 0
@@ -88,41 +100,58 @@ class VolumeHealth:
         self._transfer_count += 1
         return self._transfer_count - 1
 
-    def try_reserve(self, reserve: Callable[[], object]) -> bool:
-        """Call `reserve`; return False, and report the volume as full, if there is no room.
+    def watch(self, work: DiskWork) -> None:
+        """Watch this work too."""
+        self._works.append(work)
+
+    @property
+    def _in_flight_s(self) -> float:
+        return max(work.in_flight_s for work in self._works)
+
+    def found_full(self, error: StoreFullError, reserve: Callable[[], object]) -> None:
+        """Report the volume as full: `reserve` raised the error.
 
         Only `check_room` reports room again: that something smaller fits proves nothing.
         """
-        try:
-            reserve()
-        except StoreFullError as error:
-            if not self.full:
-                logger.error("%s", error)  # noqa: TRY400 - a traceback would add nothing
-            self.full = True
-            self._refused = reserve
-            self.no_room_count += 1
-            return False
-        return True
+        if not self.full:
+            logger.error("%s", error)
+        self.full = True
+        self._refused = reserve
+        self.no_room_count += 1
 
-    def check_room(self) -> None:
+    async def check_room(self) -> None:
         """Check for room, even if no client appends.
 
         A full volume recovers here, once segments can be preallocated again or what was refused
         fits. A member without room for a leader's first entry learns it here, before it campaigns.
         """
-        self.full = self.full and self._store.room_is_short and not self._refused_fits()
-        if not self.full:
-            self.try_reserve(lambda: self._store.reserve([0]))
+        if self.full:
+            full = self._store.room_is_short and not await self._fits(self._refused)
+            self.full = full
+        if not self.full and not self._store.room.fits([0]):
+
+            def reserve() -> None:
+                self._store.reserve([0])
+
+            await self._fits(reserve)
         if not (self.full or self.nearly_full or self._store.room_is_short):
             self._transfer_interval_s = TRANSFER_INTERVAL_S
             self._transfer_count = 0
 
-    def _refused_fits(self) -> bool:
+    async def _fits(self, reserve: Callable[[], object]) -> bool:
+        """Make room in a thread. Return False, and report the volume as full, if there is none."""
         try:
-            self._refused()
-        except StoreFullError:
+            await asyncio.to_thread(self._store.room.make, reserve)
+        except StoreFullError as error:
+            self.found_full(error, reserve)
             return False
         return True
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the volume has room and no work is in flight: there is nothing to watch."""
+        busy = self._stalled or self._in_flight_s > 0
+        return not (busy or self.full or self.nearly_full)
 
     @property
     def may_campaign(self) -> bool:
@@ -141,8 +170,8 @@ class VolumeHealth:
         """Human-readable problem; empty when the volume is healthy."""
         if self._stalled:
             return (
-                f"the disk has not finished a flush for {self._group_commit.in_flight_s:.0f} s; "
-                "this member takes part again once the flush is done"
+                f"the disk has not finished a flush for {self._in_flight_s:.0f} s; "
+                "this member takes part again once the disk has answered"
             )
         if self.full:
             return VOLUME_FULL
@@ -172,6 +201,8 @@ def state_of(error: Exception) -> StorageState:
             return StorageState.FULL
         case StoreDamagedError():
             return StorageState.DAMAGED
+        case ForeignFolderError():
+            return StorageState.SOUND
         case StoreError() | OSError():
             return StorageState.FAILED
         case _:

@@ -30,7 +30,6 @@ BYTES_PER_S_MIN: Final = 256 << 10
 BYTES_PER_S_MAX: Final = 32 << 20
 HEADROOM: Final = 1.5
 """A pass is planned to take the interval divided by this."""
-LOOK_S: Final = 0.05
 SIZES_CHECKED_S: Final = 5.0
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 30.0
@@ -72,6 +71,7 @@ class Scrub:
         self._cursor: Cursor | None = None
         self._failures = 0
         self._left = False
+        self._wake = asyncio.Event()
 
     @property
     def position(self) -> int:
@@ -84,7 +84,8 @@ class Scrub:
         pass_began_s = now_s()
         slice_due_s = sizes_due_s = pass_began_s
         while not self._left:
-            await asyncio.sleep(LOOK_S)
+            due_s = min(sizes_due_s, slice_due_s) if self._mends else sizes_due_s
+            await self._sleep(due_s - now_s())
             try:
                 if self._store.damage is not None:
                     await self._mend(self._store.damage)
@@ -103,6 +104,18 @@ class Scrub:
                 logger.warning("scrubbing failed, and is tried again: %s", error)
                 self._cursor = None
                 await asyncio.sleep(RETRY_S_MAX)
+
+    def wake(self) -> None:
+        """Look at the store's damage at once."""
+        self._wake.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep until `wake` is called, and at most this long."""
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
+        self._wake.clear()
 
     def close(self) -> None:
         """Begin nothing further, and close the connections to the peers. A thread that waits for a

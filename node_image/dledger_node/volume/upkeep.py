@@ -78,7 +78,7 @@ class Upkeep:
 
     async def run(self) -> None:
         """Run until cancelled; errors that break the store go to `fail`."""
-        self._health.check_room()
+        await self._health.check_room()
         while True:
             await asyncio.sleep(INTERVAL_S)
             try:
@@ -90,7 +90,7 @@ class Upkeep:
         """Do everything that is due."""
         # On a full volume the last checkpoint stays, and `reserve` fails once room is needed.
         with contextlib.suppress(StoreFullError):
-            await asyncio.to_thread(self._store.save_checkpoint, self._core.committed_index)
+            await asyncio.to_thread(self._store.save_checkpoint, self._core.readable_index)
             await self._save_producers()
         with contextlib.suppress(StoreFullError):
             await self._state.save_if_due()
@@ -103,7 +103,7 @@ class Upkeep:
             await self._remove_due(used_percent)
         with contextlib.suppress(StoreFullError):
             await asyncio.to_thread(self._store.preallocate)
-        self._health.check_room()
+        await self._health.check_room()
 
     def view(self) -> StoreView:
         """Return the view of the store that the status reports."""
@@ -149,7 +149,13 @@ class Upkeep:
     async def _remove_due(self, used_percent: int) -> None:
         if self._policy.keeps_everything:
             return
-        sealed = self._store.front.sealed_segments()
+        generation = self._store.generation
+        try:
+            sealed = await asyncio.to_thread(self._store.front.sealed_segments)
+        except (LookupError, FileNotFoundError):
+            return  # the leader's log is replacing this one
+        if self._store.generation != generation:
+            return
         situation = self._situation(used_percent, sealed)
         decision = decide(self._policy, situation, sealed)
         if not decision.segments:

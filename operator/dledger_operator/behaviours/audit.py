@@ -105,6 +105,12 @@ def _judge_ended(pod: JobPodView, job: JobView, name: str) -> Outcome:
     )
 
 
+def audited_members(group_status: Mapping[str, Any], group: Group) -> list[str]:
+    """Return the ids of the members to read: the voters and the learners. Pure."""
+    membership = recorded_membership(group_status, group)
+    return sorted(membership.voters | membership.learners)
+
+
 def build_status(
     outcome: Outcome, *, generation: int, previous: Mapping[str, Any], now: datetime
 ) -> Manifest:
@@ -241,7 +247,7 @@ class AuditWorker:
         manifest = audit_job.build(
             request,
             group,
-            member_ids=sorted(recorded_membership(body.get("status") or {}, group).voters),
+            member_ids=audited_members(body.get("status") or {}, group),
             image=image.reference,
             image_pull_policy=image.pull_policy,
         )

@@ -1,18 +1,20 @@
 """The latest results of a group's control loops, combined into the group's observed state."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from dledger_formats.http.status import NodeStatus
+from dledger_formats.http.status import LeaderView, NodeStatus, is_stranger
 from dledger_operator import names
 from dledger_operator.api_objects import (
+    CreationFailure,
     EndpointView,
     Problem,
     StatefulSetView,
     VolumeClaimView,
 )
+from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
 from dledger_operator.behaviours.leader import endpoints
 from dledger_operator.behaviours.leader.follow_leader import FollowResult
@@ -37,13 +39,17 @@ class GroupSnapshot:
     invalid.
     """
     membership: Membership
+    identity: str
+    """The group's identity; empty while it is not known."""
     startup: StartupGracePeriod
     reconciled: ReconcileResult = field(default_factory=ReconcileResult)
     followed: FollowResult = field(default_factory=FollowResult)
     endpoints: list[EndpointView] | None = None
     """Endpoints of the master Service; None until they were read once."""
     claims: list[VolumeClaimView] = field(default_factory=list)
-    """The group's volume claims, read only while a pod is missing or not ready."""
+    """The group's volume claims, as they were after their last change."""
+    failures: list[CreationFailure] = field(default_factory=list)
+    """Why pods could not be created, read only while a pod is missing."""
     answers: dict[str, NodeStatus] | None = None
     """The members' statuses by pod uid; None until the members were asked once."""
 
@@ -56,6 +62,7 @@ class GroupSnapshot:
             name=metadata["name"],
             group=group,
             membership=recorded_membership(body.get("status") or {}, group),
+            identity=str((body.get("status") or {}).get(IDENTITY_KEY, "")),
             startup=StartupGracePeriod(datetime.fromisoformat(metadata["creationTimestamp"])),
         )
 
@@ -65,6 +72,41 @@ class GroupSnapshot:
         observed = self.endpoints is not None and self.answers is not None
         return observed and self.followed.leader is not None
 
+    def take_reconciled(self, outcome: ReconcileResult) -> None:
+        """Store the outcome of reconciling, and the identity that it found."""
+        self.reconciled = outcome
+        if outcome.shape and outcome.shape.identity:
+            self.identity = outcome.shape.identity
+
+    @property
+    def may_get_identity(self) -> bool:
+        """Whether the group has no identity, and all of its voters have answered."""
+        applied = self.reconciled.shape is not None
+        return applied and not self.identity and self.reported_identities() is not None
+
+    def is_stranger(self, view: LeaderView | NodeStatus) -> bool:
+        """Tell whether an answer is that of another group's member: a stale address."""
+        return is_stranger(view, self.name, self.identity)
+
+    def reported_identities(self) -> frozenset[str] | None:
+        """Return the identities that members report; None unless all voters have answered.
+
+        One of them must be master: members that have just started may not know their identity yet.
+        """
+        answers = self.answers or {}
+        asked = {pod.member_id: answers.get(pod.uid) for pod in self.followed.pods}
+        told = {
+            member_id: answer
+            for member_id, answer in asked.items()
+            if answer is not None and answer.self_id == member_id
+        }
+        voters = self.membership.voters
+        if not voters or not voters <= told.keys():
+            return None
+        if not any(answer.master for answer in told.values()):
+            return None
+        return frozenset(answer.group_identity for answer in told.values()) - {""}
+
     def judge_endpoints(self) -> ObservedEndpoints:
         """Compare the master Service's endpoints with the leader."""
         return endpoints.judge(
@@ -73,8 +115,14 @@ class GroupSnapshot:
             leader_pod=self.followed.leader_pod,
         )
 
-    def scale_state(self, group: Group, shape: Shape, stateful_set: StatefulSetView) -> ScaleState:
-        """Return the input of the next scaling step."""
+    def scale_state(
+        self,
+        group: Group,
+        shape: Shape,
+        stateful_set: StatefulSetView,
+        claims: Sequence[VolumeClaimView],
+    ) -> ScaleState:
+        """Return the input of the next scaling step. `claims` may be deleted with their members."""
         answers = self.answers or {}
         pods = [pod for pod in self.followed.pods if not pod.leaving]
         return ScaleState(
@@ -83,7 +131,13 @@ class GroupSnapshot:
             leader=self.followed.leader,
             membership=self.membership,
             answers={pod.member_id: answers[pod.uid] for pod in pods if pod.uid in answers},
+            unwanted_claims=frozenset(claim.ordinal for claim in claims),
         )
+
+    def without_pods(self, claims: list[VolumeClaimView]) -> list[VolumeClaimView]:
+        """Return the claims whose members have no pod, not even one that is leaving."""
+        used = {names.volume_claim(pod.name) for pod in self.followed.pods}
+        return [claim for claim in claims if claim.name not in used and not claim.leaving]
 
     def pod_ips(self) -> dict[str, str]:
         """Return the pod IPs by member id, without pods that are leaving."""
@@ -94,7 +148,14 @@ class GroupSnapshot:
         """Combine all parts into the observed state; this may end the startup grace period."""
         group, followed, shape = self.group, self.followed, self.reconciled.shape
         members = (
-            observe.members(group, followed.pods, self.claims, self.answers or {}, self.membership)
+            observe.members(
+                group,
+                followed.pods,
+                self.claims,
+                self.answers or {},
+                self.membership,
+                self.failures,
+            )
             if group
             else ()
         )
@@ -103,9 +164,12 @@ class GroupSnapshot:
             name=self.name,
             replicas=group.replicas if group else 0,
             first_voters=shape.first_voters if shape else None,
+            identity=self.identity,
             membership=self.membership,
             leader=followed.leader,
             disputed=followed.disputed,
+            foreign_pods=followed.foreign,
+            overstated_pods=followed.overstated,
             members=members,
             endpoints=self.judge_endpoints(),
             paused=group.paused if group else False,

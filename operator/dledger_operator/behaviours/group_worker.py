@@ -17,6 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dledger_operator import names
+from dledger_operator.api_objects import VolumeClaimView
+from dledger_operator.behaviours.children.claims import DELETE
+from dledger_operator.behaviours.children.identity import overriding_identity
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot, group_to_follow
@@ -28,15 +31,12 @@ from dledger_operator.behaviours.loops import Pace, Wake, repeat
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.members.scale import Scaler
-from dledger_operator.behaviours.report.event_recorder import EventNote
-from dledger_operator.behaviours.report.group_events import ConditionEvents, leader_change_event
-from dledger_operator.behaviours.report.status import (
-    StatusReporter,
-    build_status,
-    leader_changes_from_json,
-)
-from dledger_operator.clients.errors import NotFoundError
+from dledger_operator.behaviours.report.group_events import leader_change_event
+from dledger_operator.behaviours.report.group_reporter import GroupReporter
+from dledger_operator.behaviours.report.status import leader_changes_from_json
+from dledger_operator.clients.errors import GroupGoneError, KubeError, NotFoundError
 from dledger_operator.observed_state import Membership
+from dledger_operator.spec.group import Group
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +48,9 @@ PACES: Final = {
     "scale": Pace(interval_s=60.0, gap_s=0.1, failure_gap_s_max=10.0),
     "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),
 }
-# After its start, the operator waits this long for a leader before it reports that there is none.
-GATHERING_S_MAX: Final = 5.0
+# How soon the operator looks again for what no watch event tells: that a name is free, or why a pod
+# was not created.
+WAITING_INTERVAL_S: Final = 2.0
 
 
 class GroupWorker:
@@ -66,22 +67,22 @@ class GroupWorker:
         self._body = body
         self._context = context
         self._on_gone = on_gone
-        self._started_s = context.clock()
-        self._is_new = not status
         self._wakes = {loop: Wake() for loop in PACES}
         self._snapshot = GroupSnapshot.of(body, context.node_image)
+        self._claims_changed = True
         self._scale_steps = 0
         self._scale_steps_at_answers = 0
         self._child_versions: dict[tuple[str, str], object] = {}
-        self._pending_events: list[EventNote] = []
-        self._condition_events = ConditionEvents()
         self._double_masters = DoubleMasterDetector()
         self._history = LeaderHistory(leader_changes_from_json(status))
-        self._reporter = StatusReporter(context.api, clock=context.clock)
-        self._polls = LeaderPolls(context.member_http, context.random, self._on_poll_change)
+        self._reporter = GroupReporter(context, status)
+        self._polls = LeaderPolls(
+            context.member_http, context.random, self._on_poll_change, self._snapshot.is_stranger
+        )
         self._follower = LeaderFollower(
             context.api,
             self._polls,
+            ask=lambda pods: observe.statuses(context.member_http, pods),
             clock=context.clock,
             on_decision=self._on_decision,
             on_settled=self._on_settled,
@@ -92,7 +93,7 @@ class GroupWorker:
             clock=context.clock,
             random=context.random,
             on_membership=self._on_membership,
-            on_event=self._pending_events.append,
+            on_event=self._reporter.add_event,
         )
 
     async def run(self) -> None:
@@ -127,6 +128,8 @@ class GroupWorker:
     def changed(self, body: Mapping[str, Any]) -> None:
         """Store a newer version of the group's object."""
         before, self._body = self._body, body
+        if overriding_identity(body) != overriding_identity(before):
+            self._wake("reconcile")
         if body["metadata"].get("generation") != before["metadata"].get("generation"):
             snapshot = self._snapshot
             snapshot.group = group_to_follow(body, self._context.node_image) or snapshot.group
@@ -134,7 +137,7 @@ class GroupWorker:
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process a watch event of a pod of the group; `kind` is None for a pod from a LIST."""
-        if self._snapshot.group is not None:
+        if self._snapshot.group is not None and _is_of_stateful_set(body, self.name):
             metadata, roles = body["metadata"], self._snapshot.group.roles
             labels = metadata.get("labels") or {}
             master = kind != "DELETED" and labels.get(roles.label) == roles.master
@@ -146,6 +149,11 @@ class GroupWorker:
                 self._count_double_masters(count)
         self._polls.retry_now()
         self._wake("follow")
+
+    def claim_changed(self) -> None:
+        """Look at the volume claims, because one has changed; somebody may delete it."""
+        self._claims_changed = True
+        self._wake("reconcile", "observe")
 
     def endpoints_changed(self) -> None:
         """Check the endpoints, because an EndpointSlice of the group has changed."""
@@ -165,23 +173,29 @@ class GroupWorker:
 
     # The loops, and the callbacks of their parts
 
-    async def _reconcile(self) -> None:
+    async def _reconcile(self) -> float | None:
         body = self._body
         if body["metadata"].get("deletionTimestamp"):
-            return
+            return None
         async with self._context.reconcile_slots:
             began_s = self._context.clock()
-            outcome = await reconcile(
-                self._context.api,
-                {**body, "status": self._status()},
-                self._context.node_image,
-                led=self._history.leader is not None,
-                voters=len(self._snapshot.membership.voters),
-            )
+            try:
+                outcome = await reconcile(
+                    self._context.api,
+                    {**body, "status": self._reporter.status(body)},
+                    self._context.node_image,
+                    led=self._history.leader is not None,
+                    voters=len(self._snapshot.membership.voters),
+                    reported=self._snapshot.reported_identities(),
+                )
+            except GroupGoneError:
+                self._on_gone()
+                return None
         result = outcome.problem.reason if outcome.problem else "Applied"
         self._context.metrics.reconcile_s.labels(result).observe(self._context.clock() - began_s)
-        self._snapshot.reconciled = outcome
-        self._wake("scale", "report")
+        self._snapshot.take_reconciled(outcome)
+        self._wake("observe", "scale", "report")
+        return WAITING_INTERVAL_S if outcome.waits else None
 
     async def _follow(self) -> None:
         if self._snapshot.group is not None:
@@ -204,7 +218,7 @@ class GroupWorker:
             change = self._history.changes[0]
             note = leader_change_event(change)
             logger.info("%s/%s: %s", self.namespace, self.name, note.message)
-            self._pending_events.append(note)
+            self._reporter.add_event(note)
             self._context.metrics.count_leader_change(self.namespace, self.name, change.reason)
         if before is None:
             self._wake("reconcile")  # a first leader ends the founding
@@ -215,7 +229,7 @@ class GroupWorker:
         if followed.master_pod:
             self._record_phases(self._history.relabeled(self._context.clock()))
         if followed.leader != before.leader:
-            self._wake("endpoints")
+            self._wake("endpoints", "scale")
         if followed != before:
             self._wake("observe", "report")
         self._snapshot.followed = followed
@@ -232,21 +246,34 @@ class GroupWorker:
         if snapshot.judge_endpoints().synced and snapshot.followed.leader == self._history.leader:
             self._record_phases(self._history.endpoints_synced(self._context.clock()))
 
-    async def _observe(self) -> None:
+    async def _observe(self) -> float | None:
         snapshot, steps = self._snapshot, self._scale_steps
         group, pods = snapshot.group, snapshot.followed.pods
-        if group is None or not pods:
+        if group is None or not snapshot.reconciled.generation:
             self._scale_steps_at_answers = steps
-            return
+            return None
         all_ready = len(pods) >= group.replicas and all(pod.ready for pod in pods)
-        api = self._context.api
-        snapshot.claims = [] if all_ready else await api.volume_claims(self.namespace, self.name)
-        snapshot.answers = await observe.statuses(self._context.member_http, pods)
+        api, http = self._context.api, self._context.member_http
+        if self._claims_changed or not all_ready:
+            self._claims_changed = False
+            try:
+                snapshot.claims = await api.volume_claims(self.namespace, self.name)
+            except KubeError:
+                self._claims_changed = True  # no other event tells it
+                raise
+        missing = len(pods) < group.replicas
+        snapshot.failures = (
+            await observe.creation_failures(api, self.namespace, self.name) if missing else []
+        )
+        snapshot.answers = await observe.statuses(http, pods, snapshot.is_stranger)
         self._scale_steps_at_answers = steps
         self._on_membership(reported_membership(snapshot.answers.values(), snapshot.membership))
         self._wake("report")
+        if snapshot.may_get_identity:
+            self._wake("reconcile")
         if not self._scaler.idle:
             self._wake("scale")
+        return WAITING_INTERVAL_S if missing else None
 
     def _on_membership(self, membership: Membership) -> None:
         """Store the membership that a leader reports; labels, budget and status depend on it."""
@@ -269,53 +296,30 @@ class GroupWorker:
         if stateful_set is None:
             self._wake("reconcile")
             return
-        state = self._snapshot.scale_state(group, applied.shape, stateful_set)
-        if await self._scaler.run_once(group, state, stateful_set, self._snapshot.pod_ips()):
+        claims = await self._unwanted_claims(group)
+        state = self._snapshot.scale_state(group, applied.shape, stateful_set, claims)
+        ips = self._snapshot.pod_ips()
+        if await self._scaler.run_once(group, state, stateful_set, ips, claims):
             self._scale_steps += 1
             self._wake("observe")
         self._wake("report")
 
+    async def _unwanted_claims(self, group: Group) -> list[VolumeClaimView]:
+        if group.storage.when_scaled != DELETE:
+            return []
+        claims = await self._context.api.volume_claims(self.namespace, self.name)
+        return self._snapshot.without_pods(claims)
+
     async def _report(self) -> None:
-        if not self._can_report():
+        snapshot, body = self._snapshot, self._body
+        generation = snapshot.reconciled.generation
+        if not generation or not self._reporter.may_replace_status(complete=snapshot.is_complete):
             return
-        body, now = self._body, self._context.now()
-        previous = self._status()
-        observed = self._snapshot.observe(now, self._scaler.problem)
-        generation = self._snapshot.reconciled.generation
-        status = build_status(
-            observed, self._history, generation=generation, previous=previous, now=now
-        )
-        self._pending_events += self._condition_events.on_change(
-            previous.get("conditions") or [], status["conditions"], now
-        )
-        if group := self._snapshot.group:
-            self._context.metrics.update_group(
-                observed, image=group.image, flush_disk_type=group.flush_disk_type.value
-            )
+        observed = snapshot.observe(self._context.now(), self._scaler.problem)
         try:
-            await self._reporter.report(body, status)
+            await self._reporter.report(body, snapshot.group, observed, self._history, generation)
         except NotFoundError:
             self._on_gone()
-            return
-        while self._pending_events:
-            note = self._pending_events.pop(0)
-            await self._context.events.record(names.GROUP_KIND, body, note)
-
-    def _status(self) -> Mapping[str, Any]:
-        """Return the group's current status."""
-        return self._reporter.written or self._body.get("status") or {}
-
-    def _can_report(self) -> bool:
-        """Return whether enough is known to replace the group's status.
-
-        A status from before the operator's start must not be replaced by an incomplete one. A new
-        group has no status to preserve.
-        """
-        if not self._snapshot.reconciled.generation:
-            return False
-        if self._is_new or self._snapshot.is_complete:
-            return True
-        return self._context.clock() - self._started_s > GATHERING_S_MAX
 
     def _count_double_masters(self, count: int) -> None:
         if count:
@@ -326,9 +330,15 @@ class GroupWorker:
 
     def _record_phases(self, phases: Sequence[PhaseTime]) -> None:
         for each in phases:
-            self._context.metrics.failover_s.labels(each.phase).observe(each.seconds)
+            series = self._context.metrics.failover_s.labels(self.namespace, self.name, each.phase)
+            series.observe(each.seconds)
         self._wake("report")
 
     def _wake(self, *loops: str) -> None:
         for loop in loops:
             self._wakes[loop].set()
+
+
+def _is_of_stateful_set(pod: Mapping[str, Any], group: str) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or []
+    return any((each["kind"], each["name"]) == ("StatefulSet", group) for each in owners)

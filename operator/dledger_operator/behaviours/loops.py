@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
-from dledger_operator.clients.errors import KubeError
+from dledger_operator.clients.errors import KubeError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Pace:
 
 
 async def repeat(
-    run: Callable[[], Awaitable[None]],
+    run: Callable[[], Awaitable[float | None]],
     *,
     what: str,
     wake: Wake,
@@ -65,25 +65,30 @@ async def repeat(
 ) -> None:
     """Call `run` repeatedly until the task is cancelled or `until` returns True.
 
+    `run` may return a shorter time in seconds until the next run than the pace's interval.
+
     A failed run is logged and retried after a backoff. It never ends the loop, because a failing
     behavior must not stop the others. Any exception except KubeError is a bug and is logged with
     its traceback.
     """
     failures = 0
     while not until():
+        longer_s = 0.0
         try:
-            await run()
+            sooner_s = await run()
         except KubeError as error:
             failures += 1
             logger.warning("%s: %s", what, error)
+            longer_s = error.retry_after_s if isinstance(error, UnavailableError) else 0.0
         except Exception:
             failures += 1
             logger.exception("%s failed unexpectedly", what)
         else:
             failures = 0
             await asyncio.sleep(pace.gap_s)
-            await wake.wait(pace.interval_s)
+            await wake.wait(pace.interval_s if sooner_s is None else sooner_s)
             continue
         on_failure()
         shortest_s = max(pace.gap_s, 0.05)
-        await asyncio.sleep(backoff_s(failures, shortest_s, pace.failure_gap_s_max, random))
+        pause_s = backoff_s(failures, shortest_s, pace.failure_gap_s_max, random)
+        await asyncio.sleep(max(pause_s, longer_s))

@@ -107,6 +107,11 @@ class Workers:
         if worker := self._groups.get(_owner(body, names.GROUP_LABEL)):
             worker.pod_changed(kind, body)
 
+    def claim_changed(self, body: Mapping[str, Any]) -> None:
+        """Notify the group's worker that a volume claim has changed."""
+        if worker := self._groups.get(_owner(body, names.GROUP_LABEL)):
+            worker.claim_changed()
+
     def endpoints_changed(self, body: Mapping[str, Any]) -> None:
         """Notify the group's worker that an EndpointSlice has changed."""
         if worker := self._groups.get(_owner(body, names.GROUP_LABEL)):

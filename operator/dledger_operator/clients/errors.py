@@ -2,6 +2,7 @@
 
 KubeError                a request to the API server failed
 ├── NotFoundError        the object or its kind does not exist
+│   └── GroupGoneError   the group was deleted
 ├── ConflictError        the object has changed since it was read
 ├── RefusedError         the request is invalid or forbidden; a retry cannot succeed
 └── UnavailableError     no answer in time, or a temporary failure of the server
@@ -17,6 +18,10 @@ class NotFoundError(KubeError):
     """The object or its kind does not exist."""
 
 
+class GroupGoneError(NotFoundError):
+    """The group's object was deleted; another one may have its name now."""
+
+
 class ConflictError(KubeError):
     """The object has changed since it was read: read it again and decide again."""
 
@@ -27,6 +32,11 @@ class RefusedError(KubeError):
 
 class UnavailableError(KubeError):
     """No answer in time, or a temporary failure of the server: retry later."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 0.0) -> None:
+        """Create an error; the server asks for no retry before `retry_after_s`."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class MemberSilentError(Exception):

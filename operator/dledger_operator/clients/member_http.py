@@ -67,6 +67,9 @@ class MemberHttpClient:
         if answer.status != 200 or len(body) > BODY_BYTES_MAX:
             raise MemberSilentError(f"GET {url}: status {answer.status}, {len(body)} bytes")
         try:
-            return kind.from_json(body)
+            view = kind.from_json(body)
         except (FormatError, RecursionError) as error:
             raise MemberSilentError(f"GET {url}: {error}") from error
+        if view.term > names.TERM_MAX:
+            raise MemberSilentError(f"GET {url}: the term {view.term} does not fit 63 bits")
+        return view

@@ -40,23 +40,35 @@ class MemberRemotingClient:
         self._answer_s_max = answer_s_max
 
     async def change(
-        self, ip: str, group: str, leader: Leader, kind: ChangeKind, member_id: str
+        self,
+        ip: str,
+        group: str,
+        leader: Leader,
+        kind: ChangeKind,
+        member_id: str,
+        *,
+        identity: str = "",
     ) -> ChangeMembershipResponse:
         """Ask a leader to add, promote, demote or remove a member; the answer may be a refusal.
 
+        A member of a group with another identity refuses; `identity` is empty if it is not known.
         Raises MemberSilentError if no answer comes in time. The change may still take effect.
         """
         request = ChangeMembershipRequest(
-            group=group, remote_id=leader.member_id, change=kind, member_id=member_id
+            group=group,
+            remote_id=leader.member_id,
+            change=kind,
+            member_id=member_id,
+            group_identity=identity,
         )
         return await self._ask(ip, CHANGE_MEMBERSHIP, request, ChangeMembershipResponse.from_json)
 
     async def transfer(
-        self, ip: str, group: str, leader: Leader, to: str
+        self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
     ) -> LeadershipTransferResponse:
         """Ask a leader to transfer its leadership to another voter; errors as in `change`."""
         request = LeadershipTransferRequest(
-            group=group, term=leader.term, transferee_id=to
+            group=group, term=leader.term, transferee_id=to, group_identity=identity
         ).addressed_to(leader.member_id)
         return await self._ask(
             ip, RequestCode.LEADERSHIP_TRANSFER, request, LeadershipTransferResponse.from_json

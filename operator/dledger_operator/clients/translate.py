@@ -1,6 +1,8 @@
 """Translates the client library's objects into the operator's own types (`api_objects`)."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from lightkube.models.batch_v1 import JobCondition
@@ -8,14 +10,17 @@ from lightkube.models.core_v1 import ContainerStatus, PodCondition
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import StatefulSet
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
+from lightkube.resources.core_v1 import ConfigMap, Event, PersistentVolumeClaim, Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
 from dledger_operator import names
 from dledger_operator.api_objects import (
+    ChildView,
+    CreationFailure,
     EndpointView,
     JobPodView,
     JobView,
+    OwnerView,
     PodView,
     Problem,
     SettingsView,
@@ -27,6 +32,11 @@ from dledger_operator.api_objects import (
 _STARTING_REASONS: Final = ("ContainerCreating", "PodInitializing")
 _ENDED_PHASES: Final = ("Failed", "Succeeded")
 _MESSAGE_LENGTH_MAX: Final = 512
+_FAILED_CREATE: Final = re.compile(
+    r"create (?:Pod|Claim \S+ for Pod) (?P<pod>\S+) in StatefulSet \S+ failed error: (?P<error>.+)",
+    re.DOTALL,
+)
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def pod_view(pod: Pod) -> PodView:
@@ -44,8 +54,16 @@ def pod_view(pod: Pod) -> PodView:
         member_id=names.member_id(_ordinal(metadata.name)),
         ip=(status.podIP if status else None) or "",
         labels=labels,
-        term=int(term) if term.isascii() and term.isdigit() else -1,
+        term=_term(term),
         resource_version=metadata.resourceVersion or "",
+        owner_uid=next(
+            (
+                owner.uid
+                for owner in metadata.ownerReferences or []
+                if owner.controller and owner.kind == "StatefulSet"
+            ),
+            "",
+        ),
         leaving=metadata.deletionTimestamp is not None or phase in _ENDED_PHASES,
         ready=_condition(pod, "Ready") == "True",
         problem=pod_problem(pod, names.NODE_CONTAINER),
@@ -87,9 +105,16 @@ def volume_claim_view(claim: PersistentVolumeClaim) -> VolumeClaimView:
     name = claim.metadata.name or ""
     phase = claim.status.phase if claim.status else None
     known: dict[str, Any] = {
+        "namespace": claim.metadata.namespace or "",
         "name": name,
+        "resource_version": claim.metadata.resourceVersion or "",
+        "owner_references": [
+            {key: value for key, value in owner.to_dict().items() if value is not None}
+            for owner in claim.metadata.ownerReferences or []
+        ],
         "ordinal": _ordinal(name),
         "first_voters": _first_voters(claim.metadata.annotations),
+        "identity": _identity(claim.metadata.annotations),
         "leaving": claim.metadata.deletionTimestamp is not None,
     }
     if phase == "Bound" or phase is None:
@@ -112,10 +137,11 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
     return StatefulSetView(
         namespace=metadata.namespace or "",
         name=metadata.name or "",
-        owner_uid=_owner_uid(metadata),
+        uid=metadata.uid or "",
         resource_version=metadata.resourceVersion or "",
         replicas=1 if replicas is None else replicas,  # the API's default
         first_voters=_first_voters(metadata.annotations),
+        identity=_identity(metadata.annotations),
         volume_claim_templates=[
             template.to_dict() for template in (spec.volumeClaimTemplates if spec else None) or []
         ],
@@ -124,8 +150,36 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
 
 def settings_view(config_map: ConfigMap) -> SettingsView:
     """Translate the ConfigMap with a group's settings."""
-    assert config_map.metadata is not None
-    return SettingsView(owner_uid=_owner_uid(config_map.metadata), data=config_map.data or {})
+    return SettingsView(data=config_map.data or {})
+
+
+def child_view(kind: str, metadata: ObjectMeta) -> ChildView:
+    """Translate the metadata of an object with the name of a group's child."""
+    return ChildView(
+        kind=kind,
+        name=metadata.name or "",
+        uid=metadata.uid or "",
+        owners=[
+            OwnerView(kind=owner.kind, name=owner.name, uid=owner.uid)
+            for owner in metadata.ownerReferences or []
+        ],
+        labels=metadata.labels or {},
+        leaving=metadata.deletionTimestamp is not None,
+    )
+
+
+def creation_failures(events: Iterable[Event]) -> list[CreationFailure]:
+    """Translate the StatefulSet controller's Events about refused pods and claims, latest first.
+
+    Events with a text of another form are left out: they do not name their pod.
+    """
+    latest_first = sorted(events, key=lambda each: each.lastTimestamp or _LONG_AGO, reverse=True)
+    matches = (_FAILED_CREATE.match(event.message or "") for event in latest_first)
+    return [
+        CreationFailure(pod=match["pod"], message=match["error"].strip()[:_MESSAGE_LENGTH_MAX])
+        for match in matches
+        if match
+    ]
 
 
 def endpoint_views(endpoint_slice: EndpointSlice) -> list[EndpointView]:
@@ -188,6 +242,12 @@ def _ordinal(pod_name: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
 
 
+def _term(text: str) -> int:
+    """Return a term, which fits 63 bits; -1 for any other text."""
+    value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+    return value if value <= names.TERM_MAX else -1
+
+
 def _owner_uid(metadata: ObjectMeta) -> str:
     return next((owner.uid for owner in metadata.ownerReferences or []), "")
 
@@ -195,6 +255,10 @@ def _owner_uid(metadata: ObjectMeta) -> str:
 def _first_voters(annotations: Mapping[str, str] | None) -> int | None:
     text = (annotations or {}).get(names.FIRST_VOTERS_ANNOTATION, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
+
+
+def _identity(annotations: Mapping[str, str] | None) -> str:
+    return (annotations or {}).get(names.IDENTITY_ANNOTATION, "")
 
 
 def _problem(reason: str, message: str | None) -> Problem:

@@ -1,10 +1,15 @@
 """Degraded: the group serves less than its spec asks for."""
 
+from typing import Final
+
 from dledger_formats.http.status import StorageState
+from dledger_operator import names
+from dledger_operator.api_objects import Problem
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup, ObservedMember
 
 TYPE = "Degraded"
+NAMED_MAX: Final = 5
 
 
 def judge(observed: ObservedGroup) -> Judgment:
@@ -12,19 +17,24 @@ def judge(observed: ObservedGroup) -> Judgment:
     ready, then a part of the spec that cannot be applied. Members that do not vote yet do not
     count.
     """
-    problems = [
-        (member.pod, member.problem)
-        for member in observed.members
-        if member.problem and not member.ready
-    ]
-    if problems:
-        message = "; ".join(f"{pod}: {each.reason}: {each.message}" for pod, each in problems)
-        return Judgment(holds=True, reason=problems[0][1].reason, message=message)
+    if problem := member_problem(observed):
+        return Judgment(holds=True, reason=problem.reason, message=problem.message)
+    if dangers := [member.danger for member in observed.members if member.danger]:
+        message = "; ".join(each.message for each in dangers)
+        return Judgment(holds=True, reason=dangers[0].reason, message=message)
     absent = [member for member in observed.voters if not member.ready]
     if absent and not observed.starting:
         message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
         reason = "MemberHealing" if all(map(_is_healing, absent)) else "MemberNotReady"
         return Judgment(holds=True, reason=reason, message=message)
+    if foreign := observed.foreign_pods:
+        more = f" and {len(foreign) - NAMED_MAX} more" if len(foreign) > NAMED_MAX else ""
+        message = (
+            f"pods that are not the group's carry its label {names.GROUP_LABEL}: "
+            f"{', '.join(foreign[:NAMED_MAX])}{more}; the Services and the budget count them, but "
+            "nothing they say is believed; remove the label from these pods"
+        )
+        return Judgment(holds=True, reason="ForeignPods", message=message)
     if observed.warning:
         return Judgment(
             holds=True, reason=observed.warning.reason, message=observed.warning.message
@@ -32,6 +42,19 @@ def judge(observed: ObservedGroup) -> Judgment:
     if absent:
         return Judgment(holds=False, reason="Starting", message="members are starting")
     return Judgment(holds=False, reason="AsExpected", message="all voters are ready")
+
+
+def member_problem(observed: ObservedGroup) -> Problem | None:
+    """Return the problems of all pods and volume claims, with the reason of the first one."""
+    problems = [
+        (member.pod, member.problem)
+        for member in observed.members
+        if member.problem and not member.ready
+    ]
+    if not problems:
+        return None
+    message = "; ".join(f"{pod}: {each.reason}: {each.message}" for pod, each in problems)
+    return Problem(reason=problems[0][1].reason, message=message)
 
 
 def _is_healing(member: ObservedMember) -> bool:

@@ -1,5 +1,6 @@
 """LeaderElected: one member has proved that it leads."""
 
+from dledger_operator import names
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
@@ -16,6 +17,17 @@ def judge(observed: ObservedGroup) -> Judgment:
                 "two members claim to lead the same term, which Raft rules out: a member has lost "
                 "its vote, for example because its volume was restored or wiped; audit the group "
                 "before you use it again"
+            ),
+        )
+    if observed.leader is None and observed.overstated_pods:
+        return Judgment(
+            holds=False,
+            reason="TermTooHigh",
+            message=(
+                f"the annotation {names.TERM_ANNOTATION} is above every member's term on "
+                f"{', '.join(observed.overstated_pods)}: somebody else has written it; the "
+                "operator corrects it as soon as all members answer, and follows no leader "
+                "until then"
             ),
         )
     if observed.leader is None:

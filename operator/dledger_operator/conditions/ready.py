@@ -1,6 +1,11 @@
 """Ready: the summary. The spec is in effect, and appends through the master Service succeed."""
 
-from dledger_operator.conditions import endpoints_synced, leader_elected, quorum_healthy
+from dledger_operator.conditions import (
+    degraded,
+    endpoints_synced,
+    leader_elected,
+    quorum_healthy,
+)
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
@@ -16,7 +21,18 @@ def judge(observed: ObservedGroup) -> Judgment:
     for judge_part in (leader_elected.judge, quorum_healthy.judge, endpoints_synced.judge):
         judgment = judge_part(observed)
         if not judgment.holds:
-            return judgment
+            return _with_cause(observed, judgment)
     elected = leader_elected.judge(observed)
     count = f"{observed.ready_voters} of {len(observed.membership.voters)} voters ready"
     return Judgment(holds=True, reason=elected.reason, message=f"{elected.message}; {count}")
+
+
+def _with_cause(observed: ObservedGroup, judgment: Judgment) -> Judgment:
+    """Name the problem of a voter's pod or volume claim, which is why the group is not ready."""
+    if observed.leader is not None and observed.quorum_slack >= 0:
+        return judgment
+    cause = degraded.member_problem(observed)
+    if cause is None:
+        return judgment
+    message = f"{judgment.message}; {cause.message}"
+    return Judgment(holds=False, reason=cause.reason, message=message)

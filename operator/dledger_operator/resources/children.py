@@ -1,5 +1,6 @@
 """All children of a group, in the order in which they are applied."""
 
+from dledger_operator import names
 from dledger_operator.api_objects import Manifest
 from dledger_operator.resources import (
     client_service,
@@ -11,6 +12,19 @@ from dledger_operator.resources import (
 )
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
+
+
+def identities(group: str) -> list[tuple[str, str]]:
+    """Return kind and name of every child, in the order of `build`."""
+    return [
+        ("ServiceAccount", names.service_account(group)),
+        ("ConfigMap", names.settings_config_map(group)),
+        ("Service", names.nodes_service(group)),
+        ("Service", names.master_service(group)),
+        ("Service", names.slave_service(group)),
+        ("PodDisruptionBudget", names.pod_disruption_budget(group)),
+        ("StatefulSet", names.stateful_set(group)),
+    ]
 
 
 def build(group: Group, shape: Shape) -> list[Manifest]:

@@ -23,7 +23,8 @@ def build(group: Group, shape: Shape) -> Manifest:
         "spec": {
             "selector": {"matchLabels": group_selector(group.name)},
             "maxUnavailable": max(1, (voters - 1) // 2),
-            # A member that is not ready is in no quorum, so its eviction costs none.
-            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            # During an election no member is ready although all of them vote, so a member that is
+            # not ready may be evicted only while enough others are ready.
+            "unhealthyPodEvictionPolicy": "IfHealthyBudget",
         }
     }

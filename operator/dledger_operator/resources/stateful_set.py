@@ -29,7 +29,7 @@ def build(group: Group, shape: Shape) -> Manifest:
     not know.
     """
     name = names.stateful_set(group.name)
-    manifest = annotated(child(group, "StatefulSet", "apps/v1", name), _first_voters(shape))
+    manifest = annotated(child(group, "StatefulSet", "apps/v1", name), _founding(shape))
     return manifest | {
         "spec": {
             "replicas": shape.pods,
@@ -37,9 +37,11 @@ def build(group: Group, shape: Shape) -> Manifest:
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": group_selector(group.name)},
+            # A StatefulSet that is deleted or scaled by hand must not take the log with it; what
+            # `storage.retain` asks for is done by `behaviours.children.claims` and scaling.
             "persistentVolumeClaimRetentionPolicy": {
-                "whenDeleted": group.storage.when_deleted,
-                "whenScaled": group.storage.when_scaled,
+                "whenDeleted": "Retain",
+                "whenScaled": "Retain",
             },
             "template": _pod_template(group, shape),
             "volumeClaimTemplates": [_volume_claim_template(group, shape)],
@@ -86,6 +88,7 @@ def _container(group: Group, shape: Shape) -> Manifest:
                 },
             },
             {"name": variable_name("self_id"), "value": "n$(POD_INDEX)"},
+            *_identity_variable(shape),
         ],
         "ports": [
             {"name": "remoting", "containerPort": names.REMOTING_PORT},
@@ -122,6 +125,7 @@ def _placement(group: Group) -> Manifest:
         placement["priorityClassName"] = scheduling.priority_class_name
     if scheduling.topology_spread != "Off":
         placement["topologySpreadConstraints"] = [_spread_over_nodes(group, scheduling)]
+        placement["affinity"] = {"podAntiAffinity": _prefer_other_zones(group)}
     return placement
 
 
@@ -135,8 +139,36 @@ def _spread_over_nodes(group: Group, scheduling: Scheduling) -> Manifest:
     }
 
 
-def _first_voters(shape: Shape) -> dict[str, str]:
-    return {names.FIRST_VOTERS_ANNOTATION: str(shape.first_voters)}
+def _prefer_other_zones(group: Group) -> Manifest:
+    """Prefer a zone without members.
+
+    A pod with spread constraints of its own loses the scheduler's default spread over zones. A
+    second soft constraint would switch off the one over nodes wherever nodes have no zone: the
+    scheduler scores only nodes that have the labels of all constraints.
+    """
+    term = {
+        "topologyKey": "topology.kubernetes.io/zone",
+        "labelSelector": {"matchLabels": group_selector(group.name)},
+    }
+    return {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "podAffinityTerm": term}
+        ]
+    }
+
+
+def _founding(shape: Shape) -> dict[str, str]:
+    recorded = {names.FIRST_VOTERS_ANNOTATION: str(shape.first_voters)}
+    return recorded | ({names.IDENTITY_ANNOTATION: shape.identity} if shape.identity else {})
+
+
+def _identity_variable(shape: Shape) -> list[Manifest]:
+    """Return the setting that is not in the ConfigMap, which pods of an earlier release read too:
+    they refuse to start with a setting that they do not know.
+    """
+    if not shape.identity:
+        return []
+    return [{"name": variable_name("group_identity"), "value": shape.identity}]
 
 
 def _volume_claim_template(group: Group, shape: Shape) -> Manifest:
@@ -152,7 +184,7 @@ def _volume_claim_template(group: Group, shape: Shape) -> Manifest:
             "name": names.DATA_VOLUME,
             "labels": stable_labels(group),
             # Volume claims can outlive all other objects of the group.
-            "annotations": _first_voters(shape),
+            "annotations": _founding(shape),
         },
         "spec": spec,
     }

@@ -21,6 +21,8 @@ class Shape:
     """Replicas of the StatefulSet. They approach `spec.replicas` one member at a time."""
     voters: int
     """Number of voters now."""
+    identity: str = ""
+    """The group's identity; empty while a group of an earlier release has none yet."""
 
     @classmethod
     def of_new(cls, replicas: int) -> Self:

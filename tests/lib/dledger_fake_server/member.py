@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.connection import Connection
 from dledger_fake_server.followers import Followers
@@ -67,6 +69,8 @@ class Member:
     """
     supports_batches: bool = False
     """False for Java servers. A batch consumes one behavior of `script`."""
+    serves_reads: bool = False
+    """Whether it answers reads that any member may answer while it does not lead."""
     supports_ranges: bool = False
     """Whether the member has READ_RANGE; false for Java servers."""
     ranges: list[int] = field(default_factory=list)
@@ -196,7 +200,8 @@ class Member:
             return Code.UNKNOWN_MEMBER
         if request.group != self.group.name:
             return Code.UNKNOWN_GROUP
-        if not of_metadata and self.leader_id != self.member_id:
+        serves = self.serves_reads and getattr(request, "consistency", None) is not None
+        if not of_metadata and self.leader_id != self.member_id and not serves:
             return Code.NOT_LEADER
         return Code.SUCCESS
 
@@ -289,6 +294,7 @@ class Member:
 
     def _range_answer(self, request: ReadRangeRequest) -> bytes:
         found = self._get(request)  # type: ignore[arg-type]  # has the same fields
+        found = msgspec.structs.replace(found, leader_id=self.leader_id)
         return range_answer(request, found, len(self.group.log) - 1, self.spoil)
 
     def _follow(self, command: RemotingCommand, connection: Connection) -> bytes | Fault:

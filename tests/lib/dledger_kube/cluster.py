@@ -86,7 +86,11 @@ class Namespace:
         sent = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {**template["metadata"], "name": name},
+            "metadata": {
+                **template["metadata"],
+                "name": name,
+                "ownerReferences": self._owners_of_pods(group.name),
+            },
             "spec": {
                 **template["spec"],
                 "serviceAccountName": "default",
@@ -97,6 +101,21 @@ class Namespace:
         if ip:
             self.make_pod_ready(name, ip)
         return made
+
+    def _owners_of_pods(self, group: str) -> list[Object]:
+        """Return the reference to the group's StatefulSet; none while it does not exist."""
+        found = self.get("statefulsets", group="/apis/apps/v1")["items"]
+        return [
+            {
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "name": group,
+                "uid": each["metadata"]["uid"],
+                "controller": True,
+            }
+            for each in found
+            if each["metadata"]["name"] == group
+        ]
 
     def make_pod_ready(self, name: str, ip: str) -> None:
         """Set a pod's address and its condition Ready."""

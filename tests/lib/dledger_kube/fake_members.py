@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -42,9 +43,11 @@ class FakeMember:
             await self._runner.cleanup()
             self._runner = None
 
-    async def say(self, term: int, leader_id: str | None) -> None:
-        """Change the term and the leader that this member reports."""
-        self._view = leader_view(self.member_id, term, leader_id)
+    async def say(self, term: int, leader_id: str | None, identity: str = "") -> None:
+        """Change the term and the leader that this member reports, and its group's identity."""
+        view = leader_view(self.member_id, term, leader_id)
+        self._view = replace(view, group_identity=identity)
+        self.status = replace(self.status, group_identity=identity)
         async with self._changed:
             self._changed.notify_all()
 

@@ -24,6 +24,7 @@ from dledger_operator.observed_state import (
 from dledger_operator.spec.group import Group, ImageDefaults
 
 IMAGES = ImageDefaults(reference="registry.example:5000/dledger-node:1.2", pull_policy="Always")
+STATEFUL_SET_UID = "stateful-set-uid"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SYNCED = ObservedEndpoints(synced=True, reason="LeaderOnly", message="synced")
 
@@ -79,6 +80,7 @@ def pod(ordinal: int, role: str = "", term: int = -1, **fields: Any) -> PodView:
         "labels": {"dledger.io/role": role} if role else {},
         "term": term,
         "resource_version": "1",
+        "owner_uid": STATEFUL_SET_UID,
         "leaving": False,
         "ready": True,
         "problem": None,
@@ -182,6 +184,7 @@ def observed_group(**fields: Any) -> ObservedGroup:
         "name": "flights",
         "replicas": 3,
         "first_voters": 3,
+        "identity": "",
         "membership": membership(),
         "leader": Leader(term=7, member_id="n1"),
         "disputed": False,

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from api_server.client import ApiServer
 from dledger_kube.cluster import API, Namespace, Object
 from dledger_kube.fake_members import FakeMember
+from dledger_kube.faulty_proxy import FaultyProxy
 from dledger_kube.operator_account import operator_kubeconfig
 from dledger_kube.operator_process import OperatorProcess
 from dledger_operator import names
@@ -40,22 +41,29 @@ class Operated:
         missing = {"status": "", "reason": "", "message": ""}
         return next((each for each in conditions if each["type"] == kind), missing)
 
-    async def until(self, what: str, holds: Callable[[], bool]) -> None:
+    async def until(self, what: str, holds: Callable[[], bool], within_s: float = WAIT_S) -> None:
         """Wait until `holds` returns True, while the members keep answering."""
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + WAIT_S
+        deadline_s = loop.time() + within_s
         while not await asyncio.to_thread(holds):
-            assert loop.time() < deadline_s, f"not within {WAIT_S:g} s: {what}; {self.status()}"
+            assert loop.time() < deadline_s, f"not within {within_s:g} s: {what}; {self.status()}"
             await asyncio.sleep(POLL_S)
 
 
 @contextlib.asynccontextmanager
-async def operated(api_server: ApiServer, folder: Path, members: int) -> AsyncIterator[Parts]:
-    """Create a namespace, start members, and start the operator with only the chart's role."""
+async def operated(
+    api_server: ApiServer, folder: Path, members: int, through: FaultyProxy | None = None
+) -> AsyncIterator[Parts]:
+    """Create a namespace, start members, and start the operator with only the chart's role.
+
+    The operator's requests go `through` a proxy, if there is one.
+    """
     namespace = Namespace.make(api_server)
     subnet = f"127.{SystemRandom().randint(1, 254)}.{SystemRandom().randint(1, 254)}"
     nodes = [FakeMember(f"n{k}", f"{subnet}.{k + 1}", names.HTTP_PORT) for k in range(members)]
     kubeconfig = operator_kubeconfig(api_server, namespace, folder)
+    if through is not None:
+        kubeconfig = through.kubeconfig(kubeconfig)
     async with contextlib.AsyncExitStack() as stack:
         for node in nodes:
             await node.answer()

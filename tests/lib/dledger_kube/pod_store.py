@@ -5,8 +5,9 @@ is consistent.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from dledger_kube.objects import STATEFUL_SET_UID
 from dledger_operator import names
-from dledger_operator.api_objects import PodView
+from dledger_operator.api_objects import ChildView, OwnerView, PodView
 from dledger_operator.clients.errors import ConflictError, NotFoundError
 
 
@@ -19,6 +20,7 @@ class PodStore:
         self._pods: dict[str, PodView] = {}
         self._version = 0
         self._on_change = on_change or (lambda _: None)
+        self.stateful_set_uid = STATEFUL_SET_UID
         self.patches: list[tuple[str, dict[str, str]]] = []
         """Successful patches: pod name and labels."""
         for pod in pods:
@@ -45,6 +47,19 @@ class PodStore:
         """Return all pods."""
         del namespace, group
         return self.pods()
+
+    async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
+        """Return the group's StatefulSet."""
+        assert (kind, namespace, name) == ("StatefulSet", "air", "flights")
+        owner = OwnerView(kind="DLedgerGroup", name="flights", uid="group-uid")
+        return ChildView(
+            kind=kind,
+            name=name,
+            uid=self.stateful_set_uid,
+            owners=[owner],
+            labels={},
+            leaving=False,
+        )
 
     async def relabel_pod(
         self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]

@@ -12,12 +12,13 @@ from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembers
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import node_status
 from dledger_operator import names
-from dledger_operator.api_objects import StatefulSetView
+from dledger_operator.api_objects import StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.clients.errors import ConflictError, MemberSilentError
 from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.spec.shape import Shape
 
+IDENTITY = "an-identity"
 KNOWN = tuple(f"n{ordinal}" for ordinal in range(names.REPLICAS_MAX))
 
 
@@ -43,6 +44,8 @@ class ScalingWorld:
     """Number of next requests that get no answer, although they may take effect."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     removed_pods: list[str] = field(default_factory=list)
+    claims: set[int] = field(default_factory=set)
+    """Ordinals of the volume claims, with `storage.retain.whenScaled: Delete`."""
 
     @property
     def members(self) -> set[str]:
@@ -76,21 +79,23 @@ class ScalingWorld:
         """Return the current StatefulSet."""
         return StatefulSetView(
             namespace="air", name="flights",
-            owner_uid="group-uid",
+            uid="stateful-set-uid",
             resource_version=str(self.version),
-            replicas=self.pods, first_voters=self.first_voters, volume_claim_templates=[],
+            replicas=self.pods, first_voters=self.first_voters, identity="",
+            volume_claim_templates=[],
         )  # fmt: skip
 
     def state(self, membership: Membership | None = None) -> ScaleState:
         """Return the state that an operator would observe now."""
         own = Membership(voters=frozenset(self.voters), learners=frozenset(self.learners))
-        shape = Shape.of_new(self.first_voters)
+        shape = replace(Shape.of_new(self.first_voters), identity=IDENTITY)
         return ScaleState(
             replicas=self.replicas,
             shape=replace(shape, state=GroupState.EXISTING, pods=self.pods),
             leader=Leader(term=self.term, member_id=self.leader) if self.leader else None,
             membership=membership or own,
             answers={each: self.status(each) for each in KNOWN if self.up(each)},
+            unwanted_claims=frozenset(claim.ordinal for claim in self.unwanted_claims()),
         )
 
     def status(self, member_id: str) -> NodeStatus:
@@ -120,12 +125,37 @@ class ScalingWorld:
         self.removed_pods += KNOWN[replicas : self.pods]
         self.version += 1
         self.pods = replicas
+        self.claims |= set(range(replicas))
+
+    async def delete_volume_claim(self, claim: VolumeClaimView) -> None:
+        """Delete a claim, which must hold no member's log."""
+        assert names.member_id(claim.ordinal) not in self.members, "a member lost its log"
+        assert claim.ordinal >= self.pods
+        self.claims.remove(claim.ordinal)
+
+    def unwanted_claims(self) -> list[VolumeClaimView]:
+        """Return the claims without a pod."""
+        return [
+            VolumeClaimView(
+                name=f"data-flights-{ordinal}", ordinal=ordinal, first_voters=self.first_voters,
+                identity="", leaving=False, problem=None,
+            )
+            for ordinal in sorted(self.claims)
+            if ordinal >= self.pods
+        ]  # fmt: skip
 
     async def change(
-        self, ip: str, group: str, leader: Leader, kind: ChangeKind, member_id: str
+        self,
+        ip: str,
+        group: str,
+        leader: Leader,
+        kind: ChangeKind,
+        member_id: str,
+        *,
+        identity: str = "",
     ) -> ChangeMembershipResponse:
         """Change a member, as a leader would."""
-        assert group == "flights"
+        assert (group, identity) == ("flights", IDENTITY)
         self.requests.append((kind.value, member_id))
         self._reach(ip, leader)
         code = self._judge(kind, member_id)
@@ -137,10 +167,10 @@ class ScalingWorld:
         )
 
     async def transfer(
-        self, ip: str, group: str, leader: Leader, to: str
+        self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
     ) -> LeadershipTransferResponse:
         """Transfer the leadership, as a leader would."""
-        assert group == "flights"
+        assert (group, identity) == ("flights", IDENTITY)
         self.requests.append(("TRANSFER", to))
         self._reach(ip, leader)
         if not self.up(to):

@@ -1,5 +1,6 @@
 """Damage a log as disks and people do; the manifest of `layout` does not change."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from dledger_formats.log import disk
@@ -66,6 +67,14 @@ def truncate(log: Log, index: int) -> None:
     place = log.place(index)
     with log.data_path(place.segment).open("r+b") as file:
         file.truncate(place.offset)
+
+
+def remove_front(log: Log, count: int) -> Log:
+    """Remove the first data files, as retention does; return the log that is left."""
+    removed = log.segments[:count]
+    for name in removed:
+        log.data_path(name).unlink()
+    return replace(log, places=[each for each in log.places if each.segment not in removed])
 
 
 def remove_index(log: Log) -> None:

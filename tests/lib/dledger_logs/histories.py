@@ -50,3 +50,10 @@ def with_term(entries: Sequence[Entry], index: int, term: int) -> list[Entry]:
 def small_shape(segment_bytes: int = 4096) -> Shape:
     """Return a layout in which a few hundred entries fill several data and index files."""
     return Shape(segment_bytes=segment_bytes, index_segment_bytes=32 * 25)
+
+
+def with_channel(entries: Sequence[Entry], index: int, channel: int) -> list[Entry]:
+    """Return a history in which one entry has another channel."""
+    changed = list(entries)
+    changed[index] = replace(changed[index], channel=channel)
+    return changed

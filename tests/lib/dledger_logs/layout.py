@@ -8,6 +8,9 @@ from pathlib import Path
 from dledger_formats.http.status import FlushDiskType, Manifest, NodeStatus, Role, SegmentFile
 from dledger_formats.log import disk
 
+TERM = 1000
+"""The term of every member: above those of all histories."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -85,7 +88,7 @@ def manifest(
         group=group,
         self_id=self_id,
         role=Role.FOLLOWER,
-        term=9,
+        term=TERM,
         leader_id=None,
         master=False,
         ready=True,
@@ -93,7 +96,7 @@ def manifest(
         broker_id=-1,
         ledger_begin_index=log.first_index,
         ledger_end_index=log.last_index,
-        ledger_end_term=9,
+        ledger_end_term=TERM,
         committed_index=committed,
         durable_index=log.last_index,
         flush_disk_type=FlushDiskType.SYNC_FLUSH,

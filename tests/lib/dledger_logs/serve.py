@@ -2,20 +2,23 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from dledger_formats.http.status import Manifest, SegmentFile
+from dledger_formats.http.status import DAMAGE_HEADER, Manifest, SegmentFile
 
 RANGE: Final = re.compile(r"bytes=(\d+)-(\d+)")
 SEGMENT: Final = re.compile(r"/segments/(data|index)/(\d{20})")
 
 Interrupt: TypeAlias = Callable[[str], int | None]
-"""Maps a path to the status to refuse it with, 0 to close the connection, or None to serve it."""
+"""Maps a path to the status to refuse it with, 0 to close the connection, or None to serve it.
+
+599 stands for the answer of a member whose disk cannot read the file.
+"""
 
 
 def never(_: str) -> None:
@@ -23,9 +26,19 @@ def never(_: str) -> None:
 
 
 @contextmanager
-def served(root: Path, manifest: Manifest, interrupt: Interrupt = never) -> Iterator[str]:
-    """Serve a member's files on a free loopback port while the block runs; yield the URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(root, manifest, interrupt))
+def served(
+    root: Path,
+    manifest: Manifest,
+    interrupt: Interrupt = never,
+    *,
+    cut_after: Sequence[int] = (),
+) -> Iterator[str]:
+    """Serve a member's files on a free loopback port while the block runs; yield the URL.
+
+    The first answers break off after the numbers of bytes in `cut_after`.
+    """
+    handler = _handler(root, manifest, interrupt, list(cut_after))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -37,7 +50,9 @@ def served(root: Path, manifest: Manifest, interrupt: Interrupt = never) -> Iter
         thread.join()
 
 
-def _handler(root: Path, manifest: Manifest, interrupt: Interrupt) -> type[BaseHTTPRequestHandler]:
+def _handler(  # noqa: C901 - one class with one short method per kind of answer
+    root: Path, manifest: Manifest, interrupt: Interrupt, cuts: list[int]
+) -> type[BaseHTTPRequestHandler]:
     files = {("data", file.name): file for file in manifest.data}
     files |= {("index", file.name): file for file in manifest.index}
 
@@ -49,6 +64,8 @@ def _handler(root: Path, manifest: Manifest, interrupt: Interrupt) -> type[BaseH
             refused = interrupt(self.path)
             if refused == 0:
                 self.close_connection = True
+            elif refused == 599:
+                self._answer(500, b"a sector is bad", damage="unreadable")
             elif refused is not None:
                 self._answer(refused)
             elif self.path == "/manifest":
@@ -74,12 +91,19 @@ def _handler(root: Path, manifest: Manifest, interrupt: Interrupt) -> type[BaseH
             end = int(range_[1]) + len(raw) - 1
             self._answer(206, raw, f"bytes {range_[1]}-{end}/{file.readable_bytes}")
 
-        def _answer(self, status: int, body: bytes = b"", content_range: str = "") -> None:
+        def _answer(
+            self, status: int, body: bytes = b"", content_range: str = "", damage: str = ""
+        ) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
+            if damage:
+                self.send_header(DAMAGE_HEADER, damage)
             if content_range:
                 self.send_header("Content-Range", content_range)
             self.end_headers()
+            if cuts:
+                body = body[: cuts.pop(0)]
+                self.close_connection = True
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:

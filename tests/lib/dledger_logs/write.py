@@ -16,6 +16,8 @@ class Entry:
     body: bytes
     magic: int = disk.NORMAL
     channel: int = 0
+    is_covered: bool = True
+    """False leaves both checksums 0, as Java does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,8 @@ class _Writer:
         )  # fmt: skip
         self._segment[self._used : self._used + size] = packed.data
         self._chain_crc = packed.chain_crc
-        if not self._shape.has_checksums:
+        if not (self._shape.has_checksums and entry.is_covered):
+            self._chain_crc = 0
             crcs = self._used + disk.CHAIN_CRC_OFFSET
             self._segment[crcs : crcs + 8] = bytes(8)
         segment = disk.file_name(self._segment_pos)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dledger_sim.judges.violation import ViolationError
 from dledger_sim.runs import campaign, ledger
+from dledger_sim.runs.families import FAMILIES
 from dledger_sim.runs.simulation import replay, simulate
 from dledger_sim.runs.tape import Tape
 from dledger_sim.runs.transcript import HEADER, Transcript
@@ -33,7 +34,10 @@ def main() -> int:
         return _show(lambda transcript: replay(tape, transcript), arguments.lines)
     if arguments.seed is not None:
         seed, events = arguments.seed, arguments.events
-        return _show(lambda transcript: simulate(seed, events, transcript), arguments.lines)
+        family = arguments.family
+        return _show(
+            lambda transcript: simulate(seed, events, transcript, family=family), arguments.lines
+        )
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     return _run(seeds, arguments)
 
@@ -63,6 +67,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rot", action="store_true", help="run only seeds in which log entries rot"
     )
+    parser.add_argument(
+        "--family", choices=sorted(FAMILIES), default="", help="run seeds of this family"
+    )
     parser.add_argument("--ledger", action="store_true", help=f"add the campaign to {LEDGER}")
     parser.add_argument("--tapes", type=Path, default=TAPES, help="folder for tapes of failures")
     return parser.parse_args()
@@ -90,12 +97,17 @@ def _run(seeds: range, arguments: argparse.Namespace) -> int:
         covered=arguments.coverage,
         states_only=arguments.states,
         rot_only=arguments.rot,
+        family=arguments.family,
     )
     for part in parts:
         totals.add(part)
         for failure in part.failures:
             print(f"VIOLATION {failure.told}")
-            print(f"  replay: make sim SEED={failure.seed} EVENTS={arguments.events}", flush=True)
+            family = f" FAMILY={failure.family}" if failure.family else ""
+            print(
+                f"  replay: make sim SEED={failure.seed} EVENTS={arguments.events}{family}",
+                flush=True,
+            )
     for failure in totals.failures[: campaign.FAILURES_MAX]:
         print(f"  tape: make sim TAPE={campaign.keep(failure, arguments.tapes)}", flush=True)
     if arguments.coverage:

@@ -3,6 +3,7 @@
 The server is n0 of the group g with n1 and n2. No port is opened.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from dledger_node.raft.messages import (
 from dledger_node.raft.ready import HardState
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.group_file import FolderOwner, GroupFile
 
 SEGMENT_BYTES = 1 << 18
 
@@ -80,13 +82,21 @@ def make_server(
         core,
         open_store(folder / "n0"),
         save_hard_state=save_hard_state,
+        group_file=GroupFile(folder, FolderOwner(group="g")),
         version="test",
         uniform=lambda low, _: low,
     )
     return server, core
 
 
-def elect(server: DLedgerServer, core: Raft) -> None:
+async def saved(server: DLedgerServer) -> None:
+    """Wait until the work of the core does not wait for term and vote to be saved."""
+    core_loop = server._core_loop
+    while core_loop.saving is not None and not server.fatal.done():  # noqa: ASYNC110 - it polls a thread
+        await asyncio.sleep(0.001)
+
+
+async def elect(server: DLedgerServer, core: Raft) -> None:
     """Let n0 win the first election, with the vote of n1."""
     while core.role is Role.FOLLOWER:
         core.tick()
@@ -94,6 +104,7 @@ def elect(server: DLedgerServer, core: Raft) -> None:
         sender="n1", receiver="n0", term=0, requested_term=0, result=VoteResult.ACCEPT
     )
     server.clients.peers.receive(promise)
+    await saved(server)
     vote = VoteResponse(
         sender="n1", receiver="n0", term=1, requested_term=1, result=VoteResult.ACCEPT
     )
@@ -131,9 +142,9 @@ def confirmed(peer_id: str, match_index: int, *, probe: int | None = None) -> Pu
     )  # fmt: skip
 
 
-def become_master(server: DLedgerServer, core: Raft) -> None:
+async def become_master(server: DLedgerServer, core: Raft) -> None:
     """Win the first election and have the first entry of the term confirmed."""
-    elect(server, core)
+    await elect(server, core)
     server.clients.peers.receive(confirmed("n1", -1, probe=1))
     for peer_id in ("n1", "n2"):
         server.clients.peers.receive(confirmed(peer_id, 0))

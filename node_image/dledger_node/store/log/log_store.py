@@ -3,7 +3,7 @@
 Three kinds of threads use a store; an append takes no lock that a flush holds:
 
     the loop's thread   writes: reserve, append_*, truncate, flush_target, flushed, close
-    a worker thread     blocks on the disk: flush, save_checkpoint, preallocate
+    a worker thread     blocks on the disk: flush, save_checkpoint, preallocate, room.make
     any thread          reads (`LogReader`)
 
 An append writes to the kernel's page cache. Its entries are durable once a flush that began after
@@ -11,7 +11,7 @@ the append returns; `flushed` then moves `durable_index`. Only durable entries m
 """
 
 import contextlib
-import threading
+import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +32,7 @@ from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.front import LogFront
 from dledger_node.store.log.log_reader import LogReader
 from dledger_node.store.log.recovery import MARGIN_BYTES, RecoveryReport
+from dledger_node.store.log.segment_room import SegmentRoom
 from dledger_node.store.log.served_segments import ServedSegments
 from dledger_node.store.log.writer import LogWriter
 from dledger_node.store.segments.open_files import OPEN_FILES_MAX
@@ -76,7 +77,8 @@ class LogStore(LogReader):
         self._flushed_pos, self._index_synced_pos = log.end_pos, log.index_pos
         self._flush_error: StoreError | None = None
         self._checkpoints = Checkpoints(folder, log, self.memberships, checkpoint)
-        self._preallocation_lock = threading.Lock()
+        self.room = SegmentRoom(log)
+        self._opening = secrets.token_hex(8)
 
     @classmethod
     def open(
@@ -103,9 +105,8 @@ class LogStore(LogReader):
             undo.callback(lock.close)
             data = SegmentList.load(folder / disk.DATA_FOLDER, segment_size_bytes, open_files_max)
             undo.callback(data.close)
-            index = SegmentList.load(
-                folder / disk.INDEX_FOLDER, index_segment_size_bytes, open_files_max
-            )
+            index_size, index_folder = index_segment_size_bytes, folder / disk.INDEX_FOLDER
+            index = SegmentList.load(index_folder, index_size, open_files_max)
             undo.callback(index.close)
             files = LogFiles(data, index)
             ballast.create(folder)
@@ -134,6 +135,11 @@ class LogStore(LogReader):
     def committed_index(self) -> int:
         """The committed index of the last checkpoint; -1 without a checkpoint."""
         return self._checkpoints.committed_index
+
+    @property
+    def life(self) -> str:
+        """A name for this log that changes when it is opened, cut or replaced."""
+        return f"{self._opening}-{self.generation}"
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -312,10 +318,9 @@ class LogStore(LogReader):
     def preallocate(self) -> None:
         """Create the next segments before the current ones are full; blocks.
 
-        Segments that are not created here are created by `reserve`, on the loop's thread. Raises
-        StoreFullError.
+        Segments that are not created here are created by `reserve`. Raises StoreFullError.
         """
-        with self._preallocation_lock:
+        with self.room.lock:
             ballast.restore(self._folder)
             self._files.data.preallocate(self._log.end_pos)
             self._files.index.preallocate(self._log.index_pos)

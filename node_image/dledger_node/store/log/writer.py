@@ -58,6 +58,24 @@ class LogWriter:
         self._reserve(places[-1].end_pos, self.end_index + len(body_sizes))
         return places
 
+    def has_ample_room(self, entry_count: int, body_bytes: int) -> bool:
+        """Whether the last segments have room for these entries, whatever their sizes."""
+        size = body_bytes + entry_count * disk.ENTRY_HEADER_SIZE + disk.BLANK_SIZE_MIN
+        index_end = self.index_pos + entry_count * INDEX_UNIT_SIZE
+        return self.end_pos + size <= self._files.data.end and index_end <= self._files.index.end
+
+    def has_room(self, body_sizes: Sequence[int]) -> bool:
+        """Whether the existing segments have room for these entries.
+
+        Raises ValueError if a body is too long.
+        """
+        places = place_bodies(body_sizes, self.end_pos, self._segment_size)
+        return self._has_room(places[-1].end_pos, self.end_index + len(body_sizes))
+
+    def has_room_for_block(self, block: Block) -> bool:
+        """Whether the existing segments have the room that `reserve_block` makes."""
+        return block.link is None or self._has_room(block.runs[-1].end_pos, block.last_index)
+
     def reserve_block(self, block: Block) -> None:
         """Make room for a block if the log holds the entry before it. Raises StoreFullError."""
         if block.link is not None:
@@ -172,6 +190,11 @@ class LogWriter:
         """Zero the files after the end of the log, durably."""
         self._files.data.truncate(self.end_pos)
         self._files.index.truncate(self.index_pos)
+
+    def _has_room(self, end_pos: int, last_index: int) -> bool:
+        index_end = (last_index + 1) * INDEX_UNIT_SIZE
+        data, index = self._files.data, self._files.index
+        return data.has_room(self.end_pos, end_pos) and index.has_room(self.index_pos, index_end)
 
     def _reserve(self, end_pos: int, last_index: int) -> None:
         self._files.data.reserve(self.end_pos, end_pos)

@@ -110,10 +110,14 @@ class SegmentList:
 
     def reserve(self, pos: int, end: int) -> None:
         """Make room to write up to `end` in a log that ends at `pos`. Raises StoreFullError."""
-        if end <= self.end:
-            return  # the usual case
-        while self._start_of_next(pos) + len(self._spares) * self.file_size < end:
+        while not self.has_room(pos, end):
             self._make_spare()
+
+    def has_room(self, pos: int, end: int) -> bool:
+        """Whether the segments that exist have room to write up to `end`."""
+        if end <= self.end:
+            return True  # the usual case
+        return self._start_of_next(pos) + len(self._spares) * self.file_size >= end
 
     def preallocate(self, pos: int) -> None:
         """Create segments for a log that ends at `pos`, ahead of need; blocks.

@@ -2,6 +2,7 @@
 
 hard_state  term and vote, in DLedger's `currterm`
 checkpoint  the durable and the committed index, in DLedger's `checkpoint`
+group_file  which group the folder belongs to
 properties  `key=value` lines as Java's Properties class reads and writes them
 whole_file  atomic replacement of a file
 lock        one process per store

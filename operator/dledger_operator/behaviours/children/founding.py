@@ -31,7 +31,7 @@ class FoundingRecords:
     settings: SettingsView | None
     stateful_set: StatefulSetView | None
     claims: Sequence[VolumeClaimView]
-    """The group's volume claims, read only if the settings or the StatefulSet are missing."""
+    """The group's volume claims; empty unless the settings or the StatefulSet are missing."""
     status: Mapping[str, Any]
 
 

@@ -1,20 +1,37 @@
 """Creates the children of a group, and repairs them after changes by other clients."""
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from dledger_operator import names
 from dledger_operator.api_objects import (
+    ChildView,
     Manifest,
     Problem,
     SettingsView,
     StatefulSetView,
     VolumeClaimView,
 )
+from dledger_operator.behaviours.children.claims import of_a_deleted_group, owner_references
 from dledger_operator.behaviours.children.founding import FoundingRecords, find_shape
-from dledger_operator.clients.errors import ConflictError, RefusedError
+from dledger_operator.behaviours.children.identity import find_identity, overriding_identity
+from dledger_operator.behaviours.children.ownership import (
+    NAME_TAKEN,
+    WAITING_FOR_REMAINS,
+    foreign,
+    name_taken,
+    remains,
+    waiting_for,
+)
+from dledger_operator.clients.errors import (
+    ConflictError,
+    GroupGoneError,
+    NotFoundError,
+    RefusedError,
+)
 from dledger_operator.resources import children
 from dledger_operator.spec.group import Group, ImageDefaults
 from dledger_operator.spec.quantities import quantity_bytes
@@ -26,10 +43,18 @@ logger = logging.getLogger(__name__)
 INVALID_SPEC: Final = "InvalidSpec"
 CHILD_REFUSED: Final = "ChildRefused"
 STORAGE_UNCHANGED: Final = "StorageUnchanged"
+NO_VERSION: Final = "1"
+"""No object has this version: an apply with it conflicts unless it creates the object."""
 
 
 class ChildrenApi(Protocol):
     """The API requests of this behavior."""
+
+    async def group(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Get a DLedgerGroup. Raises NotFoundError if it does not exist."""
+
+    async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
+        """Get the metadata of an object; None if it does not exist."""
 
     async def apply(self, manifest: Manifest) -> None:
         """Create or update an object. Raises RefusedError if it is invalid or forbidden."""
@@ -42,6 +67,11 @@ class ChildrenApi(Protocol):
 
     async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
         """List a group's volume claims."""
+
+    async def set_claim_owners(
+        self, claim: VolumeClaimView, owners: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Replace the owner references of a claim. Raises ConflictError if it has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +88,28 @@ class ReconcileResult:
     warning: Problem | None = None
     """A part of the spec that cannot be applied, although the rest was."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether objects of others are in the way, whose deletion the operator does not see."""
+        return self.problem is not None and self.problem.reason in (NAME_TAKEN, WAITING_FOR_REMAINS)
+
 
 async def reconcile(
-    api: ChildrenApi, body: Mapping[str, Any], images: ImageDefaults, *, led: bool, voters: int
+    api: ChildrenApi,
+    body: Mapping[str, Any],
+    images: ImageDefaults,
+    *,
+    led: bool,
+    voters: int,
+    reported: frozenset[str] | None = None,
 ) -> ReconcileResult:
-    """Apply every child. An invalid spec or an unknown founding changes nothing.
+    """Apply every child. An invalid spec, an unknown founding and somebody else's object with the
+    name of a child change nothing.
 
-    `led` says whether the group ever had a leader. The replicas of an existing StatefulSet do not
-    change here; scaling changes them.
+    `led` says whether the group ever had a leader; `reported` is as in `find_identity`. The
+    replicas of an existing StatefulSet do not change here; scaling changes them. Raises
+    GroupGoneError if the group is gone: its deletion may have been missed, and no child of a
+    deleted group may be created.
     """
     generation = body["metadata"].get("generation", 1)
     try:
@@ -75,58 +119,138 @@ async def reconcile(
         return ReconcileResult(generation=generation, problem=invalid)
     if group.paused:
         return ReconcileResult(generation=generation, group=group)
-    records = await read_founding_records(api, group, body.get("status") or {})
-    shape = find_shape(group, records, led=led, voters=voters)
+    await _check_exists(api, group)
+    found = await _find_children(api, group)
+    if problem := _obstacle(found.values(), group):
+        return ReconcileResult(generation=generation, group=group, problem=problem)
+    claims = await api.volume_claims(group.namespace, group.name)
+    records = await read_founding_records(api, group, body.get("status") or {}, claims)
+    shape = (
+        waiting_for(leaving)
+        if (leaving := _leaving_claims(records, group))
+        else find_shape(group, records, led=led, voters=voters)
+    )
     if isinstance(shape, Problem):
         return ReconcileResult(generation=generation, group=group, problem=shape)
-    problem: Problem | None = None
-    warning: Problem | None = None
+    identity = find_identity(group, records, override=overriding_identity(body), reported=reported)
+    if isinstance(identity, Problem):
+        return ReconcileResult(generation=generation, group=group, problem=identity)
+    shape = replace(shape, identity=identity)
+    applied = await _apply_children(api, group, shape, found, records.stateful_set)
+    refused = await _own_claims(api, group, claims)
+    warning = applied.warning or refused
+    return replace(applied, generation=generation, group=group, warning=warning)
+
+
+async def _check_exists(api: ChildrenApi, group: Group) -> None:
+    try:
+        metadata = (await api.group(group.namespace, group.name))["metadata"]
+    except NotFoundError as error:
+        raise GroupGoneError(str(error)) from error
+    if metadata["uid"] != group.uid or metadata.get("deletionTimestamp"):
+        raise GroupGoneError(f"{names.GROUP_KIND} {group.namespace}/{group.name} was deleted")
+
+
+async def _find_children(api: ChildrenApi, group: Group) -> dict[tuple[str, str], ChildView]:
+    """Return the existing objects with the names of the children, by kind and name."""
+    identities = children.identities(group.name)
+    found = await asyncio.gather(
+        *(api.child(kind, group.namespace, name) for kind, name in identities)
+    )
+    return {(each.kind, each.name): each for each in found if each is not None}
+
+
+def _obstacle(found: Iterable[ChildView], group: Group) -> Problem | None:
+    """Return why no child may be applied at all.
+
+    A group that has its StatefulSet goes on without the other names that were taken from it.
+    """
+    if remaining := remains(found, group):
+        return waiting_for(remaining)
+    taken = foreign(found, group)
+    made = any(each.kind == "StatefulSet" for each in found if each not in taken)
+    if taken and (not made or any(each.kind == "ConfigMap" for each in taken)):
+        return name_taken(taken, changed="nothing was created or changed")
+    return None
+
+
+async def _apply_children(
+    api: ChildrenApi,
+    group: Group,
+    shape: Shape,
+    found: Mapping[tuple[str, str], ChildView],
+    stateful_set: StatefulSetView | None,
+) -> ReconcileResult:
+    problem, warning = None, None
+    if taken := foreign(found.values(), group):
+        problem = name_taken(taken, changed="they were left alone")
     for manifest in children.build(group, shape):
-        if manifest["kind"] == "StatefulSet" and records.stateful_set:
+        metadata, kind = manifest["metadata"], manifest["kind"]
+        existing = found.get((kind, metadata["name"]))
+        if existing in taken:
+            continue
+        # The object that was judged, or none: another object of that name is never applied over.
+        metadata |= {"uid": existing.uid} if existing else {"resourceVersion": NO_VERSION}
+        if kind == "StatefulSet" and stateful_set:
             # Scaling may have changed the replicas since they were read; the apply then conflicts.
-            manifest["metadata"]["resourceVersion"] = records.stateful_set.resource_version
-            warning = keep_volume_claim_templates(
-                manifest, records.stateful_set.volume_claim_templates
-            )
+            metadata["resourceVersion"] = stateful_set.resource_version
+            warning = keep_volume_claim_templates(manifest, stateful_set.volume_claim_templates)
         try:
             await api.apply(manifest)
         except RefusedError as error:
             # Apply the others: an invalid annotation of one Service must not block the pods.
             logger.warning("%s/%s: %s", group.namespace, group.name, error)
             problem = problem or Problem(reason=CHILD_REFUSED, message=str(error))
-            if manifest["kind"] == "ConfigMap":
+            if kind == "ConfigMap":
                 # The ConfigMap records that the group is new. A StatefulSet without that record
                 # would be mistaken for an existing group's.
-                return ReconcileResult(generation=generation, group=group, problem=problem)
-    return ReconcileResult(
-        generation=generation, group=group, shape=shape, problem=problem, warning=warning
-    )
+                return ReconcileResult(problem=problem)
+    return ReconcileResult(shape=shape, problem=problem, warning=warning)
 
 
 async def read_founding_records(
-    api: ChildrenApi, group: Group, status: Mapping[str, Any]
+    api: ChildrenApi, group: Group, status: Mapping[str, Any], claims: Sequence[VolumeClaimView]
 ) -> FoundingRecords:
-    """Read the objects that record a group's founding; volume claims only if another is missing.
-
-    Raises ConflictError while objects of a deleted group of the same name still exist: their
-    records are not this group's.
-    """
+    """Read the objects that record a group's founding; claims count only if another is missing."""
     settings = await api.settings(group.namespace, names.settings_config_map(group.name))
     stateful_set = await api.stateful_set(group.namespace, names.stateful_set(group.name))
-    complete = settings is not None and stateful_set is not None
-    claims = [] if complete else await api.volume_claims(group.namespace, group.name)
-    claims = [claim for claim in claims if claim.ordinal >= 0]
-    leftovers = [f"volume claim {claim.name}" for claim in claims if claim.leaving]
-    for kind, found in (("ConfigMap", settings), ("StatefulSet", stateful_set)):
-        if found and found.owner_uid not in ("", group.uid):
-            leftovers.append(f"the {kind} of a deleted group of the same name")
-    if leftovers:
-        raise ConflictError(
-            f"{group.namespace}/{group.name}: waiting for the deletion of {', '.join(leftovers)}"
-        )
     return FoundingRecords(
-        settings=settings, stateful_set=stateful_set, claims=claims, status=status
+        settings=settings,
+        stateful_set=stateful_set,
+        claims=() if settings is not None and stateful_set is not None else claims,
+        status=status,
     )
+
+
+async def _own_claims(
+    api: ChildrenApi, group: Group, existing: Sequence[VolumeClaimView]
+) -> Problem | None:
+    """Make the group own its volume claims, or not, as `storage.retain.whenDeleted` says.
+
+    A claim that has changed or gone meanwhile is looked at again the next time. Returns the problem
+    of a refusal, which must not keep the operator from anything else.
+    """
+    problem = None
+    for claim in existing:
+        owners = owner_references(claim, group)
+        if owners is None:
+            continue
+        try:
+            await api.set_claim_owners(claim, owners)
+        except (NotFoundError, ConflictError) as error:
+            logger.info("%s/%s: %s", group.namespace, group.name, error)
+        except RefusedError as error:
+            logger.warning("%s/%s: %s", group.namespace, group.name, error)
+            problem = Problem(reason=CHILD_REFUSED, message=str(error))
+    return problem
+
+
+def _leaving_claims(records: FoundingRecords, group: Group) -> list[str]:
+    """Return the claims for whose deletion a group waits that has lost its other objects."""
+    former = of_a_deleted_group(records.claims, group)
+    return [
+        f"volume claim {claim.name}" for claim in records.claims if claim.leaving or claim in former
+    ]
 
 
 def keep_volume_claim_templates(manifest: Manifest, existing: Sequence[Manifest]) -> Problem | None:

@@ -13,14 +13,17 @@ because watch events of different pods have no common order.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
-from dledger_operator.api_objects import PodView
+from dledger_operator.api_objects import ChildView, PodView
+from dledger_operator.behaviours.children.ownership import Ownership, ownership
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leader.leadership import disproved, leaders_of_highest_term
+from dledger_operator.behaviours.leader.member_pods import forged, is_member, overstated
 from dledger_operator.clients.errors import ConflictError, NotFoundError, UnavailableError
 from dledger_operator.observed_state import Leader, Membership, Observation
 from dledger_operator.spec.group import Group
@@ -38,7 +41,10 @@ class PodApi(Protocol):
     """The API requests of this behavior."""
 
     async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        """List a group's pods from one LIST."""
+        """List the pods with a group's label from one LIST."""
+
+    async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
+        """Get the metadata of an object; None if it does not exist."""
 
     async def relabel_pod(
         self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
@@ -89,9 +95,11 @@ def decide(
             patches=patches or _promotion(leaders[0], pods, group),
         )
     disputed = len(leaders) > 1
-    term = max([0, *(pod.term for pod in pods)])
+    # The highest term of the pods, unless no member is known to have reached it: it may be forged.
+    highest = max((pod.term for pod in pods), default=0)
+    term = min(highest, max((each.term for each in observations), default=0))
     demotions = tuple(
-        RolePatch(pod=pod, role=names.ROLE_NONE, term=term)
+        RolePatch(pod=pod, role=names.ROLE_NONE, term=max(0, term, pod.term))
         for pod in pods
         if pod.role(group.roles) == group.roles.master
         and (disputed or disproved(pod, observations, membership))
@@ -136,6 +144,30 @@ def _promotion(leader: Leader, pods: Sequence[PodView], group: Group) -> tuple[R
     )
 
 
+def taken_back(
+    pods: Sequence[PodView],
+    answers: Mapping[str, NodeStatus],
+    group: Group,
+    membership: Membership,
+) -> tuple[RolePatch, ...]:
+    """Lower forged term annotations to the members' highest term; see `forged` for `answers`.
+
+    A pod keeps the master label only if its member has just said that it leads that term.
+    """
+    term, wrong = forged(pods, answers, membership)
+    patches = []
+    for pod in wrong:
+        answer = answers[pod.uid]
+        leads = answer.master and answer.term == term
+        master = leads and pod.role(group.roles) == group.roles.master
+        role = group.roles.master if master else names.ROLE_NONE
+        logger.warning(
+            "pod %s carried the term %d, which no member has reached", pod.name, pod.term
+        )
+        patches.append(RolePatch(pod=pod, role=role, term=term))
+    return tuple(patches)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowResult:
     """The outcome of a run: the relabeled pods and their leader."""
@@ -147,6 +179,10 @@ class FollowResult:
     master_pod: str = ""
     """The pod with the master label; empty if there is none."""
     disputed: bool = False
+    foreign: tuple[str, ...] = ()
+    """Pods that carry the group's label and are not its members'."""
+    overstated: tuple[str, ...] = ()
+    """Pods whose term annotation is above every member's term."""
 
 
 class LeaderFollower:
@@ -157,31 +193,71 @@ class LeaderFollower:
         api: PodApi,
         polls: LeaderPolls,
         *,
+        ask: Callable[[Sequence[PodView]], Awaitable[Mapping[str, NodeStatus]]],
         clock: Callable[[], float],
         on_decision: Callable[[Decision], None],
         on_settled: Callable[[FollowResult], None],
     ) -> None:
-        """Create a follower. `on_decision` is called with every decision before it is applied,
-        `on_settled` at the end of every run.
+        """Create a follower.
+
+        `ask` asks members for their status, by pod uid. `on_decision` is called with every decision
+        before it is applied, `on_settled` at the end of every run.
         """
         self._api = api
         self._polls = polls
         self._clock = clock
         self._on_decision = on_decision
         self._on_settled = on_settled
+        self._ask = ask
+        self._stateful_set_uids: frozenset[str] = frozenset()
+        self._foreign: tuple[str, ...] = ()
         self._last_followed_s: dict[str, float] = {}
 
     async def run_once(self, group: Group, membership: Membership) -> None:
         """Make the labels match the leader. Raises UnavailableError after too many conflicts."""
         for _ in range(ATTEMPTS_MAX):
-            pods = await self._api.member_pods(group.namespace, group.name)
+            pods = await self._member_pods(group)
             self._polls.sync(pods)
+            try:
+                pods = await self._take_back_terms(group, membership, pods)
+            except (ConflictError, NotFoundError):
+                continue
             if await self._settle(group, membership, pods):
                 return
         raise UnavailableError(
             f"gave up relabeling the pods of {group.namespace}/{group.name} after {ATTEMPTS_MAX} "
             "conflicts with other clients; will retry"
         )
+
+    async def _member_pods(self, group: Group) -> list[PodView]:
+        """List the members' pods. The StatefulSet is read only if a pod has another owner.
+
+        Somebody may delete it under a living group. The pods of the old one then leave while those
+        of the new one start; one that was the master must lose its label as any other.
+        """
+        listed = await self._api.member_pods(group.namespace, group.name)
+        if any(pod.owner_uid not in self._stateful_set_uids for pod in listed):
+            name = names.stateful_set(group.name)
+            found = await self._api.child("StatefulSet", group.namespace, name)
+            own = found is not None and ownership(found, group) in (Ownership.OWN, Ownership.ORPHAN)
+            left = self._stateful_set_uids & {pod.owner_uid for pod in listed}
+            self._stateful_set_uids = left | ({found.uid} if found and own else set())
+        members = [pod for pod in listed if is_member(pod, group.name, self._stateful_set_uids)]
+        self._foreign = tuple(pod.name for pod in listed if pod not in members)
+        return members
+
+    async def _take_back_terms(
+        self, group: Group, membership: Membership, pods: list[PodView]
+    ) -> list[PodView]:
+        """Lower term annotations that no member has reached, if all voters answer."""
+        if not overstated(pods, self._polls.observations(), membership):
+            return pods
+        answers = await self._ask(pods)
+        lowered = {
+            patch.pod.uid: await self._apply(group, patch)
+            for patch in taken_back(pods, answers, group, membership)
+        }
+        return [lowered.get(pod.uid, pod) for pod in pods]
 
     async def _settle(self, group: Group, membership: Membership, pods: list[PodView]) -> bool:
         """Apply decisions until none is left. Return False if the pods must be listed again."""
@@ -196,7 +272,15 @@ class LeaderFollower:
             self._on_decision(decision)
             if not decision.patches:
                 self._remember_followers(decision.leader, pods)
-                self._on_settled(_result(group, decision, pods))
+                above = overstated(pods, self._polls.observations(), membership)
+                settled = _result(group, decision, pods)
+                self._on_settled(
+                    replace(
+                        settled,
+                        foreign=self._foreign,
+                        overstated=tuple(f"{pod.name} ({pod.term})" for pod in above),
+                    )
+                )
                 return True
             changed = await asyncio.gather(
                 *(self._apply(group, patch) for patch in decision.patches), return_exceptions=True

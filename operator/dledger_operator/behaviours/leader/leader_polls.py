@@ -31,12 +31,19 @@ class LeaderPolls:
     """The polls of one group's pods; `stop` ends them."""
 
     def __init__(
-        self, client: LeaderPollClient, random: Random, on_change: Callable[[], None]
+        self,
+        client: LeaderPollClient,
+        random: Random,
+        on_change: Callable[[], None],
+        is_stranger: Callable[[LeaderView], bool] = lambda _: False,
     ) -> None:
-        """Create an empty set; `on_change` is called when a pod's answer differs from its last."""
+        """Create an empty set; `on_change` is called when a pod's answer differs from its last. An
+        answer that `is_stranger` counts as silence.
+        """
         self._client = client
         self._random = random
         self._on_change = on_change
+        self._is_stranger = is_stranger
         self._polls: dict[tuple[str, str], _Poll] = {}
 
     def sync(self, pods: Sequence[PodView]) -> None:
@@ -45,7 +52,9 @@ class LeaderPolls:
         for key in self._polls.keys() - wanted.keys():
             self._polls.pop(key).task.cancel()
         for key in wanted.keys() - self._polls.keys():
-            self._polls[key] = _Poll(self._client, wanted[key], self._random, self._on_change)
+            self._polls[key] = _Poll(
+                self._client, wanted[key], self._random, self._on_change, self._is_stranger
+            )
 
     def observations(self) -> list[Observation]:
         """Return the latest observation of every pod that has one."""
@@ -69,7 +78,12 @@ class _Poll:
     """The poll of one pod at one address."""
 
     def __init__(
-        self, client: LeaderPollClient, pod: PodView, random: Random, on_change: Callable[[], None]
+        self,
+        client: LeaderPollClient,
+        pod: PodView,
+        random: Random,
+        on_change: Callable[[], None],
+        is_stranger: Callable[[LeaderView], bool],
     ) -> None:
         self.observation: Observation | None = None
         self.retry = Wake()
@@ -77,6 +91,7 @@ class _Poll:
         self._pod = pod
         self._random = random
         self._on_change = on_change
+        self._is_stranger = is_stranger
         self.task = asyncio.create_task(self._run(), name=f"poll {pod.namespace}/{pod.name}")
 
     async def _run(self) -> None:
@@ -84,6 +99,11 @@ class _Poll:
         while True:
             try:
                 view = await self._client.leader(self._pod.ip, since)
+                if self._is_stranger(view):
+                    raise MemberSilentError(
+                        f"{self._pod.ip} answers as a member of another group: {view.group} "
+                        f"{view.group_identity}"
+                    )
             except MemberSilentError as error:
                 failures += 1
                 since = ""

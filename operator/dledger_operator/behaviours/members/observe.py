@@ -1,15 +1,38 @@
 """Observes a group's members: their pods, their volume claims and their own status."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
 
 from dledger_formats.http.status import MembershipRole, NodeStatus
 from dledger_operator import names
-from dledger_operator.api_objects import PodView, Problem, VolumeClaimView
-from dledger_operator.clients.errors import MemberSilentError
+from dledger_operator.api_objects import (
+    CreationFailure,
+    PodView,
+    Problem,
+    StatefulSetView,
+    VolumeClaimView,
+)
+from dledger_operator.clients.errors import KubeError, MemberSilentError
 from dledger_operator.observed_state import Membership, ObservedMember
 from dledger_operator.spec.group import Group
+
+VOLUME_TERMINATING: Final = "VolumeTerminating"
+logger = logging.getLogger(__name__)
+
+FAILED_CREATE: Final = "FailedCreate"
+"""The reason of the StatefulSet controller's Event about a pod that it could not create."""
+
+
+class CreationApi(Protocol):
+    """The API requests that tell why pods were not created."""
+
+    async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
+        """Get a group's StatefulSet; None if it does not exist."""
+
+    async def creation_failures(self, namespace: str, uid: str) -> list[CreationFailure]:
+        """List why pods of the StatefulSet with this uid could not be created, latest first."""
 
 
 class StatusClient(Protocol):
@@ -19,8 +42,24 @@ class StatusClient(Protocol):
         """Get a member's status. Raises MemberSilentError on a timeout."""
 
 
-async def statuses(client: StatusClient, pods: Sequence[PodView]) -> dict[str, NodeStatus]:
-    """Ask all members concurrently. Return the answers by pod uid, without silent members."""
+async def creation_failures(api: CreationApi, namespace: str, group: str) -> list[CreationFailure]:
+    """Return why pods of a group could not be created, latest first; empty if it cannot be read."""
+    try:
+        made = await api.stateful_set(namespace, names.stateful_set(group))
+        return await api.creation_failures(namespace, made.uid) if made else []
+    except KubeError as error:
+        logger.warning("%s/%s: why pods are missing is unknown: %s", namespace, group, error)
+        return []
+
+
+async def statuses(
+    client: StatusClient,
+    pods: Sequence[PodView],
+    is_stranger: Callable[[NodeStatus], bool] = lambda _: False,
+) -> dict[str, NodeStatus]:
+    """Ask all members concurrently. Return the answers by pod uid, without those of silent members
+    and of strangers, whose answers came from an address that has passed to another group.
+    """
 
     async def ask(pod: PodView) -> NodeStatus | None:
         try:
@@ -30,7 +69,11 @@ async def statuses(client: StatusClient, pods: Sequence[PodView]) -> dict[str, N
 
     asked = [pod for pod in pods if pod.ip]
     answers = await asyncio.gather(*map(ask, asked))
-    return {pod.uid: answer for pod, answer in zip(asked, answers, strict=True) if answer}
+    return {
+        pod.uid: answer
+        for pod, answer in zip(asked, answers, strict=True)
+        if answer and not is_stranger(answer)
+    }
 
 
 def members(
@@ -39,19 +82,29 @@ def members(
     claims: Sequence[VolumeClaimView],
     answers: Mapping[str, NodeStatus],
     membership: Membership,
+    failures: Sequence[CreationFailure] = (),
 ) -> tuple[ObservedMember, ...]:
-    """Return every member that the spec asks for, that has a pod, or that belongs to the group."""
+    """Return every member that the spec asks for, that has a pod, or that belongs to the group.
+
+    `failures` say why missing pods could not be created, latest first.
+    """
     existing = {names.ordinal(pod.member_id) for pod in pods}
     existing |= {names.ordinal(each) for each in membership.voters | membership.learners}
     pod_of = {pod.name: pod for pod in pods}
     claim_of = {claim.name: claim for claim in claims}
+    failure_of = {each.pod: each for each in reversed(failures)}
     return tuple(
         _member(
             group,
             member_id,
             pod_name,
             pod_of.get(pod_name),
-            claim_of.get(names.volume_claim(pod_name)),
+            _problem(
+                pod_of.get(pod_name),
+                claim_of.get(names.volume_claim(pod_name)),
+                failure_of.get(pod_name),
+            ),
+            _danger(pod_of.get(pod_name), claim_of.get(names.volume_claim(pod_name))),
             answers,
             membership.role_of(member_id),
         )
@@ -65,7 +118,8 @@ def _member(
     member_id: str,
     pod_name: str,
     pod: PodView | None,
-    claim: VolumeClaimView | None,
+    problem: Problem | None,
+    danger: Problem | None,
     answers: Mapping[str, NodeStatus],
     membership: MembershipRole,
 ) -> ObservedMember:
@@ -79,7 +133,8 @@ def _member(
         exists=pod is not None,
         ready=not reason,
         reason=reason,
-        problem=_problem(pod, claim),
+        problem=problem,
+        danger=danger,
         status=status,
     )
 
@@ -89,11 +144,26 @@ def _role(group: Group, pod: PodView | None) -> str:
     return roles.get(pod.role(group.roles), names.ROLE_NONE) if pod else names.ROLE_NONE
 
 
-def _problem(pod: PodView | None, claim: VolumeClaimView | None) -> Problem | None:
+def _problem(
+    pod: PodView | None, claim: VolumeClaimView | None, failure: CreationFailure | None
+) -> Problem | None:
     """Prefer the problem of the volume claim, which is the cause of the waiting pod's problem."""
+    if pod is None and failure:
+        return Problem(reason=FAILED_CREATE, message=failure.message)
     if claim and claim.problem:
         return claim.problem
     return pod.problem if pod else None
+
+
+def _danger(pod: PodView | None, claim: VolumeClaimView | None) -> Problem | None:
+    if pod is None or claim is None or not claim.leaving:
+        return None
+    message = (
+        f"volume claim {claim.name} was deleted and is gone as soon as pod {pod.name} ends, and "
+        "the member's log with it; once all other members are ready, delete the pod: the member "
+        "comes back empty and the leader sends it the log"
+    )
+    return Problem(reason=VOLUME_TERMINATING, message=message)
 
 
 def _why_not_ready(pod: PodView | None, status: NodeStatus | None) -> str:

@@ -1,7 +1,7 @@
 """Scales a group by carrying out one step at a time."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol
 
@@ -10,10 +10,11 @@ from dledger_formats.protocol.leadership_transfer import LeadershipTransferRespo
 from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembershipResponse
 from dledger_formats.protocol.requests import Message
 from dledger_operator import names
-from dledger_operator.api_objects import Problem, StatefulSetView
+from dledger_operator.api_objects import Problem, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.loops import backoff_s
 from dledger_operator.behaviours.members.scale_steps import (
     ChangeMember,
+    DeleteClaims,
     ScaleState,
     SetPods,
     Transfer,
@@ -32,6 +33,7 @@ RETRY_S_MIN: Final = 0.5
 # Also the longest delay between a learner's catching up and the request to promote it.
 RETRY_S_MAX: Final = 10.0
 SCALED: Final = "Scaled"
+VOLUME_DELETED: Final = "VolumeDeleted"
 LEADERSHIP_MOVED: Final = "LeadershipMoved"
 NO_ANSWER: Final = "NoAnswer"
 _MEMBER_EVENTS: Final = {
@@ -52,22 +54,32 @@ _EXPLANATIONS: Final = {
 
 
 class StatefulSetApi(Protocol):
-    """The API request of this behavior."""
+    """The API requests of this behavior."""
 
     async def set_replicas(self, stateful_set: StatefulSetView, replicas: int) -> None:
         """Set the replicas. Raises ConflictError if the StatefulSet has changed since its read."""
+
+    async def delete_volume_claim(self, claim: VolumeClaimView) -> None:
+        """Delete a claim. Raises ConflictError if it has changed since its read."""
 
 
 class LeaderClient(Protocol):
     """The requests to the leader. They raise MemberSilentError on a timeout."""
 
     async def change(
-        self, ip: str, group: str, leader: Leader, kind: ChangeKind, member_id: str
+        self,
+        ip: str,
+        group: str,
+        leader: Leader,
+        kind: ChangeKind,
+        member_id: str,
+        *,
+        identity: str = "",
     ) -> ChangeMembershipResponse:
         """Ask for a membership change."""
 
     async def transfer(
-        self, ip: str, group: str, leader: Leader, to: str
+        self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
     ) -> LeadershipTransferResponse:
         """Ask for a leadership transfer."""
 
@@ -102,11 +114,16 @@ class Scaler:
         """Whether the last run found nothing to do."""
 
     async def run_once(
-        self, group: Group, state: ScaleState, stateful_set: StatefulSetView, ips: Mapping[str, str]
+        self,
+        group: Group,
+        state: ScaleState,
+        stateful_set: StatefulSetView,
+        ips: Mapping[str, str],
+        claims: Sequence[VolumeClaimView] = (),
     ) -> bool:
         """Take at most one step. Return whether a step was tried, after which `state` is stale.
 
-        `ips` are the members' addresses by member id.
+        `ips` are the members' addresses by member id, `claims` those of the unwanted ordinals.
         """
         step = next_step(state)
         self.idle = step is None
@@ -120,9 +137,17 @@ class Scaler:
             await self._set_pods(group, stateful_set, step.replicas)
             self._record_success()
             return True
+        if isinstance(step, DeleteClaims):
+            await self._delete_claims(
+                group, [each for each in claims if each.ordinal in step.ordinals]
+            )
+            self._record_success()
+            return True
         assert state.leader is not None
         try:
-            await self._ask_leader(group, state.leader, ips, stateful_set, step)
+            await self._ask_leader(
+                group, state.leader, ips, stateful_set, step, state.shape.identity
+            )
         except MemberSilentError as error:
             self._record_failure(NO_ANSWER, str(error))
         return True
@@ -134,12 +159,15 @@ class Scaler:
         ips: Mapping[str, str],
         stateful_set: StatefulSetView,
         step: ChangeMember | Transfer,
+        identity: str,
     ) -> None:
         ip = ips.get(leader.member_id)
         if ip is None:
             raise MemberSilentError(f"the leader {leader.member_id} has no pod IP")
         if isinstance(step, Transfer):
-            transferred = await self._requests.transfer(ip, group.name, leader, step.to)
+            transferred = await self._requests.transfer(
+                ip, group.name, leader, step.to, identity=identity
+            )
             if self._is_success(transferred, f"TRANSFER to {step.to}"):
                 message = (
                     f"{leader.member_id} transferred its leadership to {step.to}, because "
@@ -147,7 +175,9 @@ class Scaler:
                 )
                 self._record_event(group, LEADERSHIP_MOVED, message)
             return
-        changed = await self._requests.change(ip, group.name, leader, step.kind, step.member_id)
+        changed = await self._requests.change(
+            ip, group.name, leader, step.kind, step.member_id, identity=identity
+        )
         if not self._is_success(changed, f"{step.kind.value} {step.member_id}"):
             return
         membership = Membership(
@@ -161,6 +191,12 @@ class Scaler:
         removed = step.member_id not in membership.voters | membership.learners
         if step.kind is ChangeKind.REMOVE and removed and stateful_set.replicas == ordinal + 1:
             await self._set_pods(group, stateful_set, ordinal)
+
+    async def _delete_claims(self, group: Group, claims: Sequence[VolumeClaimView]) -> None:
+        for claim in claims:
+            await self._api.delete_volume_claim(claim)
+            message = f"deleted volume claim {claim.name}: its member was removed from the group"
+            self._record_event(group, VOLUME_DELETED, message)
 
     async def _set_pods(self, group: Group, stateful_set: StatefulSetView, replicas: int) -> None:
         await self._api.set_replicas(stateful_set, replicas)

@@ -4,7 +4,7 @@ Scaling up:    create the pods, which are not members yet. Then, one member at a
                add it as a learner, and promote it once it has caught up with the leader.
 Scaling down:  transfer the leadership to a member that stays. Then remove the member with the
                highest ordinal, and delete its pod once a proven leader reports that the removal is
-               committed.
+               committed. After that, delete its volume claim if the spec says so.
 
 No state is kept between steps: each step depends only on the members' current status. So another
 operator can take the next step, and a spec that changes during scaling is simply a new target. The
@@ -53,6 +53,13 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteClaims:
+    """Delete the volume claims of these ordinals, whose members were removed."""
+
+    ordinals: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """No step is possible now."""
 
@@ -60,7 +67,7 @@ class Wait:
     message: str
 
 
-Step: TypeAlias = SetPods | ChangeMember | Transfer | Wait
+Step: TypeAlias = SetPods | ChangeMember | Transfer | DeleteClaims | Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +83,9 @@ class ScaleState:
     """The membership that a leader last reported, possibly long ago."""
     answers: Mapping[str, NodeStatus]
     """The status of every member that answers, by member id."""
+
+    unwanted_claims: frozenset[int] = frozenset()
+    """Ordinals of volume claims without a pod, if `storage.retain.whenScaled` is Delete."""
 
     @property
     def leading(self) -> NodeStatus | None:
@@ -110,7 +120,8 @@ def _without_leader(state: ScaleState) -> Step | None:
     pods = max(_pods_needed(members), min(state.replicas, state.shape.first_voters))
     if state.shape.pods < pods:
         return SetPods(replicas=pods)
-    if state.shape.pods == state.replicas:
+    wanted = {names.member_id(ordinal) for ordinal in range(state.replicas)}
+    if state.shape.pods == state.replicas and members == wanted == state.membership.voters:
         return None
     return Wait(reason=NO_LEADER, message="membership changes need a leader, and there is none")
 
@@ -148,13 +159,27 @@ def _grow(state: ScaleState, leading: NodeStatus) -> Step | None:
     if state.shape.pods < state.replicas:
         return SetPods(replicas=state.replicas)
     if not to_add:
-        return None
+        return _delete_claims(state, members={*leading.voters, *leading.learners})
     first = to_add[0]
     if first in leading.learners:
         return ChangeMember(kind=ChangeKind.PROMOTE, member_id=first)
     if first not in state.answers:
         return Wait(reason=MEMBER_STARTING, message=f"{first} does not answer yet")
     return ChangeMember(kind=ChangeKind.ADD_LEARNER, member_id=first)
+
+
+def _delete_claims(state: ScaleState, members: set[str]) -> DeleteClaims | None:
+    """Delete the claims of ordinals that neither the group nor its spec nor a pod uses.
+
+    A proven leader has just reported `members`, and that its last change is committed.
+    """
+    removed = frozenset(
+        ordinal
+        for ordinal in state.unwanted_claims
+        if ordinal >= max(state.replicas, state.shape.pods)
+        and names.member_id(ordinal) not in members
+    )
+    return DeleteClaims(ordinals=removed) if removed else None
 
 
 def _growth_blocker(state: ScaleState, leading: NodeStatus, to_add: list[str]) -> Wait | None:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.children.founding import FIRST_VOTERS_KEY
+from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember
@@ -88,6 +89,8 @@ def build_status(
     first_voters = observed.first_voters or previous.get(FIRST_VOTERS_KEY)
     if first_voters is not None:
         status[FIRST_VOTERS_KEY] = first_voters
+    if observed.identity:
+        status[IDENTITY_KEY] = observed.identity
     if leader := _leader(observed, history, previous, now):
         status["leader"] = leader
     return status

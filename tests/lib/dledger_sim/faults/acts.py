@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from dledger_node.raft.membership import Membership
 from dledger_sim.faults.reshaping import may_lose_volume
 from dledger_sim.group.cluster import SimCluster
+from dledger_sim.group.loaded import LoadedCluster
 
 Act: TypeAlias = tuple[Any, ...]
 """A key of ACTS and its arguments."""
@@ -136,6 +137,13 @@ def _pause(cluster: SimCluster, member_id: str, duration_us: int) -> None:
     cluster.pause(member_id, duration_us)
 
 
+def _flood(
+    cluster: SimCluster, kind: str, member_id: str, connections: int, duration_us: int
+) -> None:
+    assert isinstance(cluster, LoadedCluster)
+    cluster.flood(kind, member_id, connections, duration_us)
+
+
 def _fill_disk(cluster: SimCluster, member_id: str, duration_us: int) -> None:
     cluster.fill_disk(member_id, duration_us)
 
@@ -163,6 +171,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "heal": _heal,
     "pause": _pause,
     "fill_disk": _fill_disk,
+    "flood": _flood,
 }
 
 

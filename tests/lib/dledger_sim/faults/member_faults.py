@@ -1,11 +1,15 @@
 """Faults of members, their disks and their membership."""
 
 import random
+from typing import Final
 
 from dledger_sim.faults.planning import Planned, peers_of, some_time_us
 from dledger_sim.faults.reshaping import likely_kinds
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import TICK_US
+
+UNFLUSHED_US_MAX: Final = 3 * TICK_US
+"""Time after which everything is flushed."""
 
 
 def reshape(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
@@ -71,6 +75,19 @@ def older_disk(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
         later_us = 2 + some_time_us(cluster, rng)
         return [*planned, (later_us, (act, victim, 1 + rng.randrange(TICK_US)))]
     return [*planned, *_strike_behind(cluster, target, victim, rng, act)]
+
+
+def power_loss(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """Let the host of one member lose power and what was not flushed yet. Then its leader may die,
+    once it has told what it remembers, and the others may be alone.
+    """
+    victim = rng.choice((target, *peers_of(cluster, target)))
+    lost_us = 2 + rng.randrange(UNFLUSHED_US_MAX)
+    planned: Planned = [(1, ("copy_volume", victim)), (lost_us, ("restore_log", victim, TICK_US))]
+    if rng.random() < 0.6:
+        dies_us = lost_us + 2 * TICK_US + some_time_us(cluster, rng) // 4
+        planned.append((dies_us, ("crash", target, some_time_us(cluster, rng))))
+    return planned
 
 
 def remove_front(_: SimCluster, target: str, rng: random.Random) -> Planned:

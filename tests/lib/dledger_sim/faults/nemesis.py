@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from dledger_sim.faults import member_faults, network_faults, strikes
+from dledger_sim.faults import floods, member_faults, network_faults, strikes
 from dledger_sim.faults.planning import Planned
 from dledger_sim.faults.rot_lives import rot_behind, rot_entry
 from dledger_sim.group.cluster import SimCluster
@@ -92,11 +92,13 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "pause": member_faults.pause,
     "fill_disk": member_faults.fill_disk,
     "older_disk": member_faults.older_disk,
+    "power_loss": member_faults.power_loss,
     "late_term": network_faults.late_term,
     "rot_snapshot": member_faults.rot_snapshot,
     "leave_behind": member_faults.leave_behind,
     "rot_entry": rot_entry,
     "rot_behind": rot_behind,
+    "flood": floods.flood,
     **strikes.STRIKES,
 }
 ANYWHERE: Final = tuple(FAULTS)[: list(FAULTS).index("older_disk")]

@@ -15,7 +15,9 @@ from dledger_sim.group.disk import Copy, SimDisk
 from dledger_sim.group.member import SimMember
 from dledger_sim.judges.checker import Checker
 
-STRIKES = frozenset({"older_disk", "lost_vote", "term_told_first", "leader_goes_back"})
+STRIKES = frozenset(
+    {"older_disk", "lost_vote", "term_told_first", "leader_goes_back", "power_loss"}
+)
 """Strikes that roll disks back."""
 
 

@@ -5,6 +5,7 @@ Each request and fault is drawn, performed as an act, and recorded with its time
 
 import random
 from collections.abc import Callable
+from typing import Final
 
 from dledger_node.raft.member_state import Role
 from dledger_sim.faults.acts import Act, perform
@@ -13,6 +14,9 @@ from dledger_sim.faults.planning import Planned
 from dledger_sim.faults.reshaping import likely_kinds
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.moments import Moment
+
+ANYWHERE_RATE: Final = 0.7
+"""Share of the reads that go to any member, if members that do not lead answer them."""
 
 
 class Stress:
@@ -96,6 +100,8 @@ class Stress:
             return self._change(member_id)
         client = int(random_() * conditions.client_count)
         if random_() < conditions.reads:
+            if conditions.follower_reads and random_() < ANYWHERE_RATE:
+                member_id = members[int(random_() * len(members))]
             if random_() < 0.5:
                 return ("read_index", member_id, client)
             index = int(random_() * (len(cluster.checker.committed) + 1))

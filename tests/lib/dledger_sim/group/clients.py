@@ -17,14 +17,18 @@ class Clients:
         events: Events,
         members: Mapping[str, SimMember],
         turn: Callable[[SimMember, str, Callable[[], None]], None],
+        asked: Callable[[SimMember, int, Callable[[], None]], None],
         *,
         told: bool,
     ) -> None:
-        """`turn` runs one turn of a member's loop, with a description if `told`."""
+        """`turn` runs one turn of a member's loop, with a description if `told`. `asked` lets a
+        member handle a request of a client, now or later.
+        """
         self.history: list[Operation] = []
         self._events = events
         self._members = members
         self._turn = turn
+        self._asked = asked
         self._told = told
         self._proposed_count = 0
 
@@ -74,6 +78,14 @@ class Clients:
         elif now_us < member.paused_until_us:
             operation.answer(Answer.UNKNOWN, now_us)
         else:
-            what = f"is asked to {operation.told()}" if self._told else ""
-            self._turn(member, what, partial(member.loop.turn, partial(ask, member, operation)))
+            self._asked(member, operation.client, partial(self._handle, member, operation, ask))
         return operation
+
+    def _handle(
+        self, member: SimMember, operation: Operation, ask: Callable[[SimMember, Operation], None]
+    ) -> None:
+        if member.raft is None:
+            operation.answer(Answer.UNKNOWN, self._events.now_us)
+            return
+        what = f"is asked to {operation.told()}" if self._told else ""
+        self._turn(member, what, partial(member.loop.turn, partial(ask, member, operation)))

@@ -114,6 +114,10 @@ class SimCluster(RunningGroup):
         leader = self.leader()
         return leader is not None and agree(self.members, leader)
 
+    def owes_answers(self) -> bool:
+        """Return whether a client waits for an answer of a running member."""
+        return any(member.owes_answers for member in self.members.values())
+
     def described(self) -> str:
         """Describe the state of every member in one line."""
         return "; ".join(f"{name} {state_of(one.raft)}" for name, one in self.members.items())

@@ -36,6 +36,8 @@ class Conditions:
     proposal_entries_max: int = 4
     reads: float = 0.2
     """Share of requests that read; half of the reads are linearizable."""
+    follower_reads: bool = False
+    """Let members that do not lead answer reads; most reads then go to any member."""
     transfers: float = 0.0
     """Share of requests for a leadership transfer."""
     changes: float = 0.0
@@ -53,6 +55,8 @@ class Conditions:
     """Encode and decode messages and validate pushed entries with the node's own code."""
     # Disk.
     flush_us: int = 1_000
+    async_flush: bool = False
+    """Whether members confirm entries that only the kernel holds (AsyncFlush)."""
     slow_hard_state: float = 0.0
     """Probability that a save of term and vote takes so long that other inputs arrive before."""
     checkpoint: float = 0.0
@@ -70,6 +74,11 @@ class Conditions:
     """Size of the chunks in which a snapshot is sent."""
     state_us: int = 300
     """Mean time to apply a batch, or to write a chunk or a snapshot."""
+    # Work.
+    slowness: int = 0
+    """The factor by which all work of a member's event loop takes longer than on a fast machine;
+    0 if no work takes any time.
+    """
     # Nemesis.
     strike_interval_us: int = 0
     """Mean time between strikes; 0 for no strikes."""

@@ -114,6 +114,7 @@ def kind_of(message: PeerMessage) -> Kind:
 def described(message: PeerMessage) -> str:
     """Describe a message in a few words."""
     names = f"{type(message).__name__} {message.sender}>{message.receiver}"
-    if not isinstance(message, SnapshotChunkRequest | SnapshotChunk):
-        names += f" t{message.term}"
+    term = getattr(message, "term", None)  # messages that only the shells see have none
+    if term is not None:
+        names += f" t{term}"
     return f"{names} {kind_of(message).told(message)}".rstrip()

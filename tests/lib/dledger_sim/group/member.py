@@ -15,10 +15,12 @@ from dledger_node.raft.member_state import Role
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.proposals import Proposal, Refusal
 from dledger_node.raft.ready import ReadState
+from dledger_node.remoting.read_index_messages import ReadIndexRequest
 from dledger_node.services.waiting import CommitWaiters, Waiter
 from dledger_node.shell.loop import CoreLoop
 from dledger_sim.group.conditions import CLOCK_DRIFT_MAX, TICK_US, Conditions
 from dledger_sim.group.disk import SimDisk
+from dledger_sim.group.follower_reads import FollowerReads
 from dledger_sim.group.keeper import SimKeeper
 from dledger_sim.group.links import SimLinks
 from dledger_sim.group.store import SimStore
@@ -51,6 +53,8 @@ class SimMember:
         self.failure: Exception | None = None
         """The reason why the loop stopped in the middle of a turn: a crash, or damage."""
         self.conditions = conditions
+        self.follower_reads: FollowerReads | None = None
+        """Reads on members that do not lead; None while the member is down or refuses them."""
         self.keeper: SimKeeper | None = None
         """The keeper of the state; None while the member is down or has no state."""
         self._world = world
@@ -94,7 +98,8 @@ class SimMember:
     @property
     def owes_answers(self) -> bool:
         """Return whether a client waits for an answer of this member."""
-        return bool(self._appends.count or self._reads or self._confirmed.count)
+        waiting = self.follower_reads is not None and self.follower_reads.waiting_count
+        return bool(self._appends.count or self._reads or self._confirmed.count or waiting)
 
     def elapsed_ticks(self, now_us: int) -> int:
         """Return how many ticks of time have passed since the last call, as `TickClock` does."""
@@ -140,10 +145,13 @@ class SimMember:
             self.raft,
             self._store,
             SimLinks(self.member_id, self.disk, self._world, perhaps_die=self._perhaps_die),
+            confirm_unflushed=conditions.async_flush,
             release_reads=self._released.extend,
             fail=self._end,
         )
         self._loop.listen([self])
+        if conditions.follower_reads:
+            self.follower_reads = FollowerReads(self._world, self.raft, self._loop, self.life)
         if conditions.snapshot_entries:
             self.keeper = SimKeeper(self.member_id, conditions, self.disk, self._world)
             self.keeper.settle(self.committed_index)
@@ -158,9 +166,9 @@ class SimMember:
         if self.keeper is not None:
             self.keeper.die()
             self.keeper = None
-        self.raft = self._loop = self._store = None
         self.life += 1
         self.hang_up()
+        self.raft = self._loop = self._store = self.follower_reads = None
         self.disk.crash(self.conditions.keep, choices.seed(self._site_keeps))
         self._world.checker.died(self.member_id)
 
@@ -201,10 +209,11 @@ class SimMember:
             operation.answer(Answer.REFUSED, self._world.now_us)
 
     def read(self, operation: Operation) -> None:
-        """Handle a read of one entry, if this member is the master."""
+        """Handle a read of one entry, if this member is the master or serves reads all the same."""
         assert self.raft is not None
         index, now_us = operation.index, self._world.now_us
-        if not self.raft.master or not self.disk.begin_index <= index <= self.committed_index:
+        serves = self.raft.master or self.follower_reads is not None
+        if not serves or not self.disk.begin_index <= index <= self.committed_index:
             operation.answer(Answer.REFUSED, now_us)
             return
         try:
@@ -219,6 +228,9 @@ class SimMember:
     def read_index(self, operation: Operation) -> None:
         """Handle a linearizable read, whose answer is the index up to which it sees the log."""
         assert self.raft is not None
+        if self.follower_reads is not None and not self.leads:
+            self.follower_reads.read(operation)
+            return
         self._read_count += 1
         if isinstance(self.raft.read_index(self._read_count), Refusal):
             operation.answer(Answer.REFUSED, self._world.now_us)
@@ -241,6 +253,8 @@ class SimMember:
             operation.answer(Answer.DONE, self._world.now_us)
             self._world.checker.acknowledged(waiter.first_index, operation.bodies)
         self._answer_reads(committed_index, leading_term)
+        if self.follower_reads is not None:
+            self.follower_reads.on_turn(committed_index)
         if leads:
             self._world.checker.leads(self.member_id, raft.term)
 
@@ -285,6 +299,8 @@ class SimMember:
         for operation in self._reads.values():
             operation.answer(Answer.UNKNOWN, self._world.now_us)
         self._answer(self._confirmed.take_all(), Answer.UNKNOWN)
+        if self.follower_reads is not None:
+            self.follower_reads.give_up()
         self._reads.clear()
         self._released.clear()
 
@@ -300,6 +316,10 @@ class SimMember:
         """
         assert self.raft is not None
         for state in self._released:
+            if isinstance(state.handle, ReadIndexRequest):
+                assert self.follower_reads is not None
+                self.follower_reads.proved(state.handle, state.index)
+                continue
             assert isinstance(state.handle, int)
             operation = self._reads.pop(state.handle)
             if state.index is None:

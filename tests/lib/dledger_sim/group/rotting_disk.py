@@ -14,6 +14,7 @@ from typing import Final
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.disk import Entry, SimDisk, chained
+from dledger_sim.group.kernel_disk import KernelDisk
 
 ROTTEN_BODY: Final = 1 << 50
 """Added to the index, it makes a body that no client appends."""
@@ -116,5 +117,5 @@ class RottingDisk(SimDisk):
 
 def make_disks(conditions: Conditions) -> dict[str, SimDisk]:
     """Create a disk for each member."""
-    kind = RottingDisk if conditions.rots else SimDisk
+    kind = KernelDisk if conditions.async_flush else RottingDisk if conditions.rots else SimDisk
     return {member_id: kind() for member_id in conditions.member_ids}

@@ -9,6 +9,7 @@ from typing import Any
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting.message_kinds import PeerMessage
+from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_sim.faults.older_disks import OlderDisks
 from dledger_sim.faults.rotting import Rotting
 from dledger_sim.group.clients import Clients
@@ -27,6 +28,8 @@ from dledger_sim.runs.choices import Choices, DrawnChoices
 from dledger_sim.runs.coverage import Coverage
 from dledger_sim.runs.transcript import Transcript, state_of
 
+FOR_READS = (ReadIndexRequest, ReadIndexResponse)
+"""Messages that the core never sees."""
 NOTICE_US = 500
 """Time until a member learns that a peer's process has died."""
 
@@ -69,7 +72,9 @@ class RunningGroup(Events):
             self._start(member_id)
 
     def _hear_clients(self) -> None:
-        clients = Clients(self, self.members, self._turn, told=self.transcript is not None)
+        clients = Clients(
+            self, self.members, self._turn, self._asked, told=self.transcript is not None
+        )
         self.propose, self.read, self.read_index = clients.propose, clients.read, clients.read_index
         self.history, self.transfer, self.change = clients.history, clients.transfer, clients.change
 
@@ -88,7 +93,7 @@ class RunningGroup(Events):
 
     def send(self, message: PeerMessage) -> None:
         """See `World`."""
-        if self._coverage is not None:
+        if self._coverage is not None and not isinstance(message, FOR_READS):
             self._coverage.sent(message)
         link = self.network.links[message.sender][message.receiver]
         sent: PeerMessage | bytes = message
@@ -148,14 +153,20 @@ class RunningGroup(Events):
         if self.now_us < member.paused_until_us:
             self.after(member.paused_until_us - self.now_us, self._tick, member, life)
             return
-        self.after(member.tick_us, self._tick, member, life)
-        elapsed_ticks = member.elapsed_ticks(self.now_us)
+        next_us, elapsed_ticks = self._ticks(member)
+        self.after(next_us, self._tick, member, life)
         if member.disk.damaged:  # found by a client's read
             self._fail(member, DiedError("it has rotted"), "read")
             return
         # Without room for a leader's first entry, it must not stand for election.
         tick = partial(member.loop.tick, elapsed_ticks, may_stand=not member.disk.full)
         self._turn(member, "tick", tick)
+        if member.follower_reads is not None:
+            member.follower_reads.expire()
+
+    def _ticks(self, member: SimMember) -> tuple[int, int]:
+        """Return the time until a member's next tick, and the ticks of time since its last."""
+        return member.tick_us, member.elapsed_ticks(self.now_us)
 
     def _deliver(
         self, sender: str, receiver: str, link: SimLink, resets: int, sent: PeerMessage | bytes
@@ -175,6 +186,11 @@ class RunningGroup(Events):
         if member.keeper is not None and member.keeper.takes(message):
             self._note(receiver, described(message) if self.transcript else "")
             return
+        if isinstance(message, FOR_READS):
+            if member.follower_reads is not None:
+                receive = partial(member.follower_reads.receive, message)
+                self._turn(member, described(message) if self.transcript else "", receive)
+            return
         if member.disk.full and isinstance(message, AppendRequest | InstallSnapshotRequest):
             return  # no answer; the leader sends the push again
         if self._coverage is not None:
@@ -185,6 +201,10 @@ class RunningGroup(Events):
             self.older_disks.heard(message)
         if self._coverage is not None:
             self._coverage.after()
+
+    def _asked(self, member: SimMember, client: int, handle: Callable[[], None]) -> None:
+        """Handle a client's request."""
+        handle()
 
     def _flushed(self, member: SimMember, life: int) -> None:
         if not self._awake(member, life, self._flushed, member, life):

@@ -42,11 +42,10 @@ def settle(cluster: SimCluster) -> None:
             operation = cluster.propose(leader.member_id, 1)
         return operation is not None and operation.answered is Answer.DONE and cluster.agreed()
 
-    def answered() -> bool:
-        return not any(member.owes_answers for member in cluster.members.values())
-
     cluster.run_until(appended, timeout_us)
-    cluster.run_until(answered, timeout_us, rule="every request is answered")
+    cluster.run_until(
+        lambda: not cluster.owes_answers(), timeout_us, rule="every request is answered"
+    )
     if calm.rots:
         _read_everything(cluster)
         cluster.run_until(lambda: cluster.agreed() and _all_sound(cluster), timeout_us)
@@ -57,7 +56,7 @@ def settle(cluster: SimCluster) -> None:
     cluster.run_until(lambda: cluster.now_us > late_until_us, timeout_us)
     if calm.reshapes:
         _nobody_is_deposed(cluster, timeout_us)
-    if calm.stall_ticks >= STALL_TICKS_MIN:
+    if calm.stall_ticks >= STALL_TICKS_MIN and not calm.slowness:
         _push_without_waste(cluster, timeout_us)
 
 

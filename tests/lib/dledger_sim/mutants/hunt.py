@@ -35,7 +35,9 @@ PACKAGE = "dledger_node"
 CORE = f"{PACKAGE}.raft"
 LOOP = f"{PACKAGE}.shell.loop"
 WAITING = f"{PACKAGE}.services.waiting"
-REMEDY = f"{PACKAGE}.healing.decision"
+READ_INDEX = f"{PACKAGE}.services.read_index"
+"""Reads on members that do not lead, which only some seeds have."""
+REMEDY = f"{PACKAGE}.healing.repair_plan"
 """The decisions of a damaged member, which only seeds with rot reach."""
 SEED_COUNT = 2000
 EQUIVALENT_SEED_COUNT = 60
@@ -59,6 +61,8 @@ class Mutant:
     new: str
     equivalent: str = ""
     """The proof that no run can show the bug; empty for most bugs."""
+    family: str = ""
+    """The family of runs that finds the bug (`runs.families`); empty for ordinary seeds."""
 
     @property
     def shows_without_state(self) -> bool:
@@ -89,12 +93,15 @@ class Found:
 
 
 def load(folder: Path | None = None) -> list[Mutant]:
-    """Load all planted bugs. A file is for one module; the default is the core's of that name."""
+    """Load all planted bugs. A file is for one module; the default is the core's of that name. A
+    bug may name another module.
+    """
     mutants = []
     for path in sorted((folder or _folder()).glob("*.toml")):
         read = tomllib.loads(path.read_text())
         module = read.get("module", f"{CORE}.{path.stem}")
-        mutants += [Mutant(module=module, **fields) for fields in read["mutant"]]
+        shared = {"module": module, "family": read.get("family", "")}
+        mutants += [Mutant(**(shared | fields)) for fields in read["mutant"]]
     return mutants
 
 
@@ -152,20 +159,24 @@ def hunt(name: str, seed_count: int, event_count: int, cpu_s_max: float) -> Foun
     (mutant,) = [mutant for mutant in load() if mutant.name == name]
     plant(mutant)
     from dledger_sim.judges.violation import ViolationError
-    from dledger_sim.runs.seeds import keeps_state, rots
+    from dledger_sim.runs.seeds import keeps_state, reads_at_followers, rots
     from dledger_sim.runs.simulation import simulate
 
     signal.signal(signal.SIGVTALRM, _never_ends)
     started_s = time.process_time()
     seeds: Iterator[int] = itertools.count()
-    if mutant.module == REMEDY:
+    if mutant.family:
+        pass  # each seed of the family may find it
+    elif mutant.module == REMEDY:
         seeds = filter(rots, seeds)
+    elif mutant.module == READ_INDEX:
+        seeds = filter(reads_at_followers, seeds)
     elif not mutant.shows_without_state:
         seeds = filter(keeps_state, seeds)
     for seed in itertools.islice(seeds, seed_count):
         signal.setitimer(signal.ITIMER_VIRTUAL, SEED_CPU_S_MAX)
         try:
-            simulate(seed, event_count)
+            simulate(seed, event_count, family=mutant.family)
         except ViolationError as violation:
             cpu_s = time.process_time() - started_s
             return Found(
@@ -186,7 +197,8 @@ def keep(name: str, seed_count: int, folder: Path) -> Path:
     from dledger_sim.runs.simulation import record
 
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    tape, _ = record(found.seed, EVENT_COUNT)
+    (mutant,) = [mutant for mutant in load() if mutant.name == name]
+    tape, _ = record(found.seed, EVENT_COUNT, family=mutant.family)
     return write(replace(shrunk(tape), mutant=name), folder, name.replace("_", "-"))
 
 

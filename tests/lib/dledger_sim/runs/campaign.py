@@ -29,6 +29,7 @@ class Failure:
 
     seed: int
     event_count: int
+    family: str
     told: str
 
 
@@ -50,6 +51,8 @@ class Totals:
     """Events of the members' states by name."""
     rot_counts: Counter[str] = field(default_factory=Counter)
     """Events of rotten entries by name."""
+    load_counts: Counter[str] = field(default_factory=Counter)
+    """What the rules for the load of clients have checked."""
 
     def add(self, other: "Totals") -> None:
         """Add the counts of another part."""
@@ -65,10 +68,11 @@ class Totals:
         self.coverage.counts.update(other.coverage.counts)
         self.state_counts.update(other.state_counts)
         self.rot_counts.update(other.rot_counts)
+        self.load_counts.update(other.load_counts)
 
     def told(self) -> str:
         """Return the summary line of a campaign."""
-        counts = sorted(self.state_counts.items()) + sorted(self.rot_counts.items())
+        counts = sorted((self.state_counts + self.rot_counts + self.load_counts).items())
         return (
             f"seeds={self.seed_count} events={self.event_count} faults={self.fault_count} "
             f"violations={len(self.failures)} virtual_s={self.virtual_s:.0f} "
@@ -90,6 +94,8 @@ class Task:
     """Whether to skip seeds whose members keep no state."""
     rot_only: bool = False
     """Whether to skip seeds without rot."""
+    family: str = ""
+    """The family of the seeds (`families`); empty for ordinary seeds."""
 
 
 def run_task(task: Task) -> Totals:
@@ -105,10 +111,15 @@ def run_task(task: Task) -> Totals:
         coverage = totals.coverage if task.covered else None
         totals.seed_count += 1
         try:
-            summary = simulate(seed, task.event_count, coverage=coverage)
+            summary = simulate(seed, task.event_count, family=task.family, coverage=coverage)
         except ViolationError as violation:
             totals.failures.append(
-                Failure(seed=seed, event_count=task.event_count, told=str(violation))
+                Failure(
+                    seed=seed,
+                    event_count=task.event_count,
+                    family=task.family,
+                    told=str(violation),
+                )
             )
             continue
         totals.event_count += summary.event_count
@@ -119,6 +130,7 @@ def run_task(task: Task) -> Totals:
         totals.acknowledged_count += summary.acknowledged_count
         totals.state_counts.update(summary.state_counts)
         totals.rot_counts.update(summary.rot_counts)
+        totals.load_counts.update(summary.load_counts)
     totals.cpu_s = time.process_time() - started_s
     gc.set_threshold(*thresholds)
     return totals
@@ -132,6 +144,7 @@ def run(
     covered: bool = False,
     states_only: bool = False,
     rot_only: bool = False,
+    family: str = "",
 ) -> Iterator[Totals]:
     """Run seeds and yield the counts of each part, in order.
 
@@ -145,6 +158,7 @@ def run(
             covered=covered,
             states_only=states_only,
             rot_only=rot_only,
+            family=family,
         )
         for at in range(0, len(seeds), SEEDS_PER_TASK)
     ]
@@ -166,10 +180,10 @@ def _until_failed(parts: Iterator[Totals]) -> Iterator[Totals]:
 
 def keep(failure: Failure, folder: Path) -> Path:
     """Record a failing seed, shrink its tape, and write it; return the file."""
-    tape, violation = record(failure.seed, failure.event_count)
+    tape, violation = record(failure.seed, failure.event_count, family=failure.family)
     if violation is None:
         raise AssertionError(f"seed {failure.seed} failed, but not when it was recorded")
-    return write(shrunk(tape), folder, f"seed-{failure.seed}")
+    return write(shrunk(tape), folder, f"{failure.family}-seed-{failure.seed}".lstrip("-"))
 
 
 def shrunk(tape: Tape) -> Tape:

@@ -35,6 +35,13 @@ LATE_READS_FAULTS = (
     ("disconnect", "hide"),
     ("isolate", "cut_one_way", "crash", "clog"),
 )
+FOLLOWER_READS_FAULTS = (
+    ("split",),
+    ("split",),
+    ("split", "crash"),
+    ("isolate", "cut_one_way", "clog"),
+    ("crash", "reset_link", "pause"),
+)
 
 
 def drawn(rng: random.Random, faults: tuple[str, ...]) -> Conditions:
@@ -173,6 +180,35 @@ def _late_terms(rng: random.Random) -> Conditions:
         strike_interval_us=3 * election_ticks * TICK_US,
         ambush=0.0,
         faults=("late_term",),
+    )
+
+
+def follower_reads(rng: random.Random) -> Conditions:
+    """Draw conditions under which clients read from followers of a leader that was deposed.
+
+    Such a follower is on the leader's side of a cut, so most of these groups have five members.
+    """
+    heartbeat_ticks = rng.choice((1, 2))
+    election_ticks = heartbeat_ticks * rng.choice((4, 6, 10))
+    return Conditions(
+        member_count=rng.choice((3, 5, 5, 5)),
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=election_ticks,
+        follower_reads=True,
+        proposal_interval_us=rng.choice((2_000, 3_000, 5_000)),
+        proposal_entries_max=1,
+        reads=0.7,
+        transfers=rng.choice((0.0, 0.02)),
+        loss=rng.choice((0.0, 0.0, 0.05)),
+        duplicate=rng.choice((0.0, 0.2)),
+        delay_us=rng.choice((300, 2_000, 10_000)),
+        in_order=rng.random() < 0.5,
+        notice_link=rng.choice((0.0, 1.0)),
+        real_bytes=rng.random() < 0.1,
+        flush_us=100,
+        strike_interval_us=rng.choice((1, 2)) * election_ticks * TICK_US,
+        leader_bias=rng.choice((0.2, 0.9)),
+        faults=rng.choice(FOLLOWER_READS_FAULTS),
     )
 
 

@@ -1,5 +1,7 @@
 """The conditions of a seed. In one seed of eight, members keep a state. In one of twenty-five,
-strikes set up a specific rare situation; in one of eleven of all others, log entries rot.
+strikes set up a specific rare situation; in one of eleven of all others, log entries rot. In one of
+fourteen of those without rot, members that do not lead answer reads; half of these draw conditions
+for it.
 
 Separate random streams pick these seeds, so that all other seeds run as they did before.
 """
@@ -23,6 +25,9 @@ SHARP_STATES_RATE = 0.06
 BUSY_RATE = 0.6
 ROT_RATE = 0.09
 DECAYING_RATE = 0.5
+FOLLOWER_READS_RATE = 0.07
+AT_CUTS_RATE = 0.5
+"""Share of the follower reads under conditions of their own, in groups that are cut in two."""
 ROT_MEMBERS_MIN = 3
 """A smaller group cannot lose any disk."""
 STATE_FAULTS = (
@@ -47,13 +52,28 @@ def rots(seed: int) -> bool:
     return not is_sharp(seed) and random.Random(f"rot of seed {seed}").random() < ROT_RATE
 
 
+def reads_at_followers(seed: int) -> bool:
+    """Return whether members that do not lead answer reads in a seed's run."""
+    drawn = random.Random(f"follower reads of seed {seed}").random()
+    return not is_sharp(seed) and not rots(seed) and drawn < FOLLOWER_READS_RATE
+
+
 def conditions_of(seed: int, rng: random.Random) -> Conditions:
     """Draw a seed's conditions."""
     if is_sharp(seed):
         return strikes.drawn_with_state(rng) if keeps_state(seed) else strikes.drawn(rng)
     if rots(seed):
         return _with_rot(rng, with_states=keeps_state(seed))
+    if reads_at_followers(seed):
+        return _with_follower_reads(seed, rng)
     return with_state(rng) if keeps_state(seed) else drawing.drawn(rng, ANYWHERE)
+
+
+def _with_follower_reads(seed: int, rng: random.Random) -> Conditions:
+    if random.Random(f"cuts of seed {seed}").random() < AT_CUTS_RATE:
+        return drawing.follower_reads(rng)
+    base = with_state(rng) if keeps_state(seed) else drawing.drawn(rng, ANYWHERE)
+    return dataclasses.replace(base, follower_reads=True, reads=max(base.reads, 0.3))
 
 
 def _with_rot(rng: random.Random, *, with_states: bool) -> Conditions:

@@ -11,9 +11,11 @@ from dledger_sim.faults.acts import Act, perform
 from dledger_sim.faults.stress import Stress
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import TICK_US, Conditions
+from dledger_sim.group.loaded import LoadedCluster
 from dledger_sim.judges import recovery
 from dledger_sim.judges.history import check_history
 from dledger_sim.judges.violation import ViolationError
+from dledger_sim.runs import families
 from dledger_sim.runs.choices import Choices, DrawnChoices, RecordedChoices, TapedReplay
 from dledger_sim.runs.coverage import Coverage
 from dledger_sim.runs.seeds import conditions_of
@@ -38,6 +40,8 @@ class Summary:
     """Events of the members' states by name; empty without states."""
     rot_counts: Counter[str]
     """Events of rotten entries by name; empty without rot."""
+    load_counts: Counter[str]
+    """What the rules for the load of clients have checked; empty if work takes no time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,27 +61,40 @@ def simulate(
     transcript: Transcript | None = None,
     *,
     conditions: Conditions | None = None,
+    family: str = "",
     settle: bool = True,
     coverage: Coverage | None = None,
 ) -> Summary:
     """Run one seed, under the conditions that it draws unless `conditions` are given.
 
+    `family` is the family of runs that the seed belongs to (`runs.families`); empty for ordinary
+    seeds.
+
     Without `settle`, the run ends with the faults, and tests only safety. Raises ViolationError
     with the broken rule, the event and its time.
     """
     rng = random.Random(seed)
-    conditions = conditions or conditions_of(seed, rng)
+    conditions = conditions or _drawn(seed, rng, family)
     watch = Watch(transcript=transcript, coverage=coverage)
-    name = f"seed {seed}"
+    name = f"{family} seed {seed}".lstrip()
     return _live(name, conditions, rng, DrawnChoices(rng), watch, event_count, settle=settle)
 
 
+def _drawn(seed: int, rng: random.Random, family: str) -> Conditions:
+    return families.conditions_of(family, seed) if family else conditions_of(seed, rng)
+
+
 def record(
-    seed: int, event_count: int, *, conditions: Conditions | None = None, settle: bool = True
+    seed: int,
+    event_count: int,
+    *,
+    conditions: Conditions | None = None,
+    family: str = "",
+    settle: bool = True,
 ) -> tuple[Tape, ViolationError | None]:
     """Run a seed and record it; return the tape, and the violation or None."""
     rng = random.Random(seed)
-    conditions = conditions or conditions_of(seed, rng)
+    conditions = conditions or _drawn(seed, rng, family)
     choices = RecordedChoices(rng)
     watch = Watch()
     violation = None
@@ -91,7 +108,7 @@ def record(
         acts=tuple(watch.acts),
         choices=choices.taped,
         rule=violation.rule if violation else "",
-        note=f"seed {seed}, {event_count} events",
+        note=f"{family} seed {seed}, {event_count} events".lstrip(),
     )
     return Tape.from_json(tape.to_json()), violation
 
@@ -100,7 +117,8 @@ def replay(tape: Tape, transcript: Transcript | None = None, *, settle: bool = T
     """Run a tape. Raises ViolationError if a rule is broken."""
     choices = TapedReplay(tape.choices)
     conditions = tape.conditions
-    cluster = SimCluster(conditions, random.Random(0), transcript, choices=choices)
+    kind = LoadedCluster if conditions.slowness else SimCluster
+    cluster = kind(conditions, random.Random(0), transcript, choices=choices)
     watch = Watch(transcript=transcript)
 
     def run() -> None:
@@ -124,9 +142,8 @@ def _live(
     *,
     settle: bool,
 ) -> Summary:
-    cluster = SimCluster(
-        conditions, rng, watch.transcript, choices=choices, coverage=watch.coverage
-    )
+    kind = LoadedCluster if conditions.slowness else SimCluster
+    cluster = kind(conditions, rng, watch.transcript, choices=choices, coverage=watch.coverage)
 
     stress = Stress(cluster, rng, event_count)
     watch.acts = stress.acts
@@ -177,4 +194,7 @@ def _summary(cluster: SimCluster) -> Summary:
         acknowledged_count=cluster.checker.acknowledged_count,
         state_counts=cluster.checker.states.counts,
         rot_counts=cluster.checker.rot.counts,
+        load_counts=(
+            cluster.load_rules.counts if isinstance(cluster, LoadedCluster) else Counter()
+        ),
     )

@@ -102,7 +102,6 @@ class Fuzzer:
                 inflight_ranges_max=rng.choice((1, 4)),
                 lease_ticks=rng.choice((0, 3)),
                 recall_ticks=rng.choice((0, 0, 0, 0, 2)),
-                sync_flush=rng.random() < 0.8,
                 preferred_leader_ids=rng.choice(((), ("n1",), ("n0", "n2"))),
             ),
             self._hard_state,
@@ -130,7 +129,7 @@ class Fuzzer:
                 raft.step(what)
             elif drawn < 0.85:
                 what = "tick"
-                raft.tick()
+                self._tick()
             else:
                 what = rng.choice((self._propose, self._persist, self._link, self._other))()
             self._work()
@@ -142,6 +141,14 @@ class Fuzzer:
                 f"{type(error).__name__}: {error}; last input {what!r}",
             ) from error
         return what
+
+    def _tick(self) -> None:
+        """Let one tick pass; one that the core calls idle must change nothing but the clock."""
+        self._work()
+        idle, before = self._raft.idle_ticks() > 0, self._known()
+        self._raft.tick()
+        if idle and (self._known() != before or self._raft.ready() is not None):
+            raise ViolationError("an idle tick changes nothing but the clock", f"{before}")
 
     def _propose(self) -> str:
         self._raft.propose(self._rng.randint(1, 3), "bodies")

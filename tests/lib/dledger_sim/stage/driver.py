@@ -59,7 +59,6 @@ class CoreDriver:
         inflight_ranges_max: int = 4,
         lease_ticks: int = 0,
         recall_ticks: int = 0,
-        sync_flush: bool = True,
         preferred_leader_ids: tuple[str, ...] = (),
         randint: Callable[[int, int], int] = lambda low, high: low,
     ) -> None:
@@ -89,7 +88,6 @@ class CoreDriver:
                 inflight_ranges_max=inflight_ranges_max,
                 lease_ticks=lease_ticks,
                 recall_ticks=recall_ticks,
-                sync_flush=sync_flush,
                 preferred_leader_ids=preferred_leader_ids,
             ),
             self.hard_state,

@@ -1,4 +1,4 @@
-"""Targets go to the flush thread, and results come back to the loop."""
+"""Work goes to the disk thread, and results come back to the loop."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import threading
 
 from dledger_node.errors import StoreError
 from dledger_node.store.log.flush_target import FlushTarget
-from dledger_node.volume.flush_thread import FlushThread
+from dledger_node.volume.disk_thread import DiskThread
 
 
 def target(end_index: int) -> FlushTarget:
@@ -16,7 +16,8 @@ def target(end_index: int) -> FlushTarget:
 async def test_each_target_is_flushed_in_the_thread_and_reported_on_the_loop() -> None:
     flushed: list[tuple[int, int]] = []
     reported: asyncio.Queue[tuple[int, BaseException | None, int]] = asyncio.Queue()
-    thread = FlushThread(
+    thread = DiskThread[FlushTarget](
+        "flush",
         lambda target: flushed.append((target.end_index, threading.get_ident())),
         lambda target, error: reported.put_nowait((target.end_index, error, threading.get_ident())),
     )
@@ -40,7 +41,7 @@ async def test_an_error_of_a_flush_is_reported_and_the_thread_continues() -> Non
         if target.end_index == 0:
             raise broken
 
-    thread = FlushThread(flush, lambda _, error: reported.put_nowait(error))
+    thread = DiskThread("flush", flush, lambda _, error: reported.put_nowait(error))
     thread.begin(target(0))
     assert await asyncio.wait_for(reported.get(), 20) is broken
     thread.begin(target(1))
@@ -52,7 +53,7 @@ async def test_an_error_of_a_flush_is_reported_and_the_thread_continues() -> Non
 async def test_close_leaves_no_thread_and_no_open_file() -> None:
     threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
     reported = asyncio.Event()
-    thread = FlushThread(lambda _: None, lambda *_: reported.set())
+    thread = DiskThread[FlushTarget]("flush", lambda _: None, lambda *_: reported.set())
     thread.begin(target(0))
     await asyncio.wait_for(reported.wait(), 20)
 

@@ -1,0 +1,72 @@
+"""The two passes over the logs: digests of everything, and packs of what differs.
+
+Spark's workers reduce each segment to digests, one row for up to 4096 entries, and only these cross
+to the driver. The pieces whose digests differ are read again; Spark groups their packs by piece,
+and its workers compare them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from dledger_audit.pieces import OUTCOMES, PieceComparer
+from dledger_formats.http.status import Manifest
+from pyspark_dledger.source import DIGESTS, PACKS
+
+
+class Passes(Protocol):
+    """Reads members' logs up to the committed indexes of these manifests."""
+
+    def digests(self, manifests: Mapping[str, Manifest], cuts: Iterable[int]) -> pa.Table:
+        """Return the digests, as rows of DIGEST_SCHEMA."""
+        ...
+
+    def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
+        """Compare the disputed pieces, and return rows of OUTCOME_SCHEMA."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPasses:
+    """Runs the passes on Spark, over the members' HTTP."""
+
+    spark: SparkSession
+    urls: Mapping[str, str]
+
+    def digests(self, manifests: Mapping[str, Manifest], cuts: Iterable[int]) -> pa.Table:
+        """Return the digests."""
+        return self._read(manifests, DIGESTS, cuts, []).toArrow()
+
+    def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
+        """Compare the disputed pieces, in Spark's workers."""
+        cuts, ranges = comparer.electorate.cuts, comparer.disputed
+        packs = self._read(manifests, PACKS, cuts, ranges)
+
+        def compare(rows: pa.Table) -> pa.Table:
+            # Spark counts the parameters, and takes the `self` of a method for one of them.
+            return comparer.compare(rows)
+
+        return packs.groupBy("piece").applyInArrow(compare, OUTCOMES).toArrow()
+
+    def _read(
+        self,
+        manifests: Mapping[str, Manifest],
+        rows: str,
+        cuts: Iterable[int],
+        ranges: list[tuple[int, int]],
+    ) -> DataFrame:
+        plain: dict[str, Any] = {
+            member: json.loads(manifest.to_json()) for member, manifest in manifests.items()
+        }
+        return (
+            self.spark.read.format("dledger")
+            .option("manifests", json.dumps(plain))
+            .option("rows", rows)
+            .option("cuts", json.dumps(list(cuts)))
+            .option("ranges", json.dumps(ranges))
+            .load(",".join(f"{member}={self.urls[member]}" for member in manifests))
+        )

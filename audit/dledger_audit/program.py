@@ -1,0 +1,25 @@
+"""The console script `dledger-audit`: help that needs no library, then the program."""
+
+import sys
+from collections.abc import Sequence
+
+from dledger_audit import arguments as command_line
+from dledger_formats.audit import ExitCode
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the audit; return the exit code. Print the help even if a library is missing."""
+    given = sys.argv[1:] if arguments is None else arguments
+    command_line.parser().parse_args(given)  # exits after the help, or for a wrong option
+    try:
+        from dledger_audit.main import main as run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith(("dledger_", "pyspark_dledger")):
+            raise
+        print(  # noqa: T201 - this is the output of the program
+            f"dledger-audit: the Python package {error.name} is not installed; install this "
+            "program with: pip install 'dledger-operator[audit]'",
+            file=sys.stderr,
+        )
+        return ExitCode.FAILED
+    return run(given)

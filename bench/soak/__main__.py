@@ -1,0 +1,51 @@
+"""Everything at once, on a group of real processes: appends, reads, floods, faults, scaling.
+
+    make soak                              25 minutes
+    make soak MINUTES=5 SEED=2             or python -m bench.soak --minutes 5 --seed 2
+
+Three members and one that joins and leaves run as processes on loopback, under plain and idempotent
+appends, tailing readers, a reader of the whole log, and strangers: HTTP connections that do not
+read, JSON of brackets, HELLOs that are refused, frames without an end. Meanwhile members are killed
+with SIGKILL, frozen, made leader, let rot in sealed segments while they run, and added and removed.
+
+No acknowledged append may be lost or be in the log twice, no reader may be served anything else
+than what the log holds, only a strike on the leader may change the term, memory must stay flat and
+turns of the event loops short, and in the end all members must be sound and hold the same bytes.
+The exit code is 1 if any of this is violated.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import uvloop
+
+from bench.soak.run import Soak
+
+
+def main() -> int:
+    """Run a soak; return 1 if a rule was violated."""
+    parser = argparse.ArgumentParser(
+        prog="bench.soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=25.0)
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the strikes")
+    parser.add_argument("--per-second", type=int, default=300, help="appends of each producer")
+    parser.add_argument("--election-timeout-ms", type=int, default=1000)
+    parser.add_argument("--folder", help="where the logs are kept (default: a temporary folder)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-", dir=options.folder) as folder:
+        soak = Soak(
+            Path(folder),
+            seconds=options.minutes * 60,
+            seed=options.seed,
+            per_second=options.per_second,
+            election_timeout_ms=options.election_timeout_ms,
+        )
+        uvloop.run(soak.run())
+    return 1 if soak.verdict.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""Sends reads to a member that the client has drawn, which need not lead.
+
+The client stays with that member while it answers, so that its reads are spread over the members
+only together with those of other clients, and stale reads do not go back in time. If the member
+does not answer, or cannot, another is drawn, and the leader gets what no other member answers.
+"""
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from dledger_client.calls.call import Call, Verdict, judge, success
+from dledger_client.calls.dispatcher import Dispatcher
+from dledger_client.cluster.addresses import ServerAddress
+from dledger_client.cluster.connection import Connection
+from dledger_client.errors import (
+    ConnectionLostError,
+    GroupUnreachableError,
+    RefusedError,
+)
+from dledger_client.tasks import Spawn
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.frames import RemotingCommand
+
+AVOID_S: Final = 3.0
+"""How long a member that did not answer a read gets no other."""
+REFUSED_S: Final = 0.5
+"""The same for a member that refused one; it may not know the next leader yet."""
+
+
+class ReadFrom(enum.Enum):
+    """Which members a client reads from."""
+
+    LEADER = "leader"
+    FOLLOWERS = "followers"
+    """Any member but the leader, which gets the reads only if no other answers."""
+    ANY = "any"
+
+
+class MemberReads:
+    """Owns the reads that any member may answer; implements CallHandler.
+
+    A call whose member failed is sent to another one with the same request, so a reader gets each
+    entry once and in order.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        read_from: ReadFrom,
+        spawn: Spawn,
+        random: Callable[[], float],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._members = dispatcher.members
+        self._wants_followers = read_from is ReadFrom.FOLLOWERS
+        self._spawn = spawn
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        """The connection to the member that gets the reads; None while none is chosen."""
+        self._waiting: deque[Call] = deque()
+        self._choice: asyncio.Task[None] | None = None
+        self._avoided: dict[tuple[str, int], float] = {}
+        """Until when a member gets no read, by host and port."""
+        self._leader_until_s = 0.0
+        """Until when the leader gets all reads, since no other member answers."""
+        dispatcher.on_stall = self._stalled
+
+    def submit(self, call: Call) -> None:
+        """Send a call now, or as soon as a member is chosen."""
+        self._dispatcher.record_start(call)
+        self._forward(call)
+
+    def close(self) -> None:
+        """End the calls that wait for a member."""
+        if self._choice is not None:
+            self._choice.cancel()
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            self._dispatcher.end(call, GroupUnreachableError("the client was closed"))
+
+    # CallHandler
+
+    def answered(self, call: Call, command: RemotingCommand) -> None:
+        """Process a member's response: end the call, or send it to another member."""
+        connection = call.connection
+        assert connection is not None
+        response = success(call.kind, command)
+        if response is not None:
+            leads = response.leader_id is not None and response.leader_id == connection.member_id
+            if leads and self._wants_followers and self._connection is connection:
+                self._connection = None  # this member was elected; choose again
+            self._dispatcher.succeeded(call, response)
+            return
+        judgement = judge(call.kind, command)
+        # A member may have removed entries that the leader still has.
+        is_here = judgement.code is DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
+        if judgement.verdict in (Verdict.DONE, Verdict.REFUSED) and not is_here:
+            self._dispatcher.answered(call, command)
+        else:
+            call.last_code, call.problem = None, f"{connection}: {judgement.reason}"
+            self._send_elsewhere(call, connection, REFUSED_S)
+
+    def lost(self, call: Call, error: ConnectionLostError) -> None:
+        """Send a call without an answer to another member: a read may be repeated."""
+        assert call.connection is not None
+        call.last_code, call.problem = None, str(error)
+        self._send_elsewhere(call, call.connection, AVOID_S)
+
+    def cancelled(self, call: Call) -> None:
+        """Do nothing: a cancelled call ends when it would be sent, or with its response."""
+
+    # Sending
+
+    def _forward(self, call: Call) -> None:
+        connection = self._connection
+        if call.answer.done():
+            self._dispatcher.end(call, GroupUnreachableError("cancelled"))
+        elif connection is not None and connection.is_open:
+            call.handler = self
+            self._dispatcher.send(call, connection, self._loop.time())
+        elif self._loop.time() < self._leader_until_s or self._dispatcher.is_closed:
+            self._send_to_leader(call)
+        else:
+            self._connection = None
+            self._waiting.append(call)
+            if self._choice is None:
+                self._choice = self._spawn(self._choose())
+
+    def _send_to_leader(self, call: Call) -> None:
+        call.handler = self._dispatcher
+        self._dispatcher.forward(call)
+
+    def _send_elsewhere(self, call: Call, connection: Connection, avoid_s: float) -> None:
+        address = connection.address
+        self._avoided[address.host, address.port] = self._loop.time() + avoid_s
+        if self._connection is connection:
+            self._connection = None
+        self._forward(call)
+
+    def _stalled(self, connection: Connection) -> None:
+        """Leave a member that does not respond. The dispatcher deals with a leader."""
+        if connection is self._connection and connection is not self._dispatcher.leader:
+            connection.abort(f"{connection} stopped responding")
+
+    # Choosing a member
+
+    async def _choose(self) -> None:
+        """Choose a member for the waiting calls; without one, the leader gets them."""
+        try:
+            self._connection = await self._find()
+            if self._connection is None:
+                self._leader_until_s = self._loop.time() + REFUSED_S
+        finally:
+            self._choice = None
+            waiting, self._waiting = self._waiting, deque()
+            for call in waiting:
+                self._forward(call)
+
+    async def _find(self) -> Connection | None:
+        """Return the connection to the first member, in a random order, that may get the reads."""
+        asked: set[tuple[str, int]] = set()
+        while address := self._next_address(asked):
+            asked.add((address.host, address.port))
+            knew_peers = bool(self._members.peers)
+            try:
+                connection, response = await self._members.metadata(address)
+            except (ConnectionLostError, RefusedError):
+                self._avoided[address.host, address.port] = self._loop.time() + AVOID_S
+                continue
+            if self._members.follow_leader and not knew_peers and self._members.peers:
+                asked.clear()  # only now are all members known, of which one is drawn
+            elif not self._wants_followers or response.leader_id != connection.member_id:
+                return connection
+        return None
+
+    def _next_address(self, asked: set[tuple[str, int]]) -> ServerAddress | None:
+        now_s, members = self._loop.time(), self._members
+        known = members.peers.values() if members.follow_leader else ()
+        some = [
+            address
+            for address in known or members.servers
+            if (address.host, address.port) not in asked
+            and self._avoided.get((address.host, address.port), 0.0) <= now_s
+        ]
+        return some[int(self._random() * len(some))] if some else None

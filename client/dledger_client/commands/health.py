@@ -1,0 +1,159 @@
+"""`dledger health` and `dledger wait`: whether a group serves, as an exit code."""
+
+import argparse
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dledger_client.client import DLedgerClient
+from dledger_client.commands import common, status
+from dledger_client.commands.common import ExitCode
+from dledger_client.errors import ClientError, GroupUnreachableError
+from dledger_formats.http.status import Role
+
+ATTEMPT_S: Final = 5.0
+"""How long `health`, and each attempt of `wait`, looks for a leader."""
+PAUSE_S: Final = 0.5
+
+
+def add_parser(commands: common.Commands) -> None:
+    """Define the arguments of `dledger health` and `dledger wait`."""
+    health = common.new_parser(
+        commands,
+        "health",
+        summary="check whether the group serves",
+        description="Check that the group has a leader that a majority follows: the leader proves "
+        "it by its answer where the log ends. Java's leaders prove nothing and are taken at their "
+        "word.",
+        examples={
+            "dledger health": "the group takes appends",
+            "dledger health --all-members": "and every voter is up and follows the leader",
+            "dledger health --max-lag 1000": "and none lags by more than 1000 entries",
+        },
+        exit_codes="0 healthy; 1 a member is not; 2 usage error; 4 refused: another group; 5 no "
+        "leader that a majority follows.",
+    )
+    wait = common.new_parser(
+        commands,
+        "wait",
+        summary="wait until the group serves",
+        description="Repeat the checks of `dledger health` until they succeed.",
+        examples={
+            "dledger wait": "until the group takes appends, for 30 s at most",
+            "dledger wait --all-members --deadline 300": "until every voter is up",
+        },
+        exit_codes="0 healthy; 1 a member is still not; 2 usage error; 4 refused: another group; "
+        "5 still no leader that a majority follows.",
+    )
+    for parser, run in ((health, run_health), (wait, run_wait)):
+        parser.add_argument(
+            "--all-members",
+            action="store_true",
+            help="require that every voter is up and follows the leader (default: no)",
+        )
+        parser.add_argument(
+            "--max-lag",
+            metavar="N",
+            type=common.index,
+            help="require that every voter is up, and its log ends at most N entries before the "
+            "leader's (default: not checked)",
+        )
+        status.add_page_options(parser)
+        common.add_group_options(parser)
+        common.add_output_option(parser, "text: a sentence for each problem; json: one line")
+        parser.set_defaults(run=run)
+    health.set_defaults(deadline=ATTEMPT_S)
+
+
+@dataclass(slots=True, kw_only=True)
+class Health:
+    """The result of the checks."""
+
+    leader_id: str | None = None
+    term: int = -1
+    end_index: int = -1
+    problems: list[str] = field(default_factory=list)
+    """What is wrong, one sentence each; empty if the group is healthy."""
+    error: ClientError | None = None
+    """Why no leader was found."""
+
+
+async def run_health(arguments: argparse.Namespace) -> int:
+    """Check once, print the result and return the exit code."""
+    async with common.open_client(arguments) as client:
+        found = await check(client, arguments, arguments.deadline)
+    return _report(found, arguments)
+
+
+async def run_wait(arguments: argparse.Namespace) -> int:
+    """Check until the group is healthy or the time is over; return the exit code."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + arguments.deadline
+    async with common.open_client(arguments) as client:
+        while True:
+            left_s = max(PAUSE_S, end_s - loop.time())
+            found = await check(client, arguments, min(ATTEMPT_S, left_s))
+            if not found.problems or loop.time() >= end_s:
+                return _report(found, arguments)
+            await asyncio.sleep(PAUSE_S)
+
+
+async def check(client: DLedgerClient, arguments: argparse.Namespace, deadline_s: float) -> Health:
+    """Find the leader, have it prove that a majority follows it, and look at the members."""
+    found = Health()
+    try:
+        bounds = await client.bounds(deadline_s=deadline_s)
+        group = await client.membership(deadline_s=deadline_s)
+    except ClientError as error:
+        found.error = error
+        found.problems.append(str(error))
+        return found
+    found.leader_id, found.term, found.end_index = group.leader_id, group.term, bounds.end_index
+    if arguments.all_members or arguments.max_lag is not None:
+        found.problems += await _members_problems(arguments, found, set(group.voters))
+    return found
+
+
+async def _members_problems(
+    arguments: argparse.Namespace, found: Health, voters: set[str]
+) -> list[str]:
+    """Return what is wrong with the voters, by their own pages."""
+    try:
+        addresses = await status.page_addresses(arguments)
+    except GroupUnreachableError as error:
+        return [str(error)]  # no member answered this time; `dledger wait` asks again
+    # A learner need not be healthy: it has no vote.
+    named = [each for each in addresses if each.member_id is None or each.member_id in voters]
+    answers = await status.ask_all(named, arguments.group)
+    pages = {answer.status.self_id: answer.status for answer in answers if answer.status}
+    problems = [
+        f"{answer.address.member_id or 'a member'}: its page at {answer.address}: {answer.problem}"
+        for answer in answers
+        if answer.status is None
+    ]
+    if unnamed := voters - pages.keys() - {answer.address.member_id for answer in answers}:
+        problems.append(f"no page of {', '.join(sorted(unnamed))} was asked; name them in --http")
+    for member_id in sorted(voters & pages.keys()):
+        page = pages[member_id]
+        lag = found.end_index - page.ledger_end_index
+        if page.leader_id != found.leader_id and page.role is not Role.LEADER:
+            problems.append(f"{member_id} follows {page.leader_id or 'no leader'}")
+        elif not page.ready:
+            problems.append(f"{member_id} is not ready: {page.reason}")
+        if arguments.max_lag is not None and lag > arguments.max_lag:
+            problems.append(f"{member_id} lags by {lag} entries")
+    return problems
+
+
+def _report(found: Health, arguments: argparse.Namespace) -> int:
+    if arguments.output == "json":
+        plain: dict[str, Any] = {"healthy": not found.problems, "leader": found.leader_id}
+        common.write_json(plain | {"term": found.term, "problems": found.problems})
+    elif not found.problems:
+        term = f" of term {found.term}" if found.term >= 0 else ""
+        common.write_line(f"healthy: {found.leader_id} is the leader{term}")
+    if found.error is not None:
+        raise found.error
+    for problem in found.problems if arguments.output != "json" else ():
+        common.complain(f"dledger: {problem}")
+    return ExitCode.FAILED if found.problems else ExitCode.OK

@@ -1,0 +1,129 @@
+"""Counts of the outcomes of `dledger append`, and their summary."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dledger_client.append.outcomes import Acknowledged, Outcome, Unknown
+from dledger_client.calls.statistics import AppendStatistics
+from dledger_client.commands.common import ExitCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
+
+REASONS_MAX: Final = 10
+"""Maximum number of distinct reasons in the summary."""
+RANGES_MAX: Final = 10
+"""Maximum number of ranges of unknown outcomes that the summary names."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts of the outcomes so far."""
+
+    taken: int = 0
+    acknowledged: int = 0
+    unknown: int = 0
+    refused: int = 0
+    unreachable: bool = False
+    first_index: int | None = None
+    last_index: int | None = None
+    reasons: Counter[str] = field(default_factory=Counter)
+    unknown_ranges: list[list[int]] = field(default_factory=list)
+    """First and last number of consecutive bodies whose outcome is unknown, from 1."""
+    is_cut_short: bool = False
+    """Whether bodies were left that were not appended, because nobody reads the outcomes."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once no further body will be taken."""
+
+    @property
+    def unfinished(self) -> int:
+        """Number of bodies that were taken and have no outcome yet."""
+        return self.taken - self.acknowledged - self.unknown - self.refused
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of the worst outcome."""
+        if self.unknown or self.unfinished:
+            return ExitCode.UNKNOWN
+        if self.unreachable:
+            return ExitCode.UNREACHABLE
+        return ExitCode.REFUSED if self.refused else ExitCode.OK
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one outcome."""
+        if isinstance(outcome, Acknowledged):
+            self.acknowledged += 1
+            index = outcome.index
+            self.first_index = index if self.first_index is None else min(self.first_index, index)
+            self.last_index = index if self.last_index is None else max(self.last_index, index)
+            return
+        if isinstance(outcome, Unknown):
+            self.unknown += 1
+            self._note_unknown(outcome.number + 1)
+        else:
+            self.refused += 1
+            self.unreachable |= outcome.code is DLedgerResponseCode.METADATA_ERROR
+        if len(self.reasons) < REASONS_MAX or outcome.reason in self.reasons:
+            self.reasons[outcome.reason] += 1
+
+    def summary(self, statistics: AppendStatistics, elapsed_s: float) -> dict[str, Any]:
+        """Return the figures of the summary."""
+        return {
+            "acknowledged": self.acknowledged,
+            "unknown": self.unknown,
+            "refused": self.refused,
+            "unfinished": self.unfinished,
+            "firstIndex": self.first_index,
+            "lastIndex": self.last_index,
+            "leader": statistics.leader_id,
+            "leaderChanges": statistics.leader_changes,
+            "longestGapMs": round(statistics.longest_gap_s * 1000, 1),
+            "appendsPerSecond": round(self.acknowledged / elapsed_s, 1) if elapsed_s else 0.0,
+            "reasons": dict(self.reasons),
+        }
+
+    def lines(self, summary: dict[str, Any], noun: str, hint: str) -> list[str]:
+        """Return the summary as text; `noun` is what the bodies are, such as line.
+
+        `hint` says what to do about unknown outcomes.
+        """
+        lines = [
+            f"acknowledged    {self.acknowledged}",
+            f"unknown         {self.unknown}",
+            f"refused         {self.refused}",
+        ]
+        if self.first_index is not None:
+            lines.append(f"indexes         {self.first_index} to {self.last_index}")
+        if self.unfinished:
+            lines.append(f"unfinished      {self.unfinished}")
+        lines += [
+            f"leader          {summary['leader'] or '-'}",
+            f"leader changes  {summary['leaderChanges']}",
+            f"longest gap     {summary['longestGapMs']} ms",
+            f"rate            {summary['appendsPerSecond']} appends/s",
+            *(
+                f"{times} time{'s' * (times > 1)}: {reason}"
+                for reason, times in self.reasons.items()
+            ),
+        ]
+        if self.unknown or self.unfinished:
+            lines.append(
+                f"These may or may not be in the log: {noun} {self._unknown_text()}.{hint}"
+            )
+        return lines
+
+    def _note_unknown(self, number: int) -> None:
+        ranges = self.unknown_ranges
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        elif len(ranges) <= RANGES_MAX:
+            ranges.append([number, number])
+
+    def _unknown_text(self) -> str:
+        """Name the bodies with unknown outcomes; those without an outcome are the last ones."""
+        ranges = [*self.unknown_ranges]
+        if self.unfinished:
+            ranges.append([self.taken - self.unfinished + 1, self.taken])
+        texts = [str(first) if first == last else f"{first} to {last}" for first, last in ranges]
+        shown = texts[:RANGES_MAX]
+        return ", ".join(shown) + (" and others" if len(texts) > len(shown) else "")

@@ -1,0 +1,105 @@
+"""JSON bodies of RocketMQ: strict JSON out, and what Java's JSON library writes in.
+
+That library (fastjson) does not quote keys that are numbers: `{0:"127.0.0.1:10911"}`, and takes
+keys without quotes from others. So a reader here accepts a key without quotes, made of letters,
+digits and `_ $ -`. In everything else it is as strict as `json_objects.parse`. We write quotes
+always, which Java reads.
+
+A reader ignores unknown keys. Keys that some releases do not have are None here if they are
+missing, and are then not written.
+"""
+
+import re
+from typing import Any, ClassVar, Final, Self, final
+
+import msgspec
+
+from dledger_formats import json_objects
+from dledger_formats.json_objects import FormatError
+from dledger_formats.protocol.frames import FRAME_BYTES_MAX
+
+REQUEST_BYTES_MAX: Final = 256 * 1024
+"""The longest JSON of a request that a broker reads: a heartbeat with 1,000 subscriptions."""
+BRACKETS_MAX: Final = 8192
+"""Opening brackets of such a body: each costs more time than all other bytes do."""
+_KEY: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|([{,]\s*+)([A-Za-z0-9_$-]++)(?=\s*+:)', re.DOTALL)
+
+
+class JsonBody(
+    msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True, gc=False
+):
+    """An object with the keys of one kind of body."""
+
+    BYTES_MAX: ClassVar[int] = REQUEST_BYTES_MAX
+    BRACKETS_MAX: ClassVar[int] = BRACKETS_MAX
+
+    @final
+    @classmethod
+    def from_json(cls, raw: bytes) -> Self:
+        """Read a body. Raises FormatError, which names the key that is missing or wrong."""
+        if len(raw) > cls.BYTES_MAX:
+            raise FormatError(f"JSON of {len(raw)} bytes; at most {cls.BYTES_MAX} are allowed")
+        if raw.count(b"[") + raw.count(b"{") > cls.BRACKETS_MAX:
+            raise FormatError(f"JSON may have at most {cls.BRACKETS_MAX} opening brackets")
+        plain = parse(raw)
+        try:
+            return msgspec.convert(plain, cls)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise FormatError(f"{cls.__name__}: {error}") from error
+
+    @final
+    def to_json(self) -> bytes:
+        """Encode as strict JSON."""
+        return _ENCODER.encode(self)
+
+
+class AnswerBody(JsonBody, kw_only=True, frozen=True):
+    """The body of an answer. It may have as many topics or groups as a frame can hold."""
+
+    BYTES_MAX: ClassVar[int] = FRAME_BYTES_MAX
+    BRACKETS_MAX: ClassVar[int] = FRAME_BYTES_MAX
+
+
+def parse(raw: bytes) -> Any:
+    """Read JSON whose keys may lack their quotes. Raises FormatError. Takes linear time."""
+    try:
+        return json_objects.parse(raw)
+    except FormatError:
+        quoted = _KEY.sub(_quoted, raw)
+        if quoted == raw:
+            raise
+        return json_objects.parse(quoted)
+
+
+def _quoted(found: re.Match[bytes]) -> bytes:
+    if found[2] is None:
+        return found[0]
+    return b'%b"%b"' % (found[1], found[2])
+
+
+def zero() -> int:
+    """Return the default of a number that is always written."""
+    return 0
+
+
+def no() -> bool:
+    """Return the default of a boolean that is always written."""
+    return False
+
+
+def no_items() -> list[Any]:
+    """Return the default of a list that is always written."""
+    return []
+
+
+def no_entries() -> dict[str, Any]:
+    """Return the default of an object that is always written."""
+    return {}
+
+
+def yes() -> bool:
+    """Return the default of a boolean that is always written."""
+    return True
+
+
+_ENCODER: Final = msgspec.json.Encoder()

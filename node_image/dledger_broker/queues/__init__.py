@@ -1,0 +1,10 @@
+"""Consume queues: for each queue of each topic, where its messages are in the log.
+
+    builder      entries -> units, grouped by queue; pure
+    files        the files of the units
+    checkpoint   up to which entry the files are complete
+    queue_store  the three together: what a member keeps, and where it goes on after a start
+
+The files are derived from the log and may be deleted at any time. A unit is written where its queue
+offset says, never after the last one; so to write it again changes nothing, and a hole is visible.
+"""

@@ -1,0 +1,136 @@
+"""The files of consume queues: Java's names and units (`consume_queue`). All methods may block.
+
+A file grows as units are written; Java's has its full size at once. Where nothing was written yet,
+a unit is a hole: 20 zero bytes, or the end of the file. No message has the physical offset 0.
+"""
+
+import os
+import shutil
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+from dledger_broker.errors import QueueFilesError
+from dledger_broker.queues.builder import QueueId
+from dledger_formats.log.disk import file_name
+from dledger_formats.rocketmq.consume_queue import FILE_BYTES, UNIT, UNIT_BYTES, Unit
+
+OPEN_FILES_MAX: Final = 512
+
+
+class QueueFiles:
+    """The files below one folder. One thread writes; several may read."""
+
+    def __init__(self, folder: Path, *, file_bytes: int = FILE_BYTES) -> None:
+        assert file_bytes % UNIT_BYTES == 0
+        self._folder = folder
+        self._file_bytes = file_bytes
+        self._open: OrderedDict[Path, int] = OrderedDict()
+        self._unsynced: dict[Path, None] = {}
+        """Files with units, and folders with names, that a crash may take back."""
+
+    def write(self, queue: QueueId, first_unit: int, units: bytes | bytearray) -> None:
+        """Write consecutive units of a queue. Raises QueueFilesError."""
+        view, at = memoryview(units), first_unit * UNIT_BYTES
+        while view:
+            begin = at - at % self._file_bytes
+            part = view[: begin + self._file_bytes - at]
+            path = self._path(queue, begin)
+            try:
+                written = os.pwrite(self._writable(path), part, at - begin)
+            except OSError as error:
+                raise QueueFilesError(f"cannot write {path}: {error}") from error
+            self._unsynced[path] = None
+            view, at = view[written:], at + written
+
+    def read(self, queue: QueueId, first_unit: int, count: int) -> list[Unit]:
+        """Return up to `count` units from one on, of one file, up to the first hole.
+
+        Raises QueueFilesError if the file cannot be read.
+        """
+        at = first_unit * UNIT_BYTES
+        begin = at - at % self._file_bytes
+        path = self._path(queue, begin)
+        size = min(count * UNIT_BYTES, begin + self._file_bytes - at)
+        try:
+            with path.open("rb", buffering=0) as file:
+                raw = os.pread(file.fileno(), size, at - begin)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise QueueFilesError(f"cannot read {path}: {error}") from error
+        units: list[Unit] = []
+        for fields in UNIT.iter_unpack(raw[: len(raw) - len(raw) % UNIT_BYTES]):
+            if fields[0] == 0:
+                break
+            units.append(Unit._make(fields))
+        return units
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete all files of a topic. Raises QueueFilesError."""
+        self._delete(self._folder / topic)
+
+    def delete_all(self) -> None:
+        """Delete all files. Raises QueueFilesError."""
+        self._delete(self._folder)
+
+    def sync(self) -> None:
+        """Make everything that was written or deleted durable. Raises QueueFilesError."""
+        for path in list(self._unsynced):
+            try:
+                _sync(path)
+            except FileNotFoundError:
+                pass  # it was deleted, and its folder is synced, too
+            except OSError as error:
+                raise QueueFilesError(f"cannot sync {path}: {error}") from error
+            del self._unsynced[path]
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def _path(self, queue: QueueId, begin: int) -> Path:
+        return self._folder / queue.topic / str(queue.queue_id) / file_name(begin)
+
+    def _writable(self, path: Path) -> int:
+        """Return the descriptor of a file, which is created if it is missing."""
+        descriptor = self._open.get(path)
+        if descriptor is not None:
+            self._open.move_to_end(path)
+            return descriptor
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._make_folders(path.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._unsynced[path.parent] = None
+        self._open[path] = descriptor
+        if len(self._open) > OPEN_FILES_MAX:
+            os.close(self._open.popitem(last=False)[1])
+        return descriptor
+
+    def _make_folders(self, folder: Path) -> None:
+        if not folder.is_dir():
+            self._make_folders(folder.parent)
+            folder.mkdir(exist_ok=True)
+            self._unsynced[folder.parent] = None
+
+    def _delete(self, folder: Path) -> None:
+        for path in [path for path in self._open if path.is_relative_to(folder)]:
+            os.close(self._open.pop(path))
+        try:
+            shutil.rmtree(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise QueueFilesError(f"cannot delete {folder}: {error}") from error
+        self._unsynced[folder.parent] = None
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

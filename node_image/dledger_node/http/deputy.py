@@ -1,0 +1,171 @@
+"""Answers probes while the event loop waits for the disk.
+
+What may take long on a disk runs in threads. But a write to the page cache, which costs little,
+waits for the disk too while the file system's journal waits for it, and the loop with it. A kubelet
+would then kill a member for its disk, which helps nobody: the process cannot even end before the
+disk has answered.
+
+So a thread watches the loop. When the loop is late and its thread is in an uninterruptible sleep,
+which only the kernel's IO is, the deputy accepts the connections of the HTTP port: it answers that
+the process lives, that the member is not ready, and nothing else. A loop that is late for any other
+reason, such as an endless one, gets no deputy, and is killed as it should be.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+BEAT_S: Final = 0.25
+LATE_S: Final = 1.0
+"""How late the loop must be. The limit of a liveness probe is 5 s."""
+LOOK_S: Final = 1.0
+"""Time between two looks at what the loop's thread does, while the deputy answers."""
+CONNECTIONS_MAX: Final = 64
+REQUEST_S: Final = 1.0
+"""How long a connection may take to ask. A probe sends its request at once."""
+HEAD_BYTES_MAX: Final = 4096
+
+
+class Deputy:
+    """Stands in for the loop that makes every call but `_run`."""
+
+    def __init__(self, listeners: Iterable[int]) -> None:
+        """`listeners` are the descriptors of the sockets that listen on the HTTP port."""
+        self._loop = asyncio.get_running_loop()
+        self._stat = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+        self._listeners = [socket.socket(fileno=os.dup(fd)) for fd in listeners]
+        self._beat_s = time.monotonic()
+        self._beat: asyncio.TimerHandle | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="deputy", daemon=True)
+        self._go_on()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stand in no longer."""
+        if self._beat is not None:
+            self._beat.cancel()
+        self._closing.set()
+        self._thread.join()
+        for listener in self._listeners:
+            listener.close()
+
+    def _go_on(self) -> None:
+        self._beat_s = time.monotonic()
+        self._beat = self._loop.call_later(BEAT_S, self._go_on)
+
+    # -- in the thread ---------------------------------------------------------------------------
+
+    @property
+    def _late_s(self) -> float:
+        return time.monotonic() - self._beat_s - BEAT_S
+
+    def _run(self) -> None:
+        while not self._closing.wait(BEAT_S):
+            if self._late_s > LATE_S and self._waits_for_the_disk():
+                logger.error("the event loop waits for the disk; only probes are answered")
+                try:
+                    self._stand_in()
+                except (OSError, ValueError) as error:
+                    logger.warning("probes are not answered: %s", error)
+                logger.warning("the event loop goes on")
+
+    def _waits_for_the_disk(self) -> bool:
+        """Whether the loop's thread is in an uninterruptible sleep (proc(5), state D)."""
+        return self._stat.read_text().rpartition(")")[2].split()[0] == "D"
+
+    def _stand_in(self) -> None:
+        """Answer until the loop goes on, or does anything but wait for the disk."""
+        with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:
+            for listener in self._listeners:
+                selector.register(listener, selectors.EVENT_READ, None)
+            guests: dict[socket.socket, _Guest] = {}
+            looked_s = time.monotonic()
+            while self._late_s > 0 and not self._closing.is_set():
+                for key, _ in selector.select(BEAT_S / 5):
+                    guest = key.data
+                    if guest is None:
+                        self._accept(key.fileobj, selector, guests, opened)  # type: ignore[arg-type]
+                    elif guest.connection not in guests:
+                        pass  # it had to go for another one just now
+                    elif guest.answered(self._late_s):
+                        self._dismiss(guest, selector, guests)
+                now_s = time.monotonic()
+                if now_s - looked_s >= LOOK_S:
+                    looked_s = now_s
+                    if not self._waits_for_the_disk():
+                        return
+                for guest in [one for one in guests.values() if one.deadline_s <= now_s]:
+                    self._dismiss(guest, selector, guests)
+
+    def _accept(
+        self,
+        listener: socket.socket,
+        selector: selectors.BaseSelector,
+        guests: dict[socket.socket, "_Guest"],
+        opened: contextlib.ExitStack,
+    ) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            connection, _ = listener.accept()
+            opened.callback(connection.close)
+            connection.setblocking(False)
+            if len(guests) >= CONNECTIONS_MAX:  # a probe asks at once, so the oldest is none
+                self._dismiss(next(iter(guests.values())), selector, guests)
+            guest = guests[connection] = _Guest(connection)
+            selector.register(connection, selectors.EVENT_READ, guest)
+
+    def _dismiss(
+        self,
+        guest: "_Guest",
+        selector: selectors.BaseSelector,
+        guests: dict[socket.socket, "_Guest"],
+    ) -> None:
+        selector.unregister(guest.connection)
+        del guests[guest.connection]
+        guest.connection.close()
+
+
+class _Guest:
+    """A connection to the deputy, for one request."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.deadline_s = time.monotonic() + REQUEST_S
+        self._head = b""
+
+    def answered(self, late_s: float) -> bool:
+        """Read what has arrived; answer a whole request. Return whether this guest is done."""
+        try:
+            data = self.connection.recv(HEAD_BYTES_MAX)
+            self._head += data
+            if b"\r\n\r\n" not in self._head:
+                return not data or len(self._head) > HEAD_BYTES_MAX
+            self.connection.send(answer_to(self._head, late_s))
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
+
+
+def answer_to(head: bytes, late_s: float) -> bytes:
+    """Return the response to a request while the loop has waited for the disk for `late_s`."""
+    if head.startswith(b"GET /healthz "):
+        status, text = "200 OK", "ok\n"
+    else:
+        status = "503 Service Unavailable"
+        text = f"the event loop has waited for the disk for {late_s:.0f} s\n"
+    return (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n{text}"
+    ).encode()

@@ -1,0 +1,105 @@
+"""The ticks of a member: steady while there is work, and few while the group is idle.
+
+A member that has nothing to do sleeps until the core's clock can change anything. Whatever wakes
+it, the ticks of its sleep are passed to the core first, so that the core's time is right for every
+input.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from dledger_node.shell.clock import CATCH_UP_TICKS_MAX, TICK_S, TickClock
+
+SLEEP_TICKS_MAX: Final = 25
+"""The longest sleep. What a member watches without an event is seen after this time at most."""
+WAKING_TICKS: Final = CATCH_UP_TICKS_MAX + 3
+"""A sleep ends this many ticks before a timeout does: if the process was stopped meanwhile, it must
+read the messages that wait for it first.
+"""
+
+
+class ClockedCore(Protocol):
+    """The core, as far as its clock is concerned."""
+
+    def idle_ticks(self, *, before_timeout: int = 0) -> int:
+        """Return how many of the next ticks change nothing but the clock."""
+
+    def pass_idle_ticks(self, count: int, elapsed_ticks: int) -> None:
+        """Advance the clock by idle ticks."""
+
+
+class Ticker:
+    """Calls `tick` with the ticks of time since the last one, for as long as `run` runs."""
+
+    def __init__(
+        self,
+        core: ClockedCore,
+        *,
+        tick: Callable[[int], None],
+        at_rest_until_s: Callable[[], float],
+        late: Callable[[float], None],
+    ) -> None:
+        """`at_rest_until_s` returns the loop's time up to which nothing but the core needs a tick;
+        a time in the past while something does. `late` is told by how much a timer was late.
+        """
+        self._core = core
+        self._tick = tick
+        self._at_rest_until_s = at_rest_until_s
+        self._late = late
+        self._loop = asyncio.get_running_loop()
+        self._asleep = False
+        self._clock = TickClock(self._loop.time())
+        self._due: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self) -> None:
+        """Tick until cancelled. Skip ticks after a pause, to read the waiting messages first."""
+        self._clock = TickClock(self._loop.time())
+        try:
+            while True:
+                self._due = self._loop.create_future()
+                self._set_timer()
+                await self._due
+                self._late(self._loop.time() - self._clock.due_s)
+                self.wake()
+                self._tick(self._clock.tick(self._loop.time()))
+                self._sleep_if_idle()
+        finally:
+            self._stop_timer()
+
+    def wake(self) -> None:
+        """Tick at the steady rate again; call this before the core gets any input."""
+        if not self._asleep:
+            return
+        self._asleep = False
+        passed, elapsed_ticks = self._clock.wake(self._loop.time())
+        self._core.pass_idle_ticks(passed, elapsed_ticks)
+        if self._due is not None and not self._due.done():
+            self._set_timer()
+
+    def _sleep_if_idle(self) -> None:
+        """Sleep through the core's idle ticks, unless something else needs a tick before."""
+        rest_s = self._at_rest_until_s() - self._clock.due_s
+        if rest_s <= 0:
+            return
+        rest_ticks = SLEEP_TICKS_MAX if rest_s == math.inf else int(rest_s / TICK_S)
+        idle_ticks = self._core.idle_ticks(before_timeout=WAKING_TICKS)
+        count = min(SLEEP_TICKS_MAX, rest_ticks, idle_ticks)
+        if count > 0:
+            self._asleep = True
+            self._clock.sleep(count)
+
+    def _set_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_at(self._clock.due_s, self._fire)
+
+    def _fire(self) -> None:
+        if self._due is not None and not self._due.done():
+            self._due.set_result(None)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,33 @@
+"""The room that the existing segments have for entries, and how more of it is made."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from dledger_node.store.log.block import Block
+from dledger_node.store.log.writer import LogWriter
+
+
+class SegmentRoom:
+    """Tells the thread that writes whether it can, and lets a worker thread allocate segments."""
+
+    def __init__(self, log: LogWriter) -> None:
+        self._log = log
+        self.lock = threading.Lock()
+        """Held while segments are allocated."""
+
+    def is_ample(self, entry_count: int, body_bytes: int) -> bool:
+        """Whether entries surely fit into the last segments, whatever their sizes; cheap."""
+        return self._log.has_ample_room(entry_count, body_bytes)
+
+    def fits(self, body_sizes: Sequence[int]) -> bool:
+        """Whether `LogStore.reserve` would find room in the segments that exist."""
+        return self._log.has_room(body_sizes)
+
+    def fits_block(self, block: Block) -> bool:
+        """Whether `LogStore.reserve_block` would find room in the segments that exist."""
+        return self._log.has_room_for_block(block)
+
+    def make(self, reserve: Callable[[], object]) -> None:
+        """Call `reserve` or `reserve_block` in a worker thread; blocks. Raises their errors."""
+        with self.lock:
+            reserve()

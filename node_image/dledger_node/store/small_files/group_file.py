@@ -1,0 +1,125 @@
+"""The file `group` in a member's folder: which group the folder belongs to.
+
+It holds the group's name and its identity, which tells it from other groups of that name. It is
+durable before the member makes its first promise. A folder without it was written by an earlier
+release or by Java, and becomes the group's whose member opens it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger_formats.http.status import identities_differ
+from dledger_node.errors import ForeignFolderError, StoreDamagedError, StoreError
+from dledger_node.store.segments.segment import NO_ROOM
+from dledger_node.store.small_files import ballast
+from dledger_node.store.small_files.properties import read_properties, write_properties
+
+FILE_NAME: Final = "group"
+_GROUP: Final = "group"
+_IDENTITY: Final = "identity"
+_ADOPTED: Final = "adopted"
+_TRUE: Final = "true"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderOwner:
+    """The group to which a folder belongs."""
+
+    group: str
+    identity: str = ""
+    """Empty while the group has none."""
+    adopted: bool = False
+    """Whether `dledger-node store adopt` made this identity. The rest of the earlier group may
+    return at any time, so members without an identity are strangers then.
+    """
+
+
+class GroupFile:
+    """The file of one folder: what it says, and how to replace that."""
+
+    def __init__(self, folder: Path, owner: FolderOwner) -> None:
+        self.owner = owner
+        self._folder = folder
+
+    def save(self, owner: FolderOwner) -> None:
+        """Record another owner, durably; blocks for two fsyncs. Raises StoreError."""
+        save_owner(self._folder, owner)
+        self.owner = owner
+
+
+def load_owner(folder: Path) -> FolderOwner | None:
+    """Return whose folder this is; None if the folder does not say. Changes nothing.
+
+    Raises StoreError if the file cannot be trusted.
+    """
+    path = folder / FILE_NAME
+    try:
+        values = read_properties(path, (_GROUP,), optional=(_IDENTITY, _ADOPTED))
+    except StoreDamagedError as error:
+        # Not a damage to heal: a peer cannot tell whose the folder is.
+        raise StoreError(
+            f"{error}. It says which group the folder belongs to. Remove the file if the folder "
+            "is certainly this group's"
+        ) from error
+    if values is None:
+        return None
+    return FolderOwner(
+        group=values[_GROUP],
+        identity=values.get(_IDENTITY, ""),
+        adopted=values.get(_ADOPTED) == _TRUE,
+    )
+
+
+def save_owner(folder: Path, owner: FolderOwner) -> None:
+    """Record whose folder this is, durably; blocks for two fsyncs. Raises StoreError.
+
+    Releases the ballast on a full volume.
+    """
+    path = folder / FILE_NAME
+    values = {_GROUP: owner.group}
+    values |= {_IDENTITY: owner.identity} if owner.identity else {}
+    values |= {_ADOPTED: _TRUE} if owner.adopted else {}
+    try:
+        try:
+            write_properties(path, values)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not ballast.release(folder):
+                raise
+            write_properties(path, values)
+    except OSError as error:
+        raise StoreError(f"cannot save {path}: {error}") from error
+
+
+def check_owner(folder: Path, group: str, identity: str) -> None:
+    """Raise ForeignFolderError if the folder is another group's. Changes nothing.
+
+    `identity` is that of the settings; empty if they have none.
+    """
+    owner = load_owner(folder)
+    if owner is None:
+        return
+    if owner.group != group:
+        raise ForeignFolderError(
+            f"{folder} belongs to the group {owner.group}, and this member to {group}; correct "
+            "DLEDGER_GROUP, or give this member its own folder"
+        )
+    if identities_differ(owner.identity, identity):
+        raise ForeignFolderError(
+            f"{folder} belongs to another group named {group}, whose identity is {owner.identity}; "
+            f"DLEDGER_GROUP_IDENTITY of this member is {identity}. Give this member its own "
+            "folder, or correct the identity if the folder is this group's"
+        )
+
+
+def claim(folder: Path, group: str, identity: str) -> GroupFile:
+    """Check whose folder this is, and record what it does not say yet; return the file.
+
+    The caller holds the folder's lock. Raises ForeignFolderError, StoreError.
+    """
+    check_owner(folder, group, identity)
+    known = load_owner(folder)
+    if known is None or (identity and not known.identity):
+        known = FolderOwner(group=group, identity=identity)
+        save_owner(folder, known)
+    return GroupFile(folder, known)

@@ -1,0 +1,56 @@
+"""How long the operator puts up with an API server that refuses, is down, or cannot be reached."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from random import Random
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_S_MAX: Final = 1.0
+"""The longest pause between two attempts, so that labels are right soon after the server's return.
+"""
+
+
+class EndlessBackoffs:
+    """Pauses in seconds between attempts, without an end: 503 and 403 pass, however long they last.
+
+    kopf iterates over them for every request and gives up after the last one.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield pauses that double up to `BACKOFF_S_MAX`, with jitter."""
+        for attempt in itertools.count():
+            pause_s = min(BACKOFF_S_MAX, 0.1 * 2.0 ** min(attempt, 10))
+            yield pause_s * self._random.uniform(0.5, 1.0)
+
+
+async def keep_trying(
+    run: Callable[[], Awaitable[None]],
+    *,
+    what: str,
+    backoffs: EndlessBackoffs,
+    fatal: tuple[type[Exception], ...] = (),
+) -> None:
+    """Call `run` until it returns or raises a `fatal` error. Any other error is logged, unless it
+    is the same as the one before.
+    """
+    last = ""
+    for pause_s in backoffs:
+        try:
+            await run()
+        except fatal:
+            raise
+        except Exception as error:
+            shown = f"{type(error).__name__}: {error}"
+            if shown != last:
+                logger.error("%s: %s; will try again", what, shown)  # noqa: TRY400 - no bug here
+            last = shown
+        else:
+            return
+        await asyncio.sleep(pause_s)

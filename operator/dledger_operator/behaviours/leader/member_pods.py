@@ -1,0 +1,55 @@
+"""Tells the pods of a group's members from pods that only carry its label. Pure.
+
+A member's pod is owned by the group's StatefulSet and has the name of one of its ordinals. Whoever
+may create pods can give one the group's label. What such a pod says is not believed, and it is
+never relabeled.
+
+A term annotation is not believed either if it is above the term of every member: the operator
+writes it after a majority was in that term, and members never forget a term.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+
+from dledger_formats.http.status import NodeStatus
+from dledger_operator import names
+from dledger_operator.api_objects import PodView
+from dledger_operator.behaviours.leader.leadership import leaders_of_highest_term
+from dledger_operator.observed_state import Membership, Observation
+
+
+def is_member(pod: PodView, group: str, stateful_set_uids: Container[str]) -> bool:
+    """Return whether a pod is a member's. `stateful_set_uids` are those of the group's StatefulSet
+    and of its earlier ones, whose pods may still be leaving.
+    """
+    ordinal = names.ordinal(pod.member_id)
+    named = 0 <= ordinal < names.REPLICAS_MAX and pod.name == names.pod(group, ordinal)
+    return named and bool(pod.owner_uid) and pod.owner_uid in stateful_set_uids
+
+
+def overstated(
+    pods: Sequence[PodView], observations: Sequence[Observation], membership: Membership
+) -> tuple[PodView, ...]:
+    """Return the pods whose term annotation hides a leader: it is above every observed term."""
+    highest = max((each.term for each in observations), default=-1)
+    above = [pod for pod in pods if pod.term > highest]
+    if not above or not any(each.answers and each.master for each in observations):
+        return ()
+    return () if leaders_of_highest_term(pods, observations, membership) else tuple(above)
+
+
+def forged(
+    pods: Sequence[PodView], answers: Mapping[str, NodeStatus], membership: Membership
+) -> tuple[int, tuple[PodView, ...]]:
+    """Return the highest term of the members, and the pods whose annotation is above it.
+
+    `answers` by pod uid must have been asked for after the LIST that gave `pods`: a term that was
+    annotated before the LIST was a majority's before it. Nothing is forged while a pod or a voter
+    does not answer.
+    """
+    by_member = {pod.member_id: answers.get(pod.uid) for pod in pods}
+    known = [answer for answer in by_member.values() if answer is not None]
+    voters = membership.voters.union(*(answer.voters for answer in known))
+    if not voters <= {answer.self_id for answer in known} or len(known) < len(pods):
+        return -1, ()
+    highest = max(answer.term for answer in known)
+    return highest, tuple(pod for pod in pods if pod.term > highest)

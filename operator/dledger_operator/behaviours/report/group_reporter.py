@@ -1,0 +1,71 @@
+"""Reports one group: its status, its metrics and its Events."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dledger_operator import names
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.leader.leader_history import LeaderHistory
+from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.report.group_events import ConditionEvents
+from dledger_operator.behaviours.report.status import StatusReporter, build_status
+from dledger_operator.observed_state import ObservedGroup
+from dledger_operator.spec.group import Group
+
+# After its start, the operator waits this long for a leader before it reports that there is none.
+GATHERING_S_MAX: Final = 5.0
+
+
+class GroupReporter:
+    """Reports one group. The Events that others add are recorded after the next status."""
+
+    def __init__(self, context: Context, status: Mapping[str, Any]) -> None:
+        """Create a reporter; `status` is the group's status when the operator first saw it."""
+        self._context = context
+        self._started_s = context.clock()
+        self._is_new = not status
+        self._writer = StatusReporter(context.api, clock=context.clock)
+        self._condition_events = ConditionEvents()
+        self._pending_events: list[EventNote] = []
+
+    def add_event(self, note: EventNote) -> None:
+        """Record an Event after the next status."""
+        self._pending_events.append(note)
+
+    def status(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the group's current status."""
+        return self._writer.written or body.get("status") or {}
+
+    def may_replace_status(self, *, complete: bool) -> bool:
+        """Return whether enough is known to replace the group's status.
+
+        A status from before the operator's start must not be replaced by an incomplete one. A new
+        group has no status to preserve.
+        """
+        waited_s = self._context.clock() - self._started_s
+        return self._is_new or complete or waited_s > GATHERING_S_MAX
+
+    async def report(
+        self,
+        body: Mapping[str, Any],
+        group: Group | None,
+        observed: ObservedGroup,
+        history: LeaderHistory,
+        generation: int,
+    ) -> None:
+        """Write the status if a write is due, then the Events. Raises NotFoundError if the group is
+        gone.
+        """
+        now, previous = self._context.now(), self.status(body)
+        status = build_status(observed, history, generation=generation, previous=previous, now=now)
+        before = previous.get("conditions") or []
+        events = self._condition_events.on_change(before, status["conditions"], now)
+        self._pending_events += events
+        if group:
+            self._context.metrics.update_group(
+                observed, image=group.image, flush_disk_type=group.flush_disk_type.value
+            )
+        await self._writer.report(body, status)
+        while self._pending_events:
+            note = self._pending_events.pop(0)
+            await self._context.events.record(names.GROUP_KIND, body, note)

@@ -1,0 +1,96 @@
+"""The connection to the API server, and the meaning of its errors."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import httpx2
+from lightkube import ApiError, AsyncClient
+from lightkube.config.client_adapter import verify_cluster
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError
+
+from dledger_operator import names
+from dledger_operator.clients.errors import (
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+)
+
+REQUEST_S_MAX: Final = 5.0
+CONNECT_S_MAX: Final = 2.0
+RETRY_AFTER_S_MAX: Final = 60.0
+CONNECTIONS_MAX: Final = 100
+CONNECTIONS_KEPT_MAX: Final = 20
+CONNECTION_KEPT_S: Final = 60.0
+
+_ERROR_OF_CODE: Final[dict[int, type[KubeError]]] = {
+    400: RefusedError, 401: RefusedError, 403: RefusedError, 404: NotFoundError,
+    405: RefusedError, 409: ConflictError, 410: ConflictError, 422: RefusedError,
+}  # fmt: skip
+
+
+def client() -> AsyncClient:
+    """Connect as the pod's ServiceAccount or, outside a cluster, with the kubeconfig.
+
+    Idle connections stay open between requests: a TLS handshake would make relabeling several times
+    slower.
+    """
+    config = _configuration()
+    transport = httpx2.AsyncHTTPTransport(
+        verify=verify_cluster(config.cluster, config.user or User(), config.abs_file),
+        limits=httpx2.Limits(
+            max_connections=CONNECTIONS_MAX,
+            max_keepalive_connections=CONNECTIONS_KEPT_MAX,
+            keepalive_expiry=CONNECTION_KEPT_S,
+        ),
+    )
+    return AsyncClient(
+        config=config,
+        transport=transport,
+        timeout=httpx2.Timeout(REQUEST_S_MAX, connect=CONNECT_S_MAX),
+        field_manager=names.FIELD_MANAGER,
+    )
+
+
+def _configuration() -> SingleConfig:
+    try:
+        config = KubeConfig.from_env().get()
+    except ConfigError as error:
+        raise UnavailableError(
+            f"neither a ServiceAccount nor a kubeconfig was found for the API server: {error}"
+        ) from error
+    assert config is not None, "get() raises when it finds nothing"
+    return config
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn the library's errors into KubeErrors whose message starts with the request."""
+    try:
+        yield
+    except ApiError as error:
+        kind = _ERROR_OF_CODE.get(error.status.code or 500, UnavailableError)
+        causes = (error.status.details.causes if error.status.details else None) or []
+        if any(cause.field == "metadata.uid" for cause in causes):
+            kind = ConflictError  # another object has this name now
+        if kind is UnavailableError:
+            raise UnavailableError(
+                f"{what}: {error.status.message}", retry_after_s=_retry_after_s(error.response)
+            ) from error
+        raise kind(f"{what}: {error.status.message}") from error
+    except httpx2.HTTPStatusError as error:
+        # The API server answers with a 404 in plain text for a kind that it does not serve.
+        kind = _ERROR_OF_CODE.get(error.response.status_code, UnavailableError)
+        raise kind(f"{what}: {error.response.text.strip() or error}") from error
+    except httpx2.HTTPError as error:
+        raise UnavailableError(f"{what}: {str(error) or type(error).__name__}") from error
+
+
+def _retry_after_s(response: httpx2.Response | None) -> float:
+    """Return the seconds of the header Retry-After; 0 without it or with a date."""
+    text = response.headers.get("Retry-After", "") if response is not None else ""
+    return min(float(text), RETRY_AFTER_S_MAX) if text.isascii() and text.isdigit() else 0.0

@@ -1,0 +1,215 @@
+"""Entries that no sound member writes, under right checksums; and sound ones that look odd."""
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.audit import AuditSummary, Verdict
+from dledger_formats.log import disk, memberships
+from dledger_logs import damage
+from dledger_logs.histories import TERM_ENTRIES, history, small_shape
+from dledger_logs.layout import Log, manifest
+from dledger_logs.write import Entry, Shape, write_log
+from dledger_scan.local_audit import local_audit
+from dledger_scan.scanning import flags_of, scan_log
+from pyspark_dledger.layout import Flag
+
+COUNT = 300
+ENTRIES = history(COUNT)
+LAST = COUNT - 1
+
+
+def findings(summary: AuditSummary) -> set[tuple[str, str, int, int]]:
+    return {(f.check, f.member, f.first_index, f.last_index) for f in summary.first_findings}
+
+
+def alone(folder: Path, entries: list[Entry], shape: Shape | None = None) -> Log:
+    return write_log(folder / "n0", entries, shape or small_shape())
+
+
+def changed(index: int, **fields: object) -> list[Entry]:
+    entries = list(ENTRIES)
+    entries[index] = replace(entries[index], **fields)  # type: ignore[arg-type]
+    return entries
+
+
+@pytest.mark.parametrize("index", [1, 57, LAST])
+def test_an_uncovered_entry_among_covered_ones_of_its_term_is_damage(
+    index: int, tmp_path: Path
+) -> None:
+    log = alone(tmp_path, changed(index, is_covered=False))
+
+    summary = local_audit({"n0": log})
+
+    assert findings(summary) == {("uncovered", "n0", index, index)}
+    assert summary.verdict is Verdict.DAMAGED
+
+
+@pytest.mark.parametrize("window_bytes", [400, 700, 5000])
+def test_an_uncovered_run_is_found_wherever_the_blocks_of_the_decoder_end(
+    window_bytes: int, tmp_path: Path
+) -> None:
+    entries = [replace(entry, is_covered=not 20 <= k < 60) for k, entry in enumerate(ENTRIES)]
+    log = alone(tmp_path, entries)
+
+    summary = local_audit({"n0": log}, window_bytes=window_bytes)
+
+    assert ("uncovered", "n0") in {(check, member) for check, member, *_ in findings(summary)}
+    assert {(first, last) for _, _, first, last in findings(summary)} != {(0, LAST)}
+
+
+def test_terms_that_java_wrote_between_ours_are_sound(tmp_path: Path) -> None:
+    """Each leader covers all entries of its term, or none."""
+    entries = [
+        replace(entry, is_covered=(k // TERM_ENTRIES) % 2 == 0) for k, entry in enumerate(ENTRIES)
+    ]
+    log = alone(tmp_path, entries)
+
+    summary = local_audit({"n0": log})
+
+    assert summary.verdict is Verdict.SOUND
+    assert {check for check, *_ in findings(summary)} == {"no_crc"}
+
+
+def test_a_checksum_that_comes_out_as_0_covers_all_the_same(tmp_path: Path) -> None:
+    """A body whose CRC-32 is 0, which the format stores as "not covered"."""
+    zero = _body_with_crc_0()
+    log = alone(tmp_path, changed(57, body=zero))
+
+    assert disk.body_crc(zero) == 0
+    assert flags_of(scan_log(log)) == dict.fromkeys(range(COUNT), Flag(0))
+
+
+def _body_with_crc_0() -> bytes:
+    """Solve the linear system: CRC-32 is affine in the four bytes."""
+    base = disk.body_crc(bytes(4))
+    columns = [disk.body_crc(struct.pack("<I", 1 << bit)) ^ base for bit in range(32)]
+    target, solution = base, 0
+    rows = [(column, 1 << bit) for bit, column in enumerate(columns)]
+    for bit in range(32):
+        pivot = next(row for row in rows if row[0] >> bit & 1)
+        rows = [
+            (value ^ pivot[0], used ^ pivot[1])
+            if value >> bit & 1 and (value, used) != pivot
+            else (value, used)
+            for value, used in rows
+            if (value, used) != pivot
+        ]
+        if target >> bit & 1:
+            target, solution = target ^ pivot[0], solution ^ pivot[1]
+    return struct.pack("<I", solution)
+
+
+def test_a_term_above_the_members_own_is_found(tmp_path: Path) -> None:
+    log = alone(tmp_path, ENTRIES)
+    said = manifest(log, "n0")
+    said = replace(said, status=replace(said.status, term=2))
+
+    found = findings(local_audit({"n0": log}, {"n0": said}))
+
+    assert {check for check, *_ in found} == {"term_above"}
+    assert min(first for _, _, first, _ in found) == 200
+    assert max(last for *_, last in found) == LAST
+
+
+def test_a_noop_with_a_body_is_found(tmp_path: Path) -> None:
+    log = alone(tmp_path, changed(100, body=b"hello"))
+
+    assert findings(local_audit({"n0": log})) == {("bad_noop", "n0", 100, 100)}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"hello", b'{"voters":["n1","n0"],"learners":[]}', b'{"voters":[]}']
+)
+def test_a_membership_that_does_not_parse_is_found(body: bytes, tmp_path: Path) -> None:
+    entries = changed(100, body=body, channel=memberships.MEMBERSHIP_CHANNEL)
+
+    summary = local_audit({"n0": alone(tmp_path, entries)})
+
+    assert findings(summary) == {("bad_membership", "n0", 100, 100)}
+
+
+@pytest.mark.parametrize(
+    ("skip", "raw"), [(0, b"\0\0\0\0"), (4, b"\0\0\0\1"), (8, b"x"), (0, b"\0\0\0\1")]
+)
+def test_a_segment_that_does_not_end_with_a_blank_is_found(
+    skip: int, raw: bytes, tmp_path: Path
+) -> None:
+    log = alone(tmp_path, ENTRIES, small_shape(5000))
+    name = log.segments[1]
+    last = log.places_in(name)[-1]
+    end = last.offset + last.size
+    if log.segment_bytes - end <= 8:
+        raw, skip = b"\0\0\0\0", 0
+    damage.overwrite(log.data_path(name), end + skip, raw)
+
+    assert findings(local_audit({"n0": log})) == {("bad_blank", "n0", last.index, last.index)}
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize("index", [1, 57, LAST])
+def test_an_unknown_magic_under_right_checksums_is_no_damage(
+    index: int, with_index: bool, tmp_path: Path
+) -> None:
+    log = alone(tmp_path, changed(index, magic=7))
+    if not with_index:
+        damage.remove_index(log)
+
+    summary = local_audit({"n0": log})
+
+    unknown = {each for each in findings(summary) if each[0] != "index_file_differs"}
+    assert unknown == {("unknown_entry", "n0", index, index)}
+    assert summary.verdict is Verdict.INCOMPLETE
+
+
+def test_a_bad_index_unit_deep_in_the_log_is_damage_and_near_its_end_is_not(
+    tmp_path: Path,
+) -> None:
+    entries = history(3000, body_bytes=(2500, 2600))
+    log = alone(tmp_path, entries, Shape(segment_bytes=1 << 20, index_segment_bytes=32 * 5000))
+    damage.flip_unit(log, 10)
+    damage.flip_unit(log, 2990)
+
+    summary = local_audit({"n0": log})
+
+    assert findings(summary) == {
+        ("bad_index_unit", "n0", 10, 10),
+        ("index_file_differs", "n0", 2990, 2990),
+    }
+    assert summary.verdict is Verdict.DAMAGED
+    assert "empty its folder" in summary.first_findings[0].detail
+
+
+@pytest.mark.parametrize("window_bytes", [400, 700, 4096])
+def test_a_shift_of_javas_is_sound_wherever_a_block_ends(window_bytes: int, tmp_path: Path) -> None:
+    """Each run of one shift begins at another entry, so that some begin on a block's last one."""
+    for begin in range(20, 44, 2):
+        log = _shifted(tmp_path / str(begin), begin)
+        runs = scan_log(log, window_bytes=window_bytes)
+
+        assert flags_of(runs) == dict.fromkeys(range(120), Flag.NO_CRC)
+
+
+def test_a_wrong_position_is_found_wherever_a_block_ends(tmp_path: Path) -> None:
+    for index in range(20, 44):
+        log = _shifted(tmp_path / str(index), 1 << 30)
+        damage.flip_header(log, index, "pos", 6)
+        is_last = log.places_in(log.place(index).segment)[-1].index == index
+        found = {
+            at for at, flags in flags_of(scan_log(log, window_bytes=700)).items()
+            if flags & Flag.BAD_POS
+        }  # fmt: skip
+
+        assert found == (set() if is_last else {index})
+
+
+def _shifted(folder: Path, begin: int) -> Log:
+    """Write a log of Java's whose entries from `begin` on keep the positions of their leader."""
+    shape = replace(small_shape(), has_checksums=False)
+    log = write_log(folder / "log", history(120), shape)
+    for place in log.places[begin:]:
+        path = log.data_path(place.segment)
+        damage.overwrite(path, place.offset + 24, struct.pack(">q", place.pos + 4096))
+    return log

@@ -1,0 +1,151 @@
+"""`dledger` with standard streams that are closed, full, or no longer read."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dledger_fake_server.behavior import Fault
+from dledger_fake_server.group import Group
+
+pytestmark = pytest.mark.usefixtures("group_in_environment")
+LINES = 20_000
+PROGRAM = f"{sys.executable} -c 'import sys; from dledger_client.cli import main; sys.exit(main())'"
+
+
+@pytest.fixture
+def lines_file(tmp_path: Path) -> Path:
+    path = tmp_path / "lines"
+    path.write_text("".join(f"{number}\n" for number in range(LINES)))
+    return path
+
+
+def run_in_shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash in which `dledger` is the program; return its exit code and output."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    return subprocess.run(
+        ["bash", "-c", f"dledger() {{ {PROGRAM} \"$@\"; }}; set -o pipefail; {command}"],
+        capture_output=True, text=True, timeout=60, env=kept | environment, check=False,
+    )  # fmt: skip
+
+
+def test_append_whose_outcomes_nobody_reads_stops_and_fails(
+    group_in_thread: Group, lines_file: Path
+) -> None:
+    done = run_in_shell(f"dledger append -o json {lines_file} | head -1")
+
+    assert json.loads(done.stdout)["number"] == 0
+    assert done.returncode == 1
+    assert 0 < len(group_in_thread.log) < LINES
+    assert f"acknowledged    {len(group_in_thread.log)}\n" in done.stderr
+    assert "the rest of the input was not appended" in done.stderr
+
+
+def test_append_succeeds_if_nobody_reads_the_outcomes_of_the_whole_input(
+    group_in_thread: Group,
+) -> None:
+    done = run_in_shell("seq 3 | dledger append -o json | true")
+
+    assert (done.returncode, len(group_in_thread.log)) == (0, 3)
+    assert "acknowledged    3\n" in done.stderr
+
+
+def test_an_unknown_outcome_shows_in_the_exit_code_although_nobody_reads_it(
+    group_in_thread: Group,
+) -> None:
+    group_in_thread["n0"].script.append(Fault.DISCONNECT)
+
+    done = run_in_shell("dledger append --body x -o json | true")
+
+    assert done.returncode == 3
+
+
+@pytest.mark.parametrize("option", ["", "-o json"])
+def test_append_to_a_full_device_fails_and_says_so(group_in_thread: Group, option: str) -> None:
+    done = run_in_shell(f"dledger append --body x {option} > /dev/full")
+
+    assert done.returncode == 1
+    assert "cannot write to standard output: No space left on device" in done.stderr
+    assert "internal error" not in done.stderr
+    assert group_in_thread.log == [b"x"]
+
+
+@pytest.mark.parametrize("command", ["get 0", "get 0 -o json", "group", "--help", "get --help"])
+def test_output_to_a_full_device_fails_and_says_so(group_in_thread: Group, command: str) -> None:
+    group_in_thread.log = [b"x"]
+
+    done = run_in_shell(f"dledger {command} > /dev/full")
+
+    assert (done.returncode, done.stderr) == (
+        1,
+        "dledger: cannot write to standard output: No space left on device\n",
+    )
+
+
+def test_append_from_a_closed_standard_input_appends_nothing(group_in_thread: Group) -> None:
+    done = run_in_shell("dledger append - <&-")
+
+    assert (done.returncode, done.stderr) == (
+        2,
+        "dledger: cannot read -: standard input is closed; nothing was appended\n",
+    )
+    assert not group_in_thread.log
+
+
+def test_commands_work_with_closed_output_and_error(group_in_thread: Group) -> None:
+    assert run_in_shell("dledger append --body x >&- 2>&-").returncode == 0
+    assert group_in_thread.log == [b"x"]
+
+
+def test_the_reason_why_a_file_cannot_be_read_is_given(tmp_path: Path) -> None:
+    done = run_in_shell(f"dledger append {tmp_path}")
+
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"dledger: cannot read {tmp_path}: Is a directory; nothing was appended\n",
+    )
+
+
+def test_text_that_the_locale_cannot_express_is_escaped(group_in_thread: Group) -> None:
+    group_in_thread.log = ["ü".encode()]
+
+    done = run_in_shell("dledger get 0 -o json", PYTHONIOENCODING="ascii")
+
+    assert json.loads(done.stdout)["body"] == "ü"
+
+
+def test_a_group_name_that_is_no_text_is_a_usage_error() -> None:
+    done = run_in_shell("dledger get 0 --group $'\\xff'")
+
+    assert done.returncode == 2
+    assert "group is '\\udcff', which is not valid UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["a b", "-", "ü", "x" * 64])
+def test_a_local_group_does_not_start_under_a_wrong_name(name: str) -> None:
+    done = run_in_shell(f"dledger group local --group '{name}'")
+
+    assert done.returncode == 2
+    assert "a group cannot have the name" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["get 0", "group", "append --body x", "tail", "bench"])
+def test_a_command_says_within_two_seconds_what_it_tries(command: str) -> None:
+    done = run_in_shell(f"dledger {command} --servers 127.0.0.1:1 --deadline 1.9")
+
+    assert done.returncode == 5
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("dledger: waiting for group g0, 1 s of 1.9 s: 127.0.0.1:1 cannot be")
+    assert done.stderr.count("waiting for") == 1
+
+
+def test_a_command_says_that_the_leader_does_not_answer(group_in_thread: Group) -> None:
+    for member in group_in_thread.members.values():
+        member.is_frozen = True
+    done = run_in_shell("dledger append --body x --deadline 3")
+
+    assert done.returncode == 5
+    assert "dledger: waiting for group g0" in done.stderr

@@ -1,0 +1,143 @@
+"""The operator while the API server is down, refuses requests or cuts watches.
+
+A proxy in front of a real API server injects the faults; members are faked.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from api_server.client import ApiServer
+from dledger_kube.cluster import API
+from dledger_kube.faulty_proxy import FaultyProxy, faulty_proxy
+from dledger_kube.operated import operated
+from dledger_kube.played import Cluster, led_by
+from dledger_operator.api_patience import BACKOFF_S_MAX, EndlessBackoffs
+from dledger_operator.main import kopf_settings
+
+pytest_plugins = ["api_server.fixtures"]
+
+RIGHT_S_MAX = 3.0
+"""How soon labels must be right after the server's return."""
+TROUBLE_S = 4.0
+APPS = "/apis/apps/v1"
+
+Fault = Callable[[FaultyProxy], Awaitable[None]]
+
+
+@pytest.fixture
+async def proxy(api_server: ApiServer) -> AsyncIterator[FaultyProxy]:
+    async with faulty_proxy(api_server) as started:
+        yield started
+
+
+@pytest.fixture
+async def cluster(
+    api_server: ApiServer, proxy: FaultyProxy, tmp_path: Path
+) -> AsyncIterator[Cluster]:
+    async with operated(api_server, tmp_path, members=3, through=proxy) as parts:
+        yield Cluster(*parts)
+
+
+def test_requests_are_repeated_without_an_end_and_soon_enough() -> None:
+    backoffs = kopf_settings(EndlessBackoffs(Random(1))).networking.error_backoffs
+    assert not isinstance(backoffs, float)
+
+    for _ in range(2):  # kopf iterates anew for every request
+        pauses_s = list(itertools.islice(backoffs, 10_000))
+        assert len(pauses_s) == 10_000
+        assert max(pauses_s) <= BACKOFF_S_MAX < RIGHT_S_MAX
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda proxy: proxy.refuse_with(503),
+        lambda proxy: proxy.refuse_with(403),
+        lambda proxy: proxy.refuse_with(429, retry_after="1"),
+        lambda proxy: proxy.stop(),
+    ],
+    ids=["503", "403", "429", "down"],
+)
+async def test_labels_are_right_soon_after_the_servers_return(
+    cluster: Cluster, proxy: FaultyProxy, fault: Fault
+) -> None:
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+
+    await fault(proxy)
+    await cluster.elect(2, 8)
+    await asyncio.sleep(TROUBLE_S)  # the trouble's length is the test's input
+    assert cluster.roles() == led_by(1)
+    proxy.pass_on()
+    await proxy.start()
+
+    await cluster.until("n2 is labeled", lambda: cluster.roles() == led_by(2), RIGHT_S_MAX)
+    health = await asyncio.to_thread(cluster.operator.health)
+    assert '"groups": 1' in health
+
+
+async def test_a_start_waits_for_the_server(
+    api_server: ApiServer, proxy: FaultyProxy, tmp_path: Path
+) -> None:
+    await proxy.stop()
+    async with operated(api_server, tmp_path, members=3, through=proxy) as parts:
+        cluster = Cluster(*parts)
+        await cluster.until(
+            "it says that it waits", lambda: "will try again" in cluster.operator.log()
+        )
+        assert "waiting" in await asyncio.to_thread(cluster.operator.health)
+        await proxy.start()
+
+        await cluster.create_group()
+        await cluster.elect(1, 7)
+        await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+
+
+async def test_no_child_is_made_of_a_group_whose_deletion_was_missed(
+    cluster: Cluster, proxy: FaultyProxy
+) -> None:
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+
+    await proxy.refuse_with(503)
+    server, namespace = cluster.namespace.server, cluster.namespace
+    for path in (
+        namespace.path("dledgergroups", "flights", API),
+        namespace.path("statefulsets", "flights", APPS),
+        namespace.path("services", "flights-master"),
+    ):
+        await asyncio.to_thread(server.request, "DELETE", path)
+    proxy.pass_on()
+    returned_s = time.monotonic()
+
+    await cluster.until("the worker stops", lambda: '"groups": 0' in cluster.operator.health())
+    assert not cluster.has("statefulsets", "flights")
+    assert not cluster.has("services", "flights-master")
+    assert time.monotonic() - returned_s < 30
+
+
+async def test_cut_watches_are_opened_again(cluster: Cluster, proxy: FaultyProxy) -> None:
+    await cluster.create_group()
+    await cluster.until("the Service exists", lambda: cluster.has("services", "flights-master"))
+    for term in (7, 8, 9):
+        await proxy.cut_watches()
+        leader = term % 3
+        await cluster.elect(leader, term)
+        await cluster.until(
+            "it is labeled", lambda leader=leader: cluster.roles() == led_by(leader)
+        )
+
+    deleted = cluster.service_uid("flights-master")
+    path = cluster.namespace.path("services", "flights-master")
+    await asyncio.to_thread(cluster.namespace.server.request, "DELETE", path)
+    await cluster.until(
+        "it is made again", lambda: cluster.service_uid("flights-master") not in ("", deleted)
+    )

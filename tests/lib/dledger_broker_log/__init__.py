@@ -1,0 +1,1 @@
+"""Logs of brokers for tests: random ones with a simple model of what follows from them."""

@@ -1,0 +1,127 @@
+"""A proxy in front of a real API server that can refuse requests and cut watches."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from api_server.client import ApiServer, certificate
+
+# Headers that belong to one connection, not to the request or answer.
+HOP_HEADERS = {"host", "connection", "transfer-encoding", "content-length", "content-encoding"}
+
+
+class FaultyProxy:
+    """Passes requests on over plain HTTP; `refuse_with` and `stop` inject faults."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._session: aiohttp.ClientSession | None = None
+        self._runner: web.AppRunner | None = None
+        self._refusal = 0
+        self._retry_after = ""
+        self._watches: set[asyncio.Task[None]] = set()
+        self._port = 0
+        self.refused = 0
+
+    async def start(self) -> None:
+        """Listen, on the same port as before, unless it does."""
+        if self._runner is not None:
+            return
+        application = web.Application(client_max_size=2**24)
+        application.router.add_route("*", "/{path:.*}", self._pass_on)
+        self._runner = web.AppRunner(application, shutdown_timeout=0.01, handler_cancellation=True)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
+        await site.start()
+        assert site._server is not None
+        self._port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+        trust = ssl.create_default_context(cafile=certificate(self._server.folder))
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=trust), auto_decompress=False
+        )
+
+    async def stop(self) -> None:
+        """Close the port and every connection, as a server that is down."""
+        if self._runner is not None and self._session is not None:
+            await self._session.close()
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def refuse_with(self, status: int, retry_after: str = "") -> None:
+        """Answer every request with this status, and cut the watches."""
+        self._refusal, self._retry_after = status, retry_after
+        await self.cut_watches()
+
+    def pass_on(self) -> None:
+        """Stop refusing."""
+        self._refusal = 0
+
+    async def cut_watches(self) -> None:
+        """Close the connections of all watches."""
+        for task in list(self._watches):
+            task.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+
+    def kubeconfig(self, direct: Path) -> Path:
+        """Write a kubeconfig with this proxy in place of the server."""
+        content = json.loads(direct.read_text())
+        content["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{self._port}"}
+        written = direct.with_name("kubeconfig-of-proxy")
+        written.write_text(json.dumps(content))
+        return written
+
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+        if self._refusal:
+            self.refused += 1
+            status = {
+                "kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "message": "injected", "code": self._refusal,
+            }  # fmt: skip
+            headers = {"Retry-After": self._retry_after} if self._retry_after else {}
+            return web.json_response(status, status=self._refusal, headers=headers)
+        assert self._session is not None
+        headers = {
+            key: value for key, value in request.headers.items() if key.lower() not in HOP_HEADERS
+        }
+        url = f"https://127.0.0.1:{self._server.port}{request.raw_path}"
+        body = await request.read()
+        async with self._session.request(
+            request.method, url, data=body or None, headers=headers,
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as answer:  # fmt: skip
+            shown = {
+                key: value
+                for key, value in answer.headers.items()
+                if key.lower() not in HOP_HEADERS
+            }
+            response = web.StreamResponse(status=answer.status, headers=shown)
+            await response.prepare(request)
+            task = asyncio.current_task()
+            is_watch = "watch=true" in request.query_string
+            if is_watch and task is not None:
+                self._watches.add(task)  # type: ignore[arg-type]
+            try:
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+            finally:
+                if task is not None:
+                    self._watches.discard(task)  # type: ignore[arg-type]
+            await response.write_eof()
+            return response
+
+
+@contextlib.asynccontextmanager
+async def faulty_proxy(server: ApiServer) -> AsyncIterator[FaultyProxy]:
+    """Run a proxy until the block ends."""
+    proxy = FaultyProxy(server)
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.stop()

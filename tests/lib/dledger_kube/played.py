@@ -1,0 +1,72 @@
+"""A namespace with an operator, in which a test plays the controllers, kubelets and members."""
+
+from dataclasses import dataclass
+
+from dledger_kube.cluster import Object, parsed
+from dledger_kube.operated import Operated
+from dledger_operator import names
+
+DISCOVERY = "/apis/discovery.k8s.io/v1"
+
+
+@dataclass(slots=True)
+class Cluster(Operated):
+    """A namespace with an operator and three fake members."""
+
+    async def elect(self, ordinal: int, term: int) -> None:
+        for node in self.nodes:
+            await node.say(term, f"n{ordinal}")
+
+    async def create_group(self) -> Object:
+        """Create the group, wait for its StatefulSet, and create the pods of the StatefulSet."""
+        body = self.namespace.make_group()
+        await self.until("the StatefulSet exists", lambda: self.has("statefulsets", "flights"))
+        for ordinal, node in enumerate(self.nodes):
+            self.namespace.make_pod(parsed(body), ordinal, node.ip)
+        return body
+
+    def has(self, kind: str, name: str) -> bool:
+        found = self.namespace.get(
+            kind, group="/apis/apps/v1" if kind == "statefulsets" else "/api/v1"
+        )
+        return name in [item["metadata"]["name"] for item in found["items"]]
+
+    def service_uid(self, name: str) -> str:
+        """The uid of a Service; empty while it does not exist."""
+        services = self.namespace.get("services")["items"]
+        uids = {each["metadata"]["name"]: str(each["metadata"]["uid"]) for each in services}
+        return uids.get(name, "")
+
+    def roles(self) -> dict[str, str]:
+        pods = self.namespace.get("pods")["items"]
+        labels = [(pod["metadata"]["name"], pod["metadata"]["labels"]) for pod in pods]
+        return {name: each.get(names.ROLE_LABEL, "") for name, each in labels}
+
+    def last_change(self) -> Object:
+        changes: list[Object] = self.status().get("leaderChanges") or [{}]
+        return changes[0]
+
+    def point_master_service_to(self, pod: str) -> None:
+        """Write the EndpointSlice that the controller would write."""
+        endpoint = {
+            "addresses": ["192.0.2.1"],
+            "conditions": {"ready": True},
+            "targetRef": {"kind": "Pod", "name": pod},
+        }
+        labels = {names.GROUP_LABEL: "flights", names.SERVICE_NAME_LABEL: "flights-master"}
+        sent = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": "flights-master-1", "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [endpoint],
+        }
+        path = self.namespace.path("endpointslices", "flights-master-1", DISCOVERY)
+        query = "?fieldManager=controller&force=true"
+        self.namespace.server.request(
+            "PATCH", path + query, sent, content_type="application/apply-patch+yaml"
+        )
+
+
+def led_by(ordinal: int) -> dict[str, str]:
+    return {f"flights-{k}": "master" if k == ordinal else "slave" for k in range(3)}

@@ -1,0 +1,129 @@
+"""Whole audits of logs on disk, without Spark or HTTP: the same passes, in this process."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from dledger_audit.audit import audit
+from dledger_audit.capture import ManifestSource, capture
+from dledger_audit.pieces import OUTCOME_SCHEMA, PieceComparer
+from dledger_audit.report import summarize
+from dledger_formats.audit import AuditSummary
+from dledger_formats.http.status import Manifest
+from dledger_logs.layout import Log, manifest
+from dledger_scan.scanning import LocalFiles
+from pyspark_dledger import plan
+from pyspark_dledger.digests import DIGEST_SCHEMA, digests
+from pyspark_dledger.files import Files
+from pyspark_dledger.http_reader import HttpFiles
+from pyspark_dledger.packs import PACK_SCHEMA, packs
+from pyspark_dledger.plan import IndexRange
+from pyspark_dledger.segments import WINDOW_BYTES, scan
+
+
+@dataclass(frozen=True)
+class LocalPasses:
+    """Implements `dledger_audit.passes.Passes`."""
+
+    logs: Mapping[str, Log]
+    window_bytes: int = WINDOW_BYTES
+    serves: Mapping[str, Manifest] = field(default_factory=dict)
+    """What a member serves, if it is not what its manifest says."""
+
+    def digests(self, manifests: Mapping[str, Manifest], cuts: Iterable[int]) -> pa.Table:
+        """Return the digests of all logs."""
+        at = np.array(list(cuts), np.int64)
+        batches = [
+            digests(run, member, segment.pos, at)
+            for member, said in manifests.items()
+            for segment in plan.segments(said, IndexRange())
+            for run in scan(segment, self._files(member, said), self.window_bytes)
+        ]
+        return pa.Table.from_batches(batches, schema=DIGEST_SCHEMA)
+
+    def _files(self, member: str, said: Manifest) -> Files:
+        return LocalFiles(self.logs[member].root, self.serves.get(member, said))
+
+    def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
+        """Compare the disputed pieces."""
+        at = np.array(comparer.electorate.cuts, np.int64)
+        wanted = [IndexRange(first=first, last=last) for first, last in comparer.disputed]
+        batches = [
+            packs(run, member, segment.pos, at)
+            for member, said in manifests.items()
+            for parts in plan.parts(said, wanted)
+            for segment in parts
+            for run in scan(segment, self._files(member, said), self.window_bytes)
+        ]
+        rows = pa.Table.from_batches(batches, schema=PACK_SCHEMA)
+        pieces = sorted(set(rows["piece"].to_pylist()))
+        found = [
+            comparer.compare(rows.filter(pa.compute.equal(rows["piece"], piece)))
+            for piece in pieces
+        ]
+        return pa.concat_tables([OUTCOME_SCHEMA.empty_table(), *found])
+
+
+class RemotePasses(LocalPasses):
+    """The same passes over the HTTP of running members."""
+
+    _open: Mapping[str, HttpFiles]
+
+    def __init__(self, urls: Mapping[str, str]) -> None:
+        super().__init__({})
+        object.__setattr__(self, "_open", {key: HttpFiles(url) for key, url in urls.items()})
+
+    def close(self) -> None:
+        """Close the connections."""
+        for files in self._open.values():
+            files.__exit__(None, None, None)
+
+    def _files(self, member: str, said: Manifest) -> Files:
+        return self._open[member]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A member that answers with a manifest."""
+
+    answer: Manifest
+
+    def __enter__(self) -> ManifestSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close nothing."""
+
+    def manifest(self) -> Manifest:
+        """Return the manifest."""
+        return self.answer
+
+
+def local_audit(
+    logs: Mapping[str, Log],
+    says: Mapping[str, Manifest] | None = None,
+    *,
+    window_bytes: int = WINDOW_BYTES,
+    later: Sequence[Mapping[str, Manifest | None]] = (),
+    serves: Mapping[str, Manifest] | None = None,
+) -> AuditSummary:
+    """Audit the logs as members of one group; `says` replaces manifests.
+
+    `later` replaces them whenever the members are asked again; None stands for no answer. `serves`
+    is what a member serves, if it is not what its manifest says.
+    """
+    manifests = {member: manifest(log, member, peers=logs) for member, log in logs.items()}
+    manifests |= says or {}
+    urls = {member: member for member in logs}
+    captured = capture("g", urls, lambda url: Answer(manifests[url]))
+    turns = iter(later)
+
+    def ask_again() -> dict[str, Manifest]:
+        present = manifests | next(turns, {})
+        return {member: said for member, said in present.items() if said is not None}
+
+    return summarize(
+        captured, audit(LocalPasses(logs, window_bytes, serves or {}), captured, ask_again)
+    )

@@ -1,0 +1,39 @@
+"""Conditions of groups with AsyncFlush, of which one host at a time loses power."""
+
+import random
+
+from dledger_sim.group.conditions import RECALL_FOREVER_TICKS, TICK_US, Conditions
+from dledger_sim.group.moments import Moment
+
+OTHER_FAULTS = ("crash", "isolate", "reset_link", "cut_one_way", "clog")
+
+
+def drawn(rng: random.Random) -> Conditions:
+    """Draw conditions under which leaders die after a follower has lost power.
+
+    What a host loses is known to the others, which stay up until its member has asked them.
+    """
+    heartbeat_ticks = rng.choice((1, 2))
+    return Conditions(
+        member_count=rng.choice((3, 3, 3, 5)),
+        heartbeat_ticks=heartbeat_ticks,
+        election_ticks=heartbeat_ticks * rng.choice((4, 6, 10)),
+        recall_ticks=RECALL_FOREVER_TICKS,
+        push_entries_max=rng.choice((1, 8, 64)),
+        inflight_ranges_max=rng.choice((1, 4)),
+        proposal_interval_us=rng.choice((2_000, 5_000, 20_000)),
+        reads=0.3,
+        loss=rng.choice((0.0, 0.0, 0.1)),
+        delay_us=rng.choice((300, 2_000, 5_000)),
+        in_order=rng.random() < 0.4,
+        async_flush=True,
+        slow_hard_state=rng.choice((0.0, 0.3)),
+        strike_interval_us=int(rng.choice((6, 12)) * heartbeat_ticks * TICK_US),
+        leader_bias=rng.choice((0.5, 0.9)),
+        ambush=rng.choice((0.0, 0.2)),
+        moments=(Moment.ELECTED.value,),
+        faults=(
+            *("power_loss",) * 3,
+            *(fault for fault in OTHER_FAULTS if rng.random() < 0.35),
+        ),
+    )

@@ -1,0 +1,26 @@
+"""A disk under AsyncFlush: what the kernel holds counts, and survives the death of a process.
+
+Only a loss of power takes it away. The strike `power_loss` copies the disk, which stands for the
+last flush, and rolls the log back to the copy; term and vote are always flushed.
+"""
+
+from dataclasses import dataclass
+
+from dledger_sim.group.disk import Entry, SimDisk
+
+
+@dataclass(slots=True)
+class KernelDisk(SimDisk):
+    """A disk whose writes are kept by the kernel at once."""
+
+    def append(self, entry: Entry) -> None:
+        """See `SimDisk`."""
+        SimDisk.append(self, entry)
+        self.pending.clear()
+        self.durable.append(entry)
+
+    def truncate(self, first_index: int) -> None:
+        """See `SimDisk`."""
+        SimDisk.truncate(self, first_index)
+        self.pending.clear()
+        del self.durable[first_index:]

@@ -1,0 +1,21 @@
+"""Families of runs beside the ordinary seeds, each with conditions of its own.
+
+The seeds of a family are counted from 0, and all ordinary seeds run as they did before.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from dledger_sim.faults import floods, power
+from dledger_sim.group.conditions import Conditions
+
+FAMILIES: Final[dict[str, Callable[[random.Random], Conditions]]] = {
+    "load": floods.drawn,
+    "power": power.drawn,
+}
+
+
+def conditions_of(family: str, seed: int) -> Conditions:
+    """Draw the conditions of a family's seed."""
+    return FAMILIES[family](random.Random(f"{family} {seed}"))

@@ -1,0 +1,113 @@
+"""A leader that cannot prove in time that it leads says so, and the request may be sent again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.protocol import requests
+from dledger_formats.protocol.codes import DLedgerResponseCode as Code
+from dledger_node.raft.core import Raft
+from dledger_node.raft.messages import HeartBeatResponse
+from dledger_node.services.get import PROOFS_MAX
+from dledger_node.services.waiting import ANSWER_WAIT_S
+from dledger_node.shell.server import DLedgerServer
+from dledger_wire.played import become_master, confirmed, elect, make_server
+
+
+class Proofs:
+    """Asks for proofs and keeps the answers."""
+
+    def __init__(self, server: DLedgerServer, core: Raft) -> None:
+        self.server = server
+        self.core = core
+        self.codes: list[Code] = []
+
+    def ask(self) -> None:
+        self.server.clients.reads.prove(self.codes.append)
+
+    def expire(self) -> None:
+        self.server.clients.expire(asyncio.get_running_loop().time() + ANSWER_WAIT_S)
+
+    def answer_heartbeats(self) -> None:
+        for round_ in range(1, 4):
+            self.server.clients.peers.receive(
+                HeartBeatResponse(sender="n1", receiver="n0", term=1, round=round_, joining=False)
+            )
+
+
+@pytest.fixture
+async def elected(tmp_path: Path) -> AsyncIterator[Proofs]:
+    """A leader whose first entry is not committed."""
+    server, core = make_server(tmp_path)
+    await elect(server, core)
+    yield Proofs(server, core)
+    await server.close()
+
+
+@pytest.mark.parametrize("leads", [False, True], ids=["nobody-answers", "the-entry-is-not-stored"])
+async def test_a_proof_that_takes_too_long_is_refused_and_may_be_asked_for_again(
+    elected: Proofs, leads: bool
+) -> None:
+    elected.ask()
+    if leads:
+        elected.answer_heartbeats()
+    assert elected.codes == []
+
+    elected.expire()
+    assert elected.codes == [Code.LEADER_NOT_READY]
+
+    for peer_id in ("n1", "n2"):
+        elected.server.clients.peers.receive(confirmed(peer_id, -1, probe=1))
+        elected.server.clients.peers.receive(confirmed(peer_id, 0))
+    elected.answer_heartbeats()
+    assert elected.core.master
+    assert elected.codes == [Code.LEADER_NOT_READY], "it is answered once"
+
+
+async def test_proofs_that_have_timed_out_count_until_the_core_releases_them(
+    elected: Proofs,
+) -> None:
+    for _ in range(PROOFS_MAX):
+        elected.ask()
+    elected.expire()
+    assert elected.codes == [Code.LEADER_NOT_READY] * PROOFS_MAX
+    elected.codes.clear()
+    elected.ask()
+    assert elected.codes == [Code.LEADER_PENDING_FULL], "the core holds them still"
+
+    elected.codes.clear()
+    elected.answer_heartbeats()
+    elected.ask()
+    assert elected.codes == []
+
+
+async def test_a_read_behind_the_end_of_the_log_is_answered_in_time(tmp_path: Path) -> None:
+    server, core = make_server(tmp_path)
+    await become_master(server, core)
+    proofs = Proofs(server, core)
+    answers: list[requests.GetEntriesResponse] = []
+    request = requests.GetEntriesRequest(group="g", remote_id="n0", begin_index=1)
+
+    server.clients.get(_Reader(), request, answers.append)
+    await asyncio.sleep(0)
+    assert not answers
+    proofs.expire()
+    await asyncio.sleep(0)
+
+    assert [answer.code for answer in answers] == [Code.LEADER_NOT_READY]
+    await server.close()
+
+
+class _Reader:
+    """A connection that asks for nothing else."""
+
+    unread_since_s: float | None = None
+    reads_waiting = 0
+
+    def go_on(self) -> None:
+        """Do nothing: no request was put off."""
+
+    def send(self, data: bytes) -> None:
+        """Drop the answer."""

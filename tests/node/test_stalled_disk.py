@@ -1,0 +1,166 @@
+"""A disk that stalls for a minute costs a member its role for that minute, and nothing else.
+
+The member's file system lies on a loop device, whose file lies on another file system. That one is
+frozen, so reads and writes of the device wait, as those of a network disk that is gone. Writes to
+the page cache wait, too, once the journal of the member's file system does; so the event loop may.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from dledger_client.append.outcomes import Acknowledged
+from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
+from dledger_store_files.root import AS_ROOT
+from tools.groups.node_group import NodeGroup
+
+FIFREEZE: Final = 0xC0045877
+FITHAW: Final = 0xC0045878
+LIVENESS_LIMIT_S: Final = 5.0
+"""The time limit of the liveness probe (`resources.stateful_set`)."""
+pytestmark = pytest.mark.storage
+
+
+def run(*command: str) -> None:
+    """Run a command; skip the test if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{' '.join(command)}: {done.stderr}")
+
+
+def make_disk(file: Path, mib: int, at: Path) -> None:
+    with file.open("wb") as disk:
+        disk.truncate(mib << 20)
+    run("mkfs.ext4", "-qF", str(file))
+    at.mkdir()
+    run("mount", "-o", "loop", str(file), str(at))
+
+
+@dataclass
+class Device:
+    """The device below a member's file system."""
+
+    below: Path
+
+    def stall(self) -> None:
+        self._control(FIFREEZE)
+
+    def go_on(self) -> None:
+        self._control(FITHAW)
+
+    def _control(self, request: int) -> None:
+        fd = os.open(self.below, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, request, 0)
+        finally:
+            os.close(fd)
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Device]:
+    """The device of n0, whose folder is not removed."""
+    if not shutil.which("mkfs.ext4") or not Path("/dev/loop-control").exists():
+        pytest.skip("needs mkfs.ext4 and loop devices")
+    below, above = tmp_path / "below", tmp_path / "dledger-n0"
+    with contextlib.ExitStack() as undo:
+        make_disk(tmp_path / "outer", 160, below)
+        undo.callback(subprocess.run, ["umount", "-l", str(below)], check=True)
+        make_disk(below / "inner", 96, above)
+        undo.callback(subprocess.run, ["umount", "-l", str(above)], check=True)
+        (above / "lost+found").rmdir()
+        found = Device(below)
+        yield found
+        with contextlib.suppress(OSError):  # it is not frozen
+            found.go_on()
+
+
+@dataclass
+class Probes:
+    """Asks a page of a member twice a second, as a kubelet would."""
+
+    url: str
+    slowest_s: float = 0.0
+    codes: set[int] = field(default_factory=set)
+    failures: list[str] = field(default_factory=list)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self._stopping.wait(0.5):
+            began_s = time.monotonic()
+            try:
+                with urllib.request.urlopen(self.url, timeout=LIVENESS_LIMIT_S) as answer:
+                    self.codes.add(answer.status)
+            except urllib.error.HTTPError as error:
+                self.codes.add(error.code)
+            except OSError as error:
+                self.failures.append(str(error))
+            self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            thread.join()
+
+
+def let_lead(group: NodeGroup, member: str) -> None:
+    while (master := group.master()) != member:
+        group.kill(master)
+        group.master()
+        group.start(master)
+        group.wait_for_status(master, lambda view: view.ready, "is ready")
+
+
+@AS_ROOT
+@pytest.mark.parametrize("leads", [True, False], ids=["the-leader", "a-follower"])
+async def test_a_member_whose_disk_stalls_answers_its_probes_and_goes_on_afterwards(
+    tmp_path: Path, device: Device, leads: bool, pytestconfig: pytest.Config
+) -> None:
+    stall_s = pytestconfig.getoption("--stall-seconds")
+    with NodeGroup(tmp_path) as group:
+        let_lead(group, "n0" if leads else "n1")
+        others = ["n1", "n2"]
+        probes = Probes(f"http://{group.host('n0')}:{group.http_ports['n0']}/healthz")
+        acknowledged = 0
+        timing = Timing(deadline_s=60.0, request_timeout_s=2.0)
+        async with DLedgerClient(group.servers, "g", idempotent=True, timing=timing) as client:
+            with probes.running():
+                stalled_until_s = time.monotonic() + stall_s
+                device.stall()
+                while time.monotonic() < stalled_until_s:
+                    async for outcome in client.append_all([bytes(1000)] * 100):
+                        assert isinstance(outcome, Acknowledged)
+                        acknowledged += 1
+                    await asyncio.sleep(0.05)
+                leader = group.status("n1").leader_id
+                assert leader in others, "another member leads"
+                assert group.get("n0", "/readyz")[0] == 503
+                device.go_on()
+                group.wait_for_status(
+                    "n0",
+                    lambda view: view.ready and view.committed_index >= acknowledged,
+                    "is ready again and has all",
+                )
+        assert acknowledged
+
+        assert probes.failures == []
+        assert probes.codes == {200}
+        assert probes.slowest_s < LIVENESS_LIMIT_S
