@@ -139,9 +139,9 @@ async def test_a_stopped_follower_holds_up_nobody(group: NodeGroup) -> None:
     group.freeze(stopped)
 
     async with DLedgerClient(servers=group.servers, group="g", at_least_once=True) as client:
-        async for outcome in client.append_all([bytes(64 * 1024)] * 600):
+        async for outcome in client.append_all([bytes(64 * 1024)] * 2_000, in_flight=64):
             assert isinstance(outcome, Acknowledged)
 
     peak_bytes = own_memory_bytes(group.process_id(master)) - memory_bytes
-    assert peak_bytes <= 64 << 20, "what the stopped one misses is in the log, not in memory"
+    assert peak_bytes <= 64 << 20, "half of what the stopped one misses: the rest is in the log"
     assert group.status(master).master
