@@ -30,6 +30,7 @@ from dledger_client.commands import (
     transfer,
 )
 from dledger_client.commands.common import ExitCode, Parser, UsageError
+from dledger_client.commands.named_producer import RecordError
 from dledger_client.commands.streams import OutputError
 from dledger_client.errors import (
     ClientError,
@@ -44,6 +45,7 @@ EXIT_INTERRUPTED: Final = 130
 _EXIT_CODES: Final = (
     (UsageError, ExitCode.USAGE),
     (OutputError, ExitCode.FAILED),
+    (RecordError, ExitCode.FAILED),
     (MemberFailedError, ExitCode.FAILED),
     (GroupUnreachableError, ExitCode.UNREACHABLE),
     (OutcomeUnknownError, ExitCode.UNKNOWN),

@@ -26,34 +26,26 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Self
 
+from dledger_client import register
 from dledger_client.admin import GroupAdmin, GroupMembership, GroupMetadata
 from dledger_client.append.batches import body_type_error
 from dledger_client.append.outcomes import Appended, Outcome
 from dledger_client.append.stream import Bodies, append_stream
-from dledger_client.calls.call import READ_REGISTER
 from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.calls.member_reads import ReadFrom
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.cluster.addresses import parse_servers
 from dledger_client.cluster.arguments import check_int, check_text
 from dledger_client.cluster.members import Timing
-from dledger_client.errors import RefusedError
 from dledger_client.read.entry_batch import EntryBatch
 from dledger_client.read.indexes import INDEX_MAX, check_index, check_range
 from dledger_client.read.log_reader import LogReader
 from dledger_client.read.tail import LogBounds, bounds, tail
 from dledger_client.session import Session
 from dledger_client.tasks import TaskScope
-from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.log.channels import WINDOW
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_formats.protocol.register import (
-    NUMBER_MAX,
-    NUMBER_MIN,
-    SET,
-    ReadRegisterRequest,
-    ReadRegisterResponse,
-)
 from dledger_formats.protocol.requests import AppendEntryResponse, Consistency
 
 IN_FLIGHT: Final = 1024
@@ -264,12 +256,8 @@ class DLedgerClient:
         Raises RefusedError, and appends nothing, unless the group runs the register state machine.
         Raises TypeError or ValueError unless key and value are signed 32-bit numbers.
         """
-        check_int(key, "key", NUMBER_MIN, NUMBER_MAX)
-        check_int(value, "value", NUMBER_MIN, NUMBER_MAX)
-        session = self._require_session()
-        if not session.has_register:
-            await self.read_register(key, deadline_s=deadline_s)
-        return await self.append(SET.pack(key, value), deadline_s=deadline_s)
+        body = await register.entry_that_sets(self._require_session(), key, value, deadline_s)
+        return await self.append(body, deadline_s=deadline_s)
 
     async def read_register(self, key: int, *, deadline_s: float | None = None) -> int | None:
         """Read a register, or return None if it was never set.
@@ -278,18 +266,28 @@ class DLedgerClient:
         group does not run the register state machine (Java servers never do), and
         GroupUnreachableError if no leader answers.
         """
-        check_int(key, "key", NUMBER_MIN, NUMBER_MAX)
-        session, request = self._require_session(), ReadRegisterRequest(group=self.group, key=key)
-        try:
-            answer = await session.ask(READ_REGISTER, request, deadline_s)
-        except RefusedError as error:
-            if error.code is not DLedgerResponseCode.UNSUPPORTED:
-                raise
-            message = f"group {self.group} does not run the register state machine ({error})"
-            raise RefusedError(error.code, message) from error
-        assert isinstance(answer, ReadRegisterResponse)
-        session.has_register = True
-        return answer.value
+        return await register.read(self._require_session(), key, deadline_s)
+
+    async def register_producer(self, *, deadline_s: float | None = None) -> int:
+        """Register a producer and return its id, for `resume_producer`.
+
+        Raises RefusedError if the servers do not support idempotent appends (Java servers never
+        do).
+        """
+        return await self._require_session().register_producer(deadline_s)
+
+    async def resume_producer(self, producer: int, acknowledged: int = 0, sent: int = 0) -> None:
+        """Number the appends of an idempotent client as the next ones of a registered producer.
+
+        All appends up to the number `acknowledged` are acknowledged, and an earlier client may have
+        sent those up to `sent`, at most `acknowledged` + 1024. The client keeps to this
+        registration: if the group has forgotten it, appends end with OutcomeUnknownError or
+        RefusedError. Call this before the first append.
+        """
+        check_index(producer, "producer")
+        check_index(acknowledged, "acknowledged")
+        check_int(sent, "sent", 0, acknowledged + WINDOW)
+        self._require_session().resume_producer(producer, acknowledged, sent)
 
     async def transfer(
         self, transferee_id: str, *, term: int | None = None, deadline_s: float | None = None

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from dledger_client.append.batches import body_type_error
-from dledger_client.append.producer import Producer
+from dledger_client.append.producer import Producer, unsupported
 from dledger_client.calls.call import (
     APPEND,
     APPEND_BATCH,
@@ -15,6 +15,7 @@ from dledger_client.calls.call import (
     APPEND_IDEMPOTENT_BATCH,
     GET,
     READ_RANGE,
+    REGISTER,
     Call,
     CallKind,
 )
@@ -26,6 +27,7 @@ from dledger_client.tasks import TaskScope
 from dledger_formats.log import disk
 from dledger_formats.protocol.append_batch import AppendBatchRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.protocol.read_range import NO_LAST_INDEX, ReadRangeRequest
 from dledger_formats.protocol.requests import (
     AppendEntryRequest,
@@ -62,7 +64,7 @@ class Session:
         self.batch_slots = asyncio.Semaphore(BATCHES_MAX)
         self.has_register = False
         """Whether the group is known to run the register state machine."""
-        self._group = group
+        self.group = group
         self.timing = timing
         self._reads: MemberReads | None = None
         """Sends the reads; None if the leader gets them."""
@@ -104,7 +106,7 @@ class Session:
         now_s = self._loop.time()
         call = Call(
             kind=APPEND if self._producer is None else APPEND_IDEMPOTENT,
-            request=AppendEntryRequest(group=self._group, remote_id=remote_id, body=body),
+            request=AppendEntryRequest(group=self.group, remote_id=remote_id, body=body),
             is_repeatable=self._at_least_once or self._producer is not None,
             began_s=now_s,
             deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
@@ -125,7 +127,7 @@ class Session:
 
         A body that is too large for an entry must be alone in its batch; it is refused at once.
         """
-        request = AppendBatchRequest(group=self._group, bodies=bodies)
+        request = AppendBatchRequest(group=self.group, bodies=bodies)
         producer = self._producer
         repeatable = self._at_least_once or producer is not None
         kind = APPEND_BATCH if producer is None else APPEND_IDEMPOTENT_BATCH
@@ -141,6 +143,24 @@ class Session:
             producer.start(call)
         return call
 
+    async def register_producer(self, deadline_s: float | None) -> int:
+        """Register a producer and return its id. Raises the ClientError that ended the call."""
+        try:
+            answer = await self.ask(REGISTER, RegisterProducerRequest(group=self.group), deadline_s)
+        except RefusedError as error:
+            raise unsupported(self.group, error) from error
+        assert isinstance(answer, RegisterProducerResponse)
+        return answer.producer
+
+    def resume_producer(self, producer_id: int, acknowledged: int, sent: int) -> None:
+        """Number all appends from now on as the next ones of this registration.
+
+        Raises ValueError unless the client is idempotent.
+        """
+        if self._producer is None:
+            raise ValueError("only a client with idempotent=True numbers its appends")
+        self._producer.resume(producer_id, acknowledged, sent)
+
     def close(self) -> None:
         """End every call: the outcome of a sent call is unknown, the others had no effect."""
         waiting = [] if self._producer is None else self._producer.close()
@@ -152,7 +172,7 @@ class Session:
 
     def start_get(self, begin_index: int, max_size: int, deadline_s: float | None) -> Call:
         """Start to read up to `max_size` bytes of entries, or one entry if `max_size` is 0."""
-        request = GetEntriesRequest(group=self._group, begin_index=begin_index, max_size=max_size)
+        request = GetEntriesRequest(group=self.group, begin_index=begin_index, max_size=max_size)
         return self._start_read(GET, request, deadline_s)
 
     def start_read_range(
@@ -160,7 +180,7 @@ class Session:
     ) -> Call:
         """Start to read up to `max_size` bytes of stored entries."""
         request = ReadRangeRequest(
-            group=self._group,
+            group=self.group,
             begin_index=begin_index,
             last_index=NO_LAST_INDEX if last_index is None else last_index,
             max_size=max_size,

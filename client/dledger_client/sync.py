@@ -194,6 +194,14 @@ class BlockingClient:
         """Read a register; see DLedgerClient.read_register."""
         return self._call(self._client.read_register(key, deadline_s=deadline_s))
 
+    def register_producer(self, *, deadline_s: float | None = None) -> int:
+        """Register a producer; see DLedgerClient.register_producer."""
+        return self._call(self._client.register_producer(deadline_s=deadline_s))
+
+    def resume_producer(self, producer: int, acknowledged: int = 0, sent: int = 0) -> None:
+        """Go on with a registered producer; see DLedgerClient.resume_producer."""
+        self._call(self._client.resume_producer(producer, acknowledged, sent))
+
     def transfer(
         self, transferee_id: str, *, term: int | None = None, deadline_s: float | None = None
     ) -> GroupMetadata:

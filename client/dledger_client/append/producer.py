@@ -34,12 +34,13 @@ _PERMANENT: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.UNKNOW
 class Sequences:
     """The sequences of one registration."""
 
-    def __init__(self, producer_id: int) -> None:
+    def __init__(self, producer_id: int, acknowledged: int = 0) -> None:
+        """Begin after the sequences up to `acknowledged`, all of which are in the log."""
         self.producer_id = producer_id
-        self._next = 1
-        self._acknowledged = 0
+        self._next = acknowledged + 1
+        self._acknowledged = acknowledged
         # The oldest unresolved sequence, or _next if all are resolved.
-        self._oldest = 1
+        self._oldest = acknowledged + 1
         self._unresolved: set[int] = set()
 
     def has_room(self, count: int = 1) -> bool:
@@ -84,6 +85,19 @@ class Producer:
         self._timer: asyncio.TimerHandle | None = None
         self._is_sending = False
         self._is_closed = False
+        self._is_resumed = False
+        # Sequences up to here may have been sent by an earlier client.
+        self._sent_before = 0
+
+    def resume(self, producer_id: int, acknowledged: int, sent: int) -> None:
+        """Go on with a registration that outlives its clients, and never register again.
+
+        The sequences up to `acknowledged` are in the log, and those up to `sent` may be. Under
+        another registration, their duplicates would not be recognized.
+        """
+        self._is_resumed = True
+        self._sequences = Sequences(producer_id, acknowledged)
+        self._sent_before = sent
 
     def start(self, call: Call) -> None:
         """Send an append as an idempotent append as soon as sequences are available.
@@ -96,6 +110,9 @@ class Producer:
 
     def reregister(self, call: Call) -> None:
         """Resend a call that had no effect under a new registration."""
+        if self._is_resumed:
+            self._dispatcher.end(call, call.refusal())
+            return
         self._forget(call)
         self._waiting.appendleft(call)
         self._send_waiting()
@@ -142,7 +159,7 @@ class Producer:
             and request.producer == sequences.producer_id
             and not call.parts
         ):
-            if call.last_code is DLedgerResponseCode.UNKNOWN_PRODUCER:
+            if call.last_code is DLedgerResponseCode.UNKNOWN_PRODUCER and not self._is_resumed:
                 self._forget(call)
             else:
                 acknowledged = _is_acknowledged(call)
@@ -173,6 +190,9 @@ class Producer:
             while self._waiting:
                 count = self._waiting[0].entry_count
                 if self._sequences is not None and self._sequences.is_exhausted(count):
+                    if self._is_resumed:
+                        self._end_exhausted()
+                        break
                     self._sequences = None
                 if self._sequences is None:
                     if self._registration is None:
@@ -189,6 +209,7 @@ class Producer:
     def _send(self, call: Call, sequences: Sequences) -> None:
         if not self._has_ended(call):
             call.request = self._numbered(call, sequences)
+            call.may_have_happened |= call.request.sequence <= self._sent_before
         self._dispatcher.forward(call)
 
     def _numbered(self, call: Call, sequences: Sequences) -> Numbered:
@@ -241,14 +262,17 @@ class Producer:
         """
         assert isinstance(answer, ClientError)
         is_permanent = isinstance(answer, RefusedError) and answer.code in _PERMANENT
-        if isinstance(answer, RefusedError) and answer.code is DLedgerResponseCode.UNSUPPORTED:
-            answer = RefusedError(
-                answer.code,
-                f"the servers of group {self._group} do not support idempotent appends (Java "
-                f"servers never do): append without `idempotent` ({answer})",
-            )
+        if isinstance(answer, RefusedError):
+            answer = unsupported(self._group, answer)
         for _ in range(len(self._waiting) if is_permanent else min(1, len(self._waiting))):
             self._dispatcher.end(self._waiting.popleft(), answer)
+
+    def _end_exhausted(self) -> None:
+        """End the waiting calls of a resumed registration that can take no further sequence."""
+        waiting, self._waiting = self._waiting, deque()
+        message = "a whole window of earlier appends of this producer had no effect"
+        for call in waiting:
+            self._dispatcher.end(call, RefusedError(DLedgerResponseCode.SEQUENCE_TOO_NEW, message))
 
     def _expire(self) -> None:
         """End waiting calls that have expired or were cancelled."""
@@ -264,6 +288,17 @@ class Producer:
     def _has_ended(self, call: Call) -> bool:
         """Whether the dispatcher would end the call instead of sending it."""
         return call.answer.done() or call.deadline_s <= self._loop.time()
+
+
+def unsupported(group: str, error: RefusedError) -> RefusedError:
+    """Explain a refused registration if the servers do not know the request."""
+    if error.code is not DLedgerResponseCode.UNSUPPORTED:
+        return error
+    return RefusedError(
+        error.code,
+        f"the servers of group {group} do not support idempotent appends (Java servers never do): "
+        f"append without `idempotent` ({error})",
+    )
 
 
 def _is_acknowledged(call: Call) -> bool:

@@ -3,26 +3,24 @@
 import argparse
 import asyncio
 import contextlib
-import signal
-import sys
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
 
 import msgspec
-from tqdm import tqdm
 
 from dledger_client.append.outcomes import Outcome, Refused
 from dledger_client.client import IN_FLIGHT, DLedgerClient
-from dledger_client.commands import bodies, common, streams
+from dledger_client.commands import bodies, common, progress, streams
 from dledger_client.commands.bodies import InputError
 from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands.named_producer import IN_FLIGHT_MAX, NamedProducer
+from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.commands.streams import OutputError
 from dledger_client.commands.tally import Tally
 
 END_WAIT_S: Final = 0.5
 """How long an append whose outcomes nobody reads waits to see whether the input has ended."""
-EXIT_ON_SIGNAL: Final = 128
 
 
 def add_parser(commands: common.Commands) -> None:
@@ -38,6 +36,7 @@ def add_parser(commands: common.Commands) -> None:
             "dledger append flights.jsonl": "append each line",
             "tail -f log | dledger append": "append each line as it arrives",
             "dledger append --idempotent a.txt": "append each line once, despite failures",
+            "dledger append --producer p a.txt": "the same, also if the command is run again",
             "dledger append --whole a.bin b.bin": "append each file as one entry",
         },
         exit_codes="0 all acknowledged; 1 the outcomes could not be written, and what was not read "
@@ -66,11 +65,13 @@ def add_parser(commands: common.Commands) -> None:
         help="resend appends whose outcome is unknown; each entry appears once "
         "(not supported by Java servers; default: report them)",
     )
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        help="show a progress bar on standard error (default: only if it is a terminal)",
+    retries.add_argument(
+        "--producer",
+        metavar="NAME",
+        help="--idempotent, and skip what an earlier run with this NAME has appended: the same "
+        "input, which may have grown, is in the log once, even after a crash (default: none)",
     )
+    progress.add_option(parser)
     parser.add_argument(
         "--quiet", action="store_true", help="print nothing unless an append fails (default: no)"
     )
@@ -80,12 +81,6 @@ def add_parser(commands: common.Commands) -> None:
         "each entry, then one for the summary",
     )
     parser.set_defaults(run=run)
-
-
-class _Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at run time
-    """A progress bar without tqdm's monitor thread, which this program does not need."""
-
-    monitor_interval = 0
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -99,14 +94,18 @@ async def run(arguments: argparse.Namespace) -> int:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     began_s = loop.time()
+    arguments.idempotent |= arguments.producer is not None
     opened = common.open_client(
         arguments, at_least_once=arguments.at_least_once, idempotent=arguments.idempotent
     )
     async with opened as client:
         given = bodies.from_arguments(arguments)
-        with _cancelled_by_signals(task, signals):
+        with cancelled_by_signals(task, signals):
             try:
-                await _Appending(client, arguments, tally).run(given)
+                if arguments.producer is None:
+                    await _Appending(client, arguments, tally).run(given)
+                else:
+                    await _append_once(client, arguments, tally, given)
             except (InputError, OutputError, BrokenPipeError) as error:
                 problem = error
             except asyncio.CancelledError:
@@ -136,11 +135,34 @@ def _exit_code(tally: Tally, problem: Exception | None) -> int:
     return tally.exit_code
 
 
+async def _append_once(
+    client: DLedgerClient, arguments: argparse.Namespace, tally: Tally, given: AsyncIterator[bytes]
+) -> None:
+    """Append the bodies that no earlier run with this producer's name has appended."""
+    with NamedProducer.opened(arguments.producer, client.group) as producer:
+        await producer.begin(client)
+        tally.skipped = producer.skipped
+        arguments.in_flight = min(arguments.in_flight, IN_FLIGHT_MAX)
+        try:
+            await _Appending(client, arguments, tally, producer).run(producer.numbered(given))
+            if not producer.has_failed and not tally.unfinished and not tally.is_cut_short:
+                await producer.complete(client, tally.last_index)
+        finally:
+            producer.save()
+
+
 class _Appending:
     """One run of the command: bodies go in, outcomes come out."""
 
-    def __init__(self, client: DLedgerClient, arguments: argparse.Namespace, tally: Tally) -> None:
+    def __init__(
+        self,
+        client: DLedgerClient,
+        arguments: argparse.Namespace,
+        tally: Tally,
+        producer: NamedProducer | None = None,
+    ) -> None:
         self._client = client
+        self._producer = producer
         self._arguments = arguments
         self._tally = tally
         self._output_error: Exception | None = None
@@ -160,6 +182,8 @@ class _Appending:
                 shown_leader_id = None
                 async for outcome in outcomes:
                     tally.add(outcome)
+                    if self._producer is not None:
+                        await self._producer.note(outcome)
                     bar.update(self._sizes.popleft())
                     if client.leader_id != shown_leader_id:
                         shown_leader_id = client.leader_id
@@ -174,19 +198,11 @@ class _Appending:
         if self._output_error is not None:
             raise self._output_error
 
-    def _bar(self) -> "_Bar":
-        shows_progress = self._arguments.progress
-        if shows_progress is None:
-            shows_progress = sys.stderr.isatty() and not self._arguments.quiet
-        total_bytes = bodies.total_bytes(self._arguments)
-        return _Bar(
-            disable=not shows_progress,
-            total=total_bytes,
-            unit="B",
-            unit_scale=True,
-            file=sys.stderr,
-            dynamic_ncols=True,
-        )
+    def _bar(self) -> progress.Bar:
+        wanted = False if self._arguments.quiet else None
+        if self._arguments.progress is not None:
+            wanted = self._arguments.progress
+        return progress.bar(wanted, bodies.total_bytes(self._arguments))
 
     def _write(self, outcome: Outcome) -> None:
         # A pipe is buffered: without a flush, a reader would wait for outcomes that are known.
@@ -197,36 +213,18 @@ class _Appending:
             self._output_error = error
 
     async def _counted(self, given: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """Count and yield the bodies, until the group is unreachable or nobody reads outcomes."""
+        """Count and yield the bodies, until no further one must be appended."""
         tally = self._tally
         async for body in given:
             if tally.unreachable:
                 return
-            if self._output_error is not None:
+            if self._output_error is not None or (self._producer and self._producer.has_failed):
                 tally.is_cut_short = True
                 break
             tally.taken += 1
             self._sizes.append(len(body) + 1)
             yield body
         tally.ended.set()
-
-
-@contextlib.contextmanager
-def _cancelled_by_signals(task: asyncio.Task[Any], signals: list[int]) -> Iterator[None]:
-    """Cancel the task on SIGINT and SIGTERM, and add the signal's number to `signals`."""
-    loop = asyncio.get_running_loop()
-
-    def cancel(number: int) -> None:
-        signals.append(number)
-        task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, cancel, number)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
@@ -256,6 +254,8 @@ def _report(
         common.write_line(f"appended entry {tally.first_index}")
         return
     hint = "" if arguments.idempotent else " With --idempotent, each entry is in the log once."
+    if arguments.producer is not None:
+        hint = " Run the command again: it goes on where it ended."
     if tally.taken == 1 and tally.reasons:
         outcome = "the entry may be in the log" if tally.unknown else "the entry was not appended"
         common.complain(f"dledger: {outcome}: {next(iter(tally.reasons))}.{hint * tally.unknown}")

@@ -26,7 +26,7 @@ async def read_lines(file: int, line_bytes_max: int) -> AsyncGenerator[bytes, No
     """
     number = 0
     rest = b""
-    async for chunk in _read_chunks(file):
+    async for chunk in read_chunks(file):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             number += 1
@@ -42,7 +42,8 @@ def _check(line: bytes, number: int, line_bytes_max: int) -> None:
         raise LineTooLongError(f"line {number} exceeds {line_bytes_max} bytes")
 
 
-async def _read_chunks(file: int) -> AsyncGenerator[bytes, None]:
+async def read_chunks(file: int) -> AsyncGenerator[bytes, None]:
+    """Yield what a file descriptor has, as it arrives; see `read_lines`. Raises OSError."""
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(READS_AHEAD_MAX)
     thread = threading.Thread(

@@ -20,6 +20,8 @@ RANGES_MAX: Final = 10
 class Tally:
     """Counts of the outcomes so far."""
 
+    skipped: int = 0
+    """Bodies at the beginning of the input that an earlier run of the same producer appended."""
     taken: int = 0
     acknowledged: int = 0
     unknown: int = 0
@@ -59,7 +61,7 @@ class Tally:
             return
         if isinstance(outcome, Unknown):
             self.unknown += 1
-            self._note_unknown(outcome.number + 1)
+            self._note_unknown(self.skipped + outcome.number + 1)
         else:
             self.refused += 1
             self.unreachable |= outcome.code is DLedgerResponseCode.METADATA_ERROR
@@ -73,6 +75,7 @@ class Tally:
             "unknown": self.unknown,
             "refused": self.refused,
             "unfinished": self.unfinished,
+            "skipped": self.skipped,
             "firstIndex": self.first_index,
             "lastIndex": self.last_index,
             "leader": statistics.leader_id,
@@ -94,6 +97,8 @@ class Tally:
         ]
         if self.first_index is not None:
             lines.append(f"indexes         {self.first_index} to {self.last_index}")
+        if self.skipped:
+            lines.append(f"appended before {self.skipped}")
         if self.unfinished:
             lines.append(f"unfinished      {self.unfinished}")
         lines += [
@@ -123,7 +128,8 @@ class Tally:
         """Name the bodies with unknown outcomes; those without an outcome are the last ones."""
         ranges = [*self.unknown_ranges]
         if self.unfinished:
-            ranges.append([self.taken - self.unfinished + 1, self.taken])
+            end = self.skipped + self.taken
+            ranges.append([end - self.unfinished + 1, end])
         texts = [str(first) if first == last else f"{first} to {last}" for first, last in ranges]
         shown = texts[:RANGES_MAX]
         return ", ".join(shown) + (" and others" if len(texts) > len(shown) else "")
