@@ -1,14 +1,110 @@
-"""The command line of `dledger-audit`; needs no library."""
+"""The command lines of `dledger-audit`; needs no library."""
 
 import argparse
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
+
+TOMBSTONE_ENTRIES: Final = 1_000_000
+COMPACT: Final = "compact"
+VERIFY_COMPACTION: Final = "verify-compaction"
+_COMPACT_EPILOG: Final = (
+    "Decoders: register (8 bytes, the first 4 are the key), kv (KEY=VALUE; an empty VALUE deletes "
+    'the key), json:FIELD (a JSON object; "deleted": true deletes the key), rocketmq (topic, queue '
+    "and KEYS; an empty body deletes the key), module:function (bytes to None, key, or (key, "
+    "whether it deletes the key)). Exit codes: 0 the archive is as new as it can be; 6 refused, "
+    "and nothing was changed; 70 failed."
+)
+_VERIFY_EPILOG: Final = (
+    "Exit codes: 0 the archive is right; 3 some entries could not be compared; 4 the archive is "
+    "wrong; 6 the archive or its source cannot be read; 70 failed."
+)
+
+
+def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace, argparse.ArgumentParser]:
+    """Return the command, which is empty for an audit, its options, and its parser.
+
+    Exits after the help, or for a wrong option.
+    """
+    command = arguments[0] if arguments else ""
+    if command == COMPACT:
+        chosen = _compact_parser()
+    elif command == VERIFY_COMPACTION:
+        chosen = _verify_parser()
+    else:
+        chosen = parser()
+        return "", chosen.parse_args(arguments), chosen
+    return command, chosen.parse_args(arguments[1:]), chosen
+
+
+def _compact_parser() -> argparse.ArgumentParser:
+    chosen = argparse.ArgumentParser(
+        prog=f"dledger-audit {COMPACT}",
+        description="Write a group's log to an archive that keeps the last entry of each key. The "
+        "members are only read.",
+        epilog=_COMPACT_EPILOG,
+    )
+    chosen.add_argument("--group", required=True, help="name of the group")
+    chosen.add_argument(
+        "--member", action="append", required=True, metavar="ID=PLACE",
+        help="a voter's URL, or its folder if it is stopped; repeat for each voter",
+    )  # fmt: skip
+    chosen.add_argument("--decoder", required=True, metavar="NAME", help="how to find the keys")
+    chosen.add_argument(
+        "--archive", type=Path, required=True, metavar="FOLDER",
+        help="the archive: a new folder, or an archive of this group to continue",
+    )  # fmt: skip
+    chosen.add_argument(
+        "--tombstone-entries", type=_count, default=TOMBSTONE_ENTRIES, metavar="N",
+        help="keep a tombstone until this many entries lie between it and the clean point "
+        "(default: %(default)s)",
+    )  # fmt: skip
+    chosen.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    _add_output(chosen)
+    return chosen
+
+
+def _verify_parser() -> argparse.ArgumentParser:
+    chosen = argparse.ArgumentParser(
+        prog=f"dledger-audit {VERIFY_COMPACTION}",
+        description="Prove an archive against the log that it was made of. Changes nothing.",
+        epilog=_VERIFY_EPILOG,
+    )
+    chosen.add_argument(
+        "source", metavar="SOURCE",
+        help="the group's voters, as ID=PLACE,…; a place is a URL, or the folder of a stopped one",
+    )  # fmt: skip
+    chosen.add_argument("archive", type=Path, metavar="ARCHIVE", help="the archive's folder")
+    chosen.add_argument(
+        "--previous", type=Path, metavar="ARCHIVE",
+        help="the archive before this one, for entries that the members no longer have",
+    )  # fmt: skip
+    _add_output(chosen)
+    return chosen
+
+
+def _add_output(chosen: argparse.ArgumentParser) -> None:
+    chosen.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text",
+        help="output format (default: %(default)s)",
+    )  # fmt: skip
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is negative")
+    return number
 
 
 def parser() -> argparse.ArgumentParser:
     """Create the parser."""
     top = argparse.ArgumentParser(
-        prog="dledger-audit", description="Audit the logs of a DLedger group."
+        prog="dledger-audit",
+        description="Audit the logs of a DLedger group.",
+        epilog="`dledger-audit compact` writes a group's log to an archive that keeps the last "
+        "entry of each key, and `dledger-audit verify-compaction` proves such an archive.",
     )
     top.add_argument("--group", required=True, help="name of the group")
     top.add_argument(

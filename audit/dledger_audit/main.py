@@ -1,9 +1,12 @@
-"""`dledger-audit`: audit the logs of a group.
+"""`dledger-audit`: audit the logs of a group, compact them, and prove what was compacted.
 
     dledger-audit --group orders --member n0=http://orders-n0:40912 --member n1=http://...
+    dledger-audit compact --group orders --member ... --decoder kv --archive FOLDER
+    dledger-audit verify-compaction n0=http://orders-n0:40912,n1=http://... FOLDER
 
 The exit code tells the verdict (`dledger_formats.audit.ExitCode`): 0 Sound, 3 Incomplete,
-4 Damaged, 5 Diverged. It is 2 for a wrong command line and 70 if the audit itself failed.
+4 Damaged, 5 Diverged. It is 2 for a wrong command line, 6 if compaction is refused, and 70 if the
+program itself failed.
 """
 
 import argparse
@@ -15,6 +18,7 @@ from dledger_audit import arguments as command_line
 from dledger_audit import report
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture, ask_again, capture
+from dledger_audit.compaction import command as compaction
 from dledger_audit.passes import SparkPasses
 from dledger_audit.session import session
 from dledger_audit.verdict import EXIT_CODES
@@ -26,7 +30,11 @@ from pyspark_dledger.source import parse_members
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the audit, write the summary and print the report; return the exit code."""
-    options = _parse(arguments)
+    command, options = _parse(sys.argv[1:] if arguments is None else arguments)
+    if command == command_line.COMPACT:
+        return compaction.compact(options)
+    if command == command_line.VERIFY_COMPACTION:
+        return compaction.verify_compaction(options)
     try:
         captured = capture(options.group, options.members)
         audited = _audit(captured, options.master)
@@ -54,13 +62,16 @@ def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSu
     return report.text(captured, summary, audited.totals)
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = command_line.parser()
-    options = parser.parse_args(arguments)
+def _parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
+    command, options, parser = command_line.parse(arguments)
+    given = (
+        options.source if command == command_line.VERIFY_COMPACTION else ",".join(options.member)
+    )
     try:
-        options.members = parse_members(",".join(options.member))
-        for url in options.members.values():
-            check_url(url)
+        options.members = parse_members(given)
+        for place in options.members.values():
+            if not command or "://" in place:
+                check_url(place)
     except ValueError as error:
         parser.error(str(error))
-    return options
+    return command, options

@@ -10,7 +10,7 @@ from dledger_formats.audit import ExitCode
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the audit; return the exit code. Print the help even if a library is missing."""
     given = sys.argv[1:] if arguments is None else arguments
-    command_line.parser().parse_args(given)  # exits after the help, or for a wrong option
+    command_line.parse(given)  # exits after the help, or for a wrong option
     try:
         from dledger_audit.main import main as run
     except ModuleNotFoundError as error:

@@ -31,13 +31,15 @@ class Verdict(enum.StrEnum):
 
 
 class ExitCode(enum.IntEnum):
-    """The exit code of `dledger-audit`, one for each verdict."""
+    """The exit code of `dledger-audit`, one for each verdict of an audit."""
 
     SOUND = 0
     USAGE = 2
     INCOMPLETE = 3
     DAMAGED = 4
     DIVERGED = 5
+    REFUSED = 6
+    """An archive was not made or not verified, and is unchanged."""
     FAILED = 70
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dledger_formats.log import properties
 from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.raft.ready import HardState
-from dledger_node.store.small_files import properties
 from dledger_node.store.small_files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from dledger_node.store.small_files.hard_state import (
     begin_hard_state,

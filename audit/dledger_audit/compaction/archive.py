@@ -1,0 +1,213 @@
+"""An archive's folder: a compacted log in DLedger's files, and what it holds.
+
+    ARCHIVE/archive.json                 which folder is valid, and what is in it
+    ARCHIVE/log-<end>-<digest>/data      the log, as in a member's folder
+    ARCHIVE/log-<end>-<digest>/index
+    ARCHIVE/log-<end>-<digest>/currterm, checkpoint
+    ARCHIVE/lock                         held by the process that writes the archive
+
+A new log is written and synced completely. Then `archive.json` is replaced, and only then the old
+log is removed. So a crash leaves the old archive or the new one, and the next run removes the rest.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from dledger_audit.compaction.copies import Copy, RefusedError
+from dledger_audit.compaction.writer import FileDigest, sync_folder
+from dledger_formats import json_objects
+from dledger_formats.log import properties
+from pyspark_dledger.files import ReadError
+from pyspark_dledger.folder import manifest_of
+
+INFO_FILE: Final = "archive.json"
+LOCK_FILE: Final = "lock"
+FORMAT: Final = 1
+INFO_BYTES_MAX: Final = 64 << 20
+BLOCK_BYTES: Final = 4 << 20
+_NEW: Final = "log-new"
+_LOG: Final = re.compile(r"log-(?:\d{20}-[0-9a-f]{16}(?:-again)?|new)")
+_AGAIN: Final = "-again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveInfo:
+    """The content of `archive.json`."""
+
+    format: int
+    group: str
+    group_identity: str
+    """Empty if the copies did not say it."""
+    decoder: str
+    tombstone_entries: int
+    first_index: int
+    clean_index: int
+    """The clean point: entries up to here are compacted, and those after it are unchanged."""
+    end_index: int
+    end_term: int
+    segment_bytes: int
+    index_segment_bytes: int
+    dead_entries: int
+    """Entries up to the clean point that this run made no-ops."""
+    dead_bytes: int
+    """Bytes of their bodies."""
+    source_first_index: int
+    """The first entry that was read from the members, and not from the archive before."""
+    source_sha256: str
+    """SHA-256 of the entries from there to the end, as the members hold them, without blanks."""
+    previous_sha256: str
+    """The `copy_sha256` of the archive before; empty for a first run."""
+    copy_sha256: str
+    """SHA-256 of the names, sizes and digests of all files."""
+    files: list[FileDigest]
+    folder: str
+    """Name of the folder with the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A complete archive."""
+
+    path: Path
+    info: ArchiveInfo
+
+    @property
+    def log(self) -> Path:
+        """The folder with the log; `dledger-node store verify` takes it."""
+        return self.path / self.info.folder
+
+    @classmethod
+    def load(cls, path: Path) -> Self | None:
+        """Open an archive; None if there is none. Raises RefusedError if it cannot be read."""
+        try:
+            with (path / INFO_FILE).open("rb") as file:
+                raw = file.read(INFO_BYTES_MAX + 1)
+            info = json_objects.decode(ArchiveInfo, raw)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise RefusedError(
+                f"{path / INFO_FILE} cannot be read: {error}; restore it, or compact to a new "
+                "folder if the group's log still has its first entry"
+            ) from error
+        if info.format != FORMAT:
+            raise RefusedError(f"{path} has format {info.format}; use the version that wrote it")
+        if not (path / info.folder).is_dir():
+            raise RefusedError(f"{path} lacks its folder {info.folder}; restore it from a backup")
+        return cls(path, info)
+
+    def copy(self) -> Copy:
+        """Return the archive's log as a copy to read. Raises RefusedError."""
+        try:
+            manifest = manifest_of(self.log)
+        except ReadError as error:
+            raise RefusedError(f"{self.log} cannot be read: {error}") from error
+        return Copy(member="the archive", place=str(self.log), manifest=manifest, is_archive=True)
+
+    def damaged_files(self) -> list[str]:
+        """Return the names of the files that do not hold what was written."""
+        return [each.name for each in self.info.files if not _is_whole(self.log / each.name, each)]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Create an archive's folder if there is none, and lock it. Raises RefusedError.
+
+    A folder that holds anything but an archive is refused, so nothing of anybody else is removed.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    foreign = sorted(
+        entry.name
+        for entry in path.iterdir()
+        if entry.name not in (INFO_FILE, f"{INFO_FILE}.tmp", LOCK_FILE)
+        and not _LOG.fullmatch(entry.name)
+    )
+    if foreign:
+        raise RefusedError(f"{path} is no archive: it holds {foreign[0]}; name an empty folder")
+    fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise RefusedError(f"{path} is in use by another run; wait until it has ended") from error
+    finally:
+        os.close(fd)
+
+
+def new_log(path: Path) -> Path:
+    """Return the folder for a new log, and remove what a crash left there."""
+    folder = path / _NEW
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
+def install(path: Path, info: ArchiveInfo) -> None:
+    """Make the new log, whose files are synced, the archive's log, and remove all others."""
+    new, final = path / _NEW, path / info.folder
+    _write(new / "currterm", properties.encode({"voteLeader": "", "currTerm": info.end_term}))
+    checkpoint = {
+        "committedIndex": info.end_index,
+        "endIndex": info.end_index,
+        "beginIndex": info.first_index,
+    }
+    _write(new / "checkpoint", properties.encode(checkpoint))
+    sync_folder(new)
+    shutil.rmtree(final, ignore_errors=True)  # a run that crashed here left it
+    new.rename(final)
+    sync_folder(path)
+    temporary = path / f"{INFO_FILE}.tmp"
+    _write(temporary, json_objects.encode(info))
+    temporary.replace(path / INFO_FILE)
+    sync_folder(path)
+    remove_others(path, info.folder)
+
+
+def remove_others(path: Path, valid: str) -> None:
+    """Remove all logs but the valid one."""
+    for entry in path.iterdir():
+        if _LOG.fullmatch(entry.name) and entry.name != valid:
+            shutil.rmtree(entry)
+
+
+def folder_name(end_index: int, copy_sha256: str, previous: Archive | None) -> str:
+    """Name the folder of a new log; a damaged one with the same content may have the first name."""
+    name = f"log-{end_index:020d}-{copy_sha256[:16]}"
+    is_taken = previous is not None and previous.info.folder == name
+    return name + _AGAIN if is_taken else name
+
+
+def digest_of(files: Sequence[FileDigest]) -> str:
+    """Return the digest of an archive's files."""
+    lines = "".join(f"{each.name} {each.used_bytes} {each.sha256}\n" for each in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _is_whole(path: Path, said: FileDigest) -> bool:
+    digest, left = hashlib.sha256(), said.used_bytes
+    try:
+        with path.open("rb") as file:
+            while left:
+                block = file.read(min(left, BLOCK_BYTES))
+                if not block:
+                    return False
+                digest.update(block)
+                left -= len(block)
+    except OSError:
+        return False
+    return digest.hexdigest() == said.sha256
+
+
+def _write(path: Path, raw: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(file.fileno())

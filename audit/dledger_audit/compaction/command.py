@@ -1,0 +1,126 @@
+"""Run `dledger-audit compact` and `dledger-audit verify-compaction`."""
+
+import argparse
+import json
+import sys
+import traceback
+from pathlib import Path
+
+from dledger_audit.compaction import archive as archives
+from dledger_audit.compaction import compact as runs
+from dledger_audit.compaction import copies as log_copies
+from dledger_audit.compaction.archive import Archive
+from dledger_audit.compaction.copies import Copy, RefusedError
+from dledger_audit.compaction.keys import DecoderError, decoder
+from dledger_audit.compaction.live import SparkLive
+from dledger_audit.compaction.proof.found import CHECKS, Found
+from dledger_audit.compaction.proof.verify import Sources, verify
+from dledger_audit.session import session
+from dledger_formats.audit import ExitCode
+
+
+def compact(options: argparse.Namespace) -> int:
+    """Compact a group's log to an archive; return the exit code."""
+    try:
+        decoder(options.decoder)
+        members = log_copies.ask(options.group, options.members)
+        with archives.locked(options.archive):
+            archive = _compact(options, members)
+    except (RefusedError, DecoderError) as error:
+        return _refused(error, "the archive was not changed")
+    except Exception:  # exit code 70 tells a failed run from a refused one
+        traceback.print_exc()
+        return ExitCode.FAILED
+    _print_archive(archive, options.output)
+    return ExitCode.SOUND
+
+
+def _compact(options: argparse.Namespace, members: list[Copy]) -> Archive:
+    previous = Archive.load(options.archive)
+    if previous is not None:
+        archives.remove_others(options.archive, previous.info.folder)
+    planned = runs.plan(
+        options.group, members, options.decoder, options.tombstone_entries, previous
+    )
+    if planned is None:
+        assert previous is not None
+        return previous
+    with session(options.master) as spark:
+        return runs.compact(planned, members, SparkLive(spark), options.archive)
+
+
+def verify_compaction(options: argparse.Namespace) -> int:
+    """Compare an archive with its sources; return the exit code."""
+    try:
+        archive = _load(options.archive)
+        members = log_copies.ask(archive.info.group, options.members)
+        previous = _load(options.previous) if options.previous else None
+        found = verify(archive, Sources(members=members, previous=previous))
+    except (RefusedError, DecoderError) as error:
+        return _refused(error, "the archive was not verified")
+    except Exception:
+        traceback.print_exc()
+        return ExitCode.FAILED
+    _print_found(archive, found, options.output)
+    if found.is_damaged:
+        return ExitCode.DAMAGED
+    return ExitCode.INCOMPLETE if found.counts else ExitCode.SOUND
+
+
+def _load(path: Path) -> Archive:
+    archive = Archive.load(path)
+    if archive is None:
+        raise RefusedError(f"{path} is no archive: it has no {archives.INFO_FILE}")
+    return archive
+
+
+def _refused(error: Exception, unchanged: str) -> int:
+    sys.stderr.write(f"dledger-audit: {unchanged}: {error}\n")
+    return ExitCode.REFUSED
+
+
+def _print_archive(archive: Archive, output: str) -> None:
+    info = archive.info
+    facts = {
+        "group": info.group,
+        "folder": str(archive.log),
+        "firstIndex": info.first_index,
+        "cleanIndex": info.clean_index,
+        "endIndex": info.end_index,
+        "deadEntries": info.dead_entries,
+        "deadBytes": info.dead_bytes,
+        "sha256": info.copy_sha256,
+    }
+    if output == "json":
+        sys.stdout.write(json.dumps(facts) + "\n")
+        return
+    sys.stdout.write(
+        f"{archive.log} holds the entries {info.first_index} to {info.end_index} of the group "
+        f"{info.group}, compacted up to {info.clean_index}; the last run dropped "
+        f"{info.dead_entries:,} entries with {info.dead_bytes:,} bytes\n"
+    )
+
+
+def _print_found(archive: Archive, found: Found, output: str) -> None:
+    if output == "json":
+        plain = {
+            "counts": dict(found.counts),
+            "findings": [
+                {"check": each.check, "index": each.index, "detail": each.detail}
+                for each in found.first
+            ],
+        }
+        sys.stdout.write(json.dumps(plain) + "\n")
+        return
+    info = archive.info
+    if not found.counts:
+        sys.stdout.write(
+            f"the archive is right: entries {info.first_index} to {info.end_index}, compacted up "
+            f"to {info.clean_index}\n"
+        )
+    for check, meaning in CHECKS.items():
+        if check in found.counts:
+            sys.stdout.write(f"{check} ({found.counts[check]:,}): {meaning}\n")
+            for each in found.first:
+                if each.check == check:
+                    sys.stdout.write(f"    {each.detail}\n")

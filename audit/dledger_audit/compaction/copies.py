@@ -1,0 +1,131 @@
+"""The copies of a group's log that entries are taken from: running members, and folders."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from dledger_audit.compaction.decision import Said
+from dledger_formats.http.status import Manifest, identities_differ
+from pyspark_dledger.files import Files, ReadError
+from pyspark_dledger.folder import FolderFiles
+from pyspark_dledger.http_reader import HttpFiles
+from pyspark_dledger.plan import check_names, in_order
+
+ASKED_AT_ONCE_MAX: Final = 16
+
+
+class RefusedError(Exception):
+    """The archive cannot be made, and what there was is unchanged; the message says why."""
+
+
+class OpenFiles(Files, Protocol):
+    """A copy's files, and its manifest."""
+
+    def manifest(self) -> Manifest: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """One copy of the log, at the instant of its manifest; Spark pickles it."""
+
+    member: str
+    place: str
+    """The member's URL, or a folder."""
+    manifest: Manifest
+    is_archive: bool = False
+    """Whether this is an archive, whose positions and checksums are its own."""
+
+    @property
+    def first_index(self) -> int:
+        """Index of the first entry; only meaningful if there is one."""
+        files = in_order(self.manifest.data)
+        begin = self.manifest.status.ledger_begin_index
+        return max(begin, files[0].first_index) if files else begin
+
+    @property
+    def committed_index(self) -> int:
+        """The last index that is read; -1 for none."""
+        return self.manifest.status.committed_index if self.manifest.data else -1
+
+    @property
+    def said(self) -> Said:
+        """What the decision needs to know."""
+        files = in_order(self.manifest.data)
+        return Said(
+            committed_index=self.committed_index,
+            last_segment_index=files[-1].first_index if files else 0,
+        )
+
+    def open(self) -> AbstractContextManager[Files]:
+        """Open the copy's files."""
+        return opened(self.place)
+
+
+def opened(place: str) -> AbstractContextManager[OpenFiles]:
+    """Open the files of a member's URL, or of a folder. Raises ValueError for a wrong URL."""
+    return HttpFiles(place) if "://" in place else FolderFiles(Path(place))
+
+
+def ask(group: str, places: Mapping[str, str]) -> list[Copy]:
+    """Ask all members for their manifests at once; `places` are URLs and folders by member id.
+
+    Raises RefusedError if one does not answer, or is not of the group: without its commit, nobody
+    knows how far the log may be compacted.
+    """
+    with ThreadPoolExecutor(max_workers=ASKED_AT_ONCE_MAX) as pool:
+        copies = list(pool.map(lambda member: _copy(group, member, places[member]), places))
+    voters = {voter for copy in copies for voter in copy.manifest.status.voters}
+    if missing := sorted(voters - places.keys()):
+        raise RefusedError(
+            f"the group {group} has the voters {', '.join(missing)}, and no --member says where to "
+            "read them; the lowest commit of all voters decides what may go"
+        )
+    identities = {copy.manifest.status.group_identity for copy in copies} - {""}
+    if len(identities) > 1:
+        raise RefusedError(
+            f"the copies belong to {len(identities)} groups named {group}, with the identities "
+            f"{', '.join(sorted(identities))}; give the members of one group"
+        )
+    return copies
+
+
+def sizes(copies: Sequence[Copy]) -> tuple[int, int]:
+    """Return the length of the copies' data files, and of their index files, in bytes.
+
+    Raises RefusedError if they differ.
+    """
+    data = {file.size_bytes for copy in copies for file in copy.manifest.data}
+    index = {file.size_bytes for copy in copies for file in copy.manifest.index}
+    if len(data) != 1 or len(index) > 1:
+        raise RefusedError(
+            f"the data files have the lengths {sorted(data)}, the index files {sorted(index)}; a "
+            "group has one length of each"
+        )
+    return data.pop(), index.pop() if index else 32 * 5 * 1024 * 1024
+
+
+def _copy(group: str, member: str, place: str) -> Copy:
+    try:
+        with opened(place) as files:
+            manifest = files.manifest()
+        check_names(manifest)
+    except ReadError as error:
+        raise RefusedError(
+            f"the member {member} cannot be read, so its commit is not known: {error}; start it, "
+            "or remove it from the group"
+        ) from error
+    said = manifest.status
+    is_folder = "://" not in place
+    if said.group != group and not (is_folder and not said.group):
+        raise RefusedError(f"{place} belongs to the group {said.group}, not to {group}")
+    if said.self_id != member and not is_folder:
+        raise RefusedError(f"{place} is the member {said.self_id}, not {member}")
+    return Copy(member=member, place=place, manifest=manifest)
+
+
+def is_other_group(copies: Sequence[Copy], identity: str) -> bool:
+    """Tell whether the copies are known to belong to another group than this identity's."""
+    return any(identities_differ(c.manifest.status.group_identity, identity) for c in copies)

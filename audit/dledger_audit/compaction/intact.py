@@ -1,0 +1,172 @@
+"""Each entry once and in order, from the first copy that has it intact."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+
+from dledger_audit.compaction.copies import Copy, RefusedError
+from dledger_formats.log import disk
+from pyspark_dledger import plan
+from pyspark_dledger.decode import Entries
+from pyspark_dledger.files import Files
+from pyspark_dledger.layout import Flag
+from pyspark_dledger.plan import IndexRange
+from pyspark_dledger.segments import WINDOW_BYTES, Run, scan
+
+HARMLESS: Final = Flag.NO_CRC | Flag.INDEX_FILE_DIFFERS | Flag.BAD_BLANK
+"""Flags of entries that are as they were written."""
+
+FEW_ENTRIES: Final = 256
+SMALL_WINDOW_BYTES: Final = 5 << 20
+"""What is read at a time for so few entries: enough for the largest entry."""
+
+
+class NoIntactCopyError(RefusedError):
+    """No copy has the entries intact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Consecutive intact entries of one copy: those from `start` to before `end` of a run."""
+
+    entries: Entries
+    start: int
+    end: int
+
+    @property
+    def first_index(self) -> int:
+        """Index of the first entry."""
+        return int(self.entries.index[self.start])
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The last entry that was yielded, whose chain_crc the next one continues.
+
+    A scan cannot check an entry behind a damaged header, since that header's chain_crc is lost. But
+    another copy has it, so the two are checked here.
+    """
+
+    index: int = -1
+    chain_crc: int = 0
+    is_archive: bool = False
+    """An archive has a chain of its own."""
+
+    def allows(self, entries: Slice, copy: Copy) -> bool:
+        """Tell whether the first entry of a slice may follow."""
+        header = disk.EntryHeader(*entries.entries.headers[entries.start].item())
+        is_known = self.index == entries.first_index - 1 and self.is_archive == copy.is_archive
+        if not (is_known and self.chain_crc and header.chain_crc):
+            return True
+        return header.chain_crc == disk.chain_crc_of(header, self.chain_crc)
+
+    def follow(self, entries: Slice, copy: Copy) -> None:
+        """Go on behind a slice."""
+        last = entries.end - 1
+        self.index = int(entries.entries.index[last])
+        self.chain_crc = int(entries.entries.headers["chain_crc"][last])
+        self.is_archive = copy.is_archive
+
+
+class Reader:
+    """Reads copies, each over one connection. Use it as a context manager."""
+
+    def __init__(self, window_bytes: int = WINDOW_BYTES) -> None:
+        self._window_bytes = window_bytes
+        self._stack = ExitStack()
+        self._files: dict[str, Files] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def read(self, copies: Sequence[Copy], first: int, last: int) -> Iterator[Slice]:
+        """Yield the entries `first` to `last`; later copies are read only where earlier ones fail.
+
+        Raises NoIntactCopyError.
+        """
+        chain = _Chain()
+        if any(copy.first_index < first for copy in copies):
+            with contextlib.suppress(NoIntactCopyError):
+                list(self._read(copies, first - 1, first - 1, [], chain))
+        yield from self._read(copies, first, last, [], chain)
+
+    def _read(
+        self, copies: Sequence[Copy], first: int, last: int, reasons: list[str], chain: _Chain
+    ) -> Iterator[Slice]:
+        if not copies:
+            raise NoIntactCopyError(
+                f"no copy has the entries {first} to {last} intact ({'; '.join(reasons)}); audit "
+                "the group, and mend or replace the damaged member first"
+            )
+        copy, others = copies[0], copies[1:]
+        index, absent = first, [*reasons, f"{copy.member}: missing"]
+        for found, start, end, reason in self._spans(copy, first, last):
+            low, high = max(start, index), min(end, last)
+            if high < low:
+                continue
+            if low > index:
+                yield from self._read(others, index, low - 1, absent, chain)
+            index = high + 1
+            while isinstance(found, Entries) and low <= high:
+                at = int(found.index[0])
+                entries = Slice(found, low - at, high - at + 1)
+                if chain.allows(entries, copy):
+                    chain.follow(entries, copy)
+                    yield entries
+                    low = high + 1
+                else:
+                    why = [*reasons, f"{copy.member}: bad_chain_crc"]
+                    yield from self._read(others, low, low, why, chain)
+                    low += 1
+            if low <= high:
+                why = [*reasons, f"{copy.member}: {reason}"]
+                yield from self._read(others, low, high, why, chain)
+        if index <= last:
+            yield from self._read(others, index, last, absent, chain)
+
+    def _spans(
+        self, copy: Copy, first: int, last: int
+    ) -> Iterator[tuple[Entries | None, int, int, str]]:
+        """Yield runs of one copy as (the entries or None if they are not intact, first, last, why).
+
+        Absent entries are no different from damaged ones.
+        """
+        if copy.place not in self._files:
+            self._files[copy.place] = self._stack.enter_context(copy.open())
+        window_bytes = self._window_bytes
+        if last - first < FEW_ENTRIES:
+            window_bytes = min(window_bytes, SMALL_WINDOW_BYTES)
+        for segment in plan.segments(copy.manifest, IndexRange(first=first, last=last)):
+            for run in scan(segment, self._files[copy.place], window_bytes):
+                yield from _divided(run)
+
+
+def _divided(run: Run) -> Iterator[tuple[Entries | None, int, int, str]]:
+    """Divide a run where intact and other entries meet."""
+    if not isinstance(run, Entries):
+        yield None, run.first_index, run.last_index, _name(run.flag)
+        return
+    bad = (run.flags & ~int(HARMLESS)) != 0
+    if not bad.any():
+        yield run, int(run.index[0]), int(run.index[-1]), ""
+        return
+    edges = [0, *(np.flatnonzero(bad[1:] != bad[:-1]) + 1).tolist(), len(run)]
+    for start, end in itertools.pairwise(edges):
+        first, last = int(run.index[start]), int(run.index[end - 1])
+        flags = Flag(int(np.bitwise_or.reduce(run.flags[start:end])) & ~int(HARMLESS))
+        yield (None if bad[start] else run), first, last, _name(flags)
+
+
+def _name(flag: Flag) -> str:
+    return ", ".join(each.name.lower() for each in flag if each.name)

@@ -1,0 +1,215 @@
+"""Compare an archive with its sources, entry by entry."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dledger_audit.compaction.archive import Archive
+from dledger_audit.compaction.copies import Copy
+from dledger_audit.compaction.intact import Reader, Slice
+from dledger_audit.compaction.keys import decoder
+from dledger_audit.compaction.proof.expected import STAYS, Fate, Fates
+from dledger_audit.compaction.proof.found import Found
+from dledger_audit.compaction.proof.walk import ArchivedEntry, Walk
+from dledger_formats.log import disk
+from pyspark_dledger.plan import in_order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What the archive was made of."""
+
+    members: Sequence[Copy]
+    previous: Archive | None = None
+    """An archive that holds what the members no longer have."""
+
+    @property
+    def first_index(self) -> int:
+        """The first entry that can be compared."""
+        begin = min((copy.first_index for copy in self.members), default=0)
+        if self.previous is not None and begin <= self.previous.info.clean_index + 1:
+            return self.previous.info.first_index
+        return begin
+
+    @property
+    def committed_index(self) -> int:
+        """The lowest commit of the members."""
+        return min((copy.manifest.status.committed_index for copy in self.members), default=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEntry:
+    """An entry of the sources."""
+
+    index: int
+    term: int
+    magic: int
+    channel: int
+    body: bytes
+
+
+def verify(archive: Archive, sources: Sources) -> Found:
+    """Return everything that is wrong with an archive. Raises RefusedError.
+
+    The sources may have grown since the archive was made.
+    """
+    found, info = Found(), archive.info
+    for name in archive.damaged_files():
+        found.add("digest_differs", -1, f"{name} is not as archive.json describes it")
+    _check_files(archive, found)
+    _check_points(archive, sources, found)
+    begin = max(info.first_index, sources.first_index)
+    if begin > info.first_index:
+        text = f"entries {info.first_index} to {begin - 1}; give the archive before as --previous"
+        found.add("not_in_source", info.first_index, text)
+    last = min(info.end_index, sources.committed_index)
+    with Fates(info.first_index, info.clean_index, decoder(info.decoder)) as fates:
+        for entry in _walk(archive, Found()):
+            if entry.header.index < begin and entry.header.index <= info.clean_index:
+                fates.note(entry.header.index, entry.header.magic, entry.body)
+        for source in entries(sources, begin, min(last, info.clean_index)):
+            fates.note(source.index, source.magic, source.body)
+        fates.decide(info.tombstone_entries)
+        _compare(archive, sources, fates, begin, last, found)
+    return found
+
+
+def entries(sources: Sources, first: int, last: int) -> Iterator[SourceEntry]:
+    """Yield the entries `first` to `last` of the sources, in order."""
+    previous = sources.previous
+    with Reader() as reader:
+        if previous is not None:
+            until = min(last, previous.info.clean_index)
+            if first <= until:
+                for part in reader.read((previous.copy(),), first, until):
+                    yield from _source_entries(part)
+            first = max(first, until + 1)
+        if first <= last:
+            for part in reader.read(tuple(sources.members), first, last):
+                yield from _source_entries(part)
+
+
+def _source_entries(part: Slice) -> Iterator[SourceEntry]:
+    run, raw = part.entries, part.entries.view.data
+    for at in range(part.start, part.end):
+        header, start = run.headers[at], int(run.bodies.offsets[at])
+        yield SourceEntry(
+            index=int(run.index[at]),
+            term=int(header["term"]),
+            magic=int(header["magic"]),
+            channel=int(header["channel"]),
+            body=raw[start : start + int(run.bodies.sizes[at])].tobytes(),
+        )
+
+
+def _walk(archive: Archive, found: Found) -> Iterator[ArchivedEntry]:
+    info = archive.info
+    walk = Walk(archive.log, info.segment_bytes, info.index_segment_bytes, found)
+    return walk.entries(info.first_index)
+
+
+def _check_files(archive: Archive, found: Found) -> None:
+    said = {each.name for each in archive.info.files}
+    there = {
+        f"{folder}/{path.name}"
+        for folder in (disk.DATA_FOLDER, disk.INDEX_FOLDER)
+        for path in (archive.log / folder).iterdir()
+    }
+    for name in sorted(there ^ said):
+        found.add("digest_differs", -1, f"{name} is missing, or not in archive.json")
+
+
+def _check_points(archive: Archive, sources: Sources, found: Found) -> None:
+    """Check the clean point and the end against what each member says."""
+    info = archive.info
+    for copy in sources.members:
+        committed, files = copy.manifest.status.committed_index, in_order(copy.manifest.data)
+        active = files[-1].first_index if files else 0
+        if info.clean_index > committed or info.clean_index >= active:
+            text = (
+                f"the clean point is {info.clean_index}; {copy.member} has committed {committed}, "
+                f"and its last segment begins with {active}"
+            )
+            found.add("clean_point", info.clean_index, text)
+    if not info.first_index <= info.clean_index <= info.end_index:
+        text = f"{info.clean_index} is not in {info.first_index} to {info.end_index}"
+        found.add("clean_point", info.clean_index, f"the clean point {text}")
+
+
+def _compare(
+    archive: Archive, sources: Sources, fates: Fates, begin: int, last: int, found: Found
+) -> None:
+    """Compare all entries of the archive with their fates and with the sources."""
+    clean = archive.info.clean_index
+    wanted = entries(sources, begin, last)
+    source = next(wanted, None)
+    for entry in _walk(archive, found):
+        index = entry.header.index
+        while source is not None and source.index < index:
+            _miss(source.index, found)
+            source = next(wanted, None)
+        if source is None or index < source.index:
+            if index >= begin:
+                found.add("invented", index, f"entry {index} is not in the source")
+            elif index <= clean and entry.header.magic == disk.NORMAL:
+                _compare_fate(entry, None, fates.of(index), found)
+            continue
+        _compare_one(entry, source, fates.of(index) if index <= clean else None, found)
+        source = next(wanted, None)
+    while source is not None:
+        _miss(source.index, found)
+        source = next(wanted, None)
+    if last < archive.info.end_index:
+        found.add("invented", last + 1, f"the sources have committed only {last}")
+
+
+def _miss(index: int, found: Found) -> None:
+    found.add("missing", index, f"entry {index} is not in the archive")
+
+
+def _compare_one(
+    entry: ArchivedEntry, source: SourceEntry, fate: Fate | None, found: Found
+) -> None:
+    header, index = entry.header, source.index
+    if header.term != source.term:
+        found.add("term_changed", index, f"term {header.term}, in the source {source.term}")
+    if fate is not None:
+        _compare_fate(entry, source, fate, found)
+    elif _content(entry) != (source.magic, source.channel, source.body):
+        found.add("changed_behind", index, f"entry {index} is after the clean point")
+
+
+def _compare_fate(
+    entry: ArchivedEntry, source: SourceEntry | None, fate: Fate, found: Found
+) -> None:
+    """Compare an entry up to the clean point; `source` is None if the sources do not have it."""
+    index = entry.header.index
+    is_there = source is None or _content(entry) == (source.magic, source.channel, source.body)
+    is_dropped = entry.header.magic == disk.NOOP and _is_empty(entry)
+    if fate in STAYS:
+        if not is_there:
+            check = _LOST[fate] if is_dropped or fate is Fate.NOT_NORMAL else "altered"
+            found.add(check, index, f"entry {index} must be as in the source")
+    elif is_there:
+        late = fate is Fate.OLD_TOMBSTONE
+        check = "tombstone_too_late" if late else "older_value_back"
+        found.add(check, index, f"entry {index} must be an empty no-op")
+    elif not is_dropped:
+        check = "invented" if entry.header.magic == disk.NORMAL else "bad_noop"
+        found.add(check, index, f"entry {index} must be an empty no-op")
+
+
+_LOST: Final = {
+    Fate.NOT_NORMAL: "lost_membership",
+    Fate.WITHOUT_KEY: "lost_without_key",
+    Fate.LAST: "lost_last_value",
+    Fate.YOUNG_TOMBSTONE: "tombstone_too_early",
+}
+
+
+def _content(entry: ArchivedEntry) -> tuple[int, int, bytes]:
+    return entry.header.magic, entry.header.channel, entry.body
+
+
+def _is_empty(entry: ArchivedEntry) -> bool:
+    return not entry.body and entry.header.channel == 0

@@ -1,0 +1,203 @@
+"""`dledger-audit compact` and `verify-compaction` as programs, with Spark and over HTTP."""
+
+import itertools
+import json
+import os
+import shutil
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dledger_audit.compaction import archive as archives
+from dledger_audit.compaction.archive import Archive
+from dledger_audit.compaction.compact import compact, plan
+from dledger_audit.compaction.copies import ask
+from dledger_audit.compaction.live import SparkLive
+from dledger_audit.main import main
+from dledger_compaction.model import key_history
+from dledger_compaction.runs import compacted, copies_of
+from dledger_formats.audit import ExitCode
+from dledger_formats.http.status import Manifest
+from dledger_formats.log import properties
+from dledger_logs import damage
+from dledger_logs.histories import small_shape
+from dledger_logs.layout import Log, manifest
+from dledger_logs.serve import served
+from dledger_logs.write import write_log
+
+COUNT = 500
+
+
+def folders(tmp_path: Path) -> dict[str, Log]:
+    """Write the folders of three stopped members."""
+    logs = {}
+    for member in ("n0", "n1", "n2"):
+        log = write_log(tmp_path / f"dledger-{member}", key_history(COUNT, 3), small_shape())
+        said = {"committedIndex": COUNT - 1, "endIndex": COUNT - 1}
+        (log.root / "checkpoint").write_bytes(properties.encode(said))
+        (log.root / "group").write_bytes(properties.encode({"group": "g"}))
+        logs[member] = log
+    return logs
+
+
+def places(logs: dict[str, Log]) -> list[str]:
+    return [f"{member}={log.root}" for member, log in logs.items()]
+
+
+def compact_arguments(logs: dict[str, Log], archive: Path) -> list[str]:
+    members = [word for place in places(logs) for word in ("--member", place)]
+    return ["compact", "--group", "g", *members, "--decoder", "kv", "--archive", str(archive)]
+
+
+@pytest.mark.spark
+def test_spark_over_http_makes_the_same_archive_from_damaged_members(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs = folders(tmp_path)
+    expected = compacted(copies_of(logs), tmp_path / "expected")
+    assert expected is not None
+    damage.flip_body(logs["n0"], next(p.index for p in logs["n0"].places if p.size > 60))
+    damage.truncate(logs["n1"], 200)
+    with ExitStack() as stack:
+        urls = {
+            member: stack.enter_context(served(log.root, manifest(log, member, peers=logs)))
+            for member, log in logs.items()
+        }
+        copies = ask("g", urls)
+        for number, entries_max in enumerate((None, 37)):
+            path = tmp_path / f"a{number}"
+            with archives.locked(path):
+                planned = plan("g", copies, "kv", 20, None)
+                assert planned is not None
+                found = compact(planned, copies, SparkLive(spark, entries_max), path)
+            assert found.info.files == expected.info.files
+            assert found.info.source_sha256 == expected.info.source_sha256
+
+
+def test_an_archive_of_folders_is_proven_and_a_fault_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = folders(tmp_path)
+    archive = compacted(copies_of(logs), tmp_path / "a")
+    assert archive is not None
+    proof = ["verify-compaction", ",".join(places(logs)), str(tmp_path / "a")]
+
+    assert main(proof) == ExitCode.SOUND
+    assert "the archive is right" in capsys.readouterr().out
+
+    next((archive.log / "data").iterdir()).write_bytes(b"")
+    assert main([*proof, "-o", "json"]) == ExitCode.DAMAGED
+    said = json.loads(capsys.readouterr().out)
+    assert said["counts"]["digest_differs"] == 1
+
+
+def test_a_run_with_nothing_to_do_starts_no_spark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = folders(tmp_path)
+    archive = compacted(copies_of(logs), tmp_path / "a", tombstone_entries=1_000_000)
+    assert archive is not None
+
+    assert main([*compact_arguments(logs, tmp_path / "a"), "-o", "json"]) == ExitCode.SOUND
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["sha256"], said["endIndex"]) == (archive.info.copy_sha256, COUNT - 1)
+
+
+def test_a_member_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = folders(tmp_path)
+    (logs["n1"].root / "checkpoint").unlink()
+
+    code = main(compact_arguments(logs, tmp_path / "a"))
+
+    assert code == ExitCode.REFUSED
+    said = capsys.readouterr().err
+    assert "the member n1 cannot be read" in said
+    assert "no sound checkpoint" in said
+
+
+def test_a_voter_without_a_place_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = folders(tmp_path)
+    with served(logs["n0"].root, _with_voters(logs["n0"])) as url:
+        code = main(["compact", "--group", "g", "--member", f"n0={url}", "--decoder", "kv",
+                     "--archive", str(tmp_path / "a")])  # fmt: skip
+
+    assert code == ExitCode.REFUSED
+    assert "has the voters n1, n2" in capsys.readouterr().err
+
+
+def _with_voters(log: Log) -> Manifest:
+    said = manifest(log, "n0")
+    return replace(said, status=replace(said.status, voters=["n0", "n1", "n2"]))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compact", "--group", "g"],
+        ["compact", "--group", "g", "--member", "n0", "--decoder", "kv", "--archive", "a"],
+        ["verify-compaction", "n0=folder"],
+        ["verify-compaction", "folder", "a"],
+    ],
+)
+def test_a_wrong_command_line_of_compaction_exits_with_the_usage_code(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+
+    assert stopped.value.code == ExitCode.USAGE
+    assert f"usage: dledger-audit {arguments[0]}" in capsys.readouterr().err
+
+
+class CrashError(BaseException):
+    """The process ends here."""
+
+
+STEPS = [
+    *(((os, "fsync"), number) for number in range(0, 40, 3)),
+    ((Path, "rename"), 0),
+    ((Path, "replace"), 0),
+    *(((shutil, "rmtree"), number) for number in range(3)),
+]
+
+
+@pytest.mark.parametrize(("step", "number"), STEPS)
+def test_a_crash_leaves_the_old_archive_or_the_new_one(
+    step: tuple[object, str], number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = key_history(COUNT, 4)
+    early = copies_of({"n0": write_log(tmp_path / "early", history[:250], small_shape())})
+    late = copies_of({"n0": write_log(tmp_path / "late", history, small_shape())})
+    old = compacted(early, tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    new = compacted(late, tmp_path / "b")
+    assert old is not None
+    assert new is not None
+    target, name = step
+    real, calls = getattr(target, name), itertools.count()
+
+    def crash(*arguments: object, **options: object) -> object:
+        if next(calls) == number:
+            raise CrashError
+        return real(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(target, name, crash)
+        with suppress(CrashError):
+            compacted(late, tmp_path / "a")
+
+    left = Archive.load(tmp_path / "a")
+    assert left is not None
+    assert left.damaged_files() == []
+    assert left.info in (old.info, new.info)
+    again = compacted(late, tmp_path / "a") or Archive.load(tmp_path / "a")
+    assert again is not None
+    assert again.info == new.info

@@ -1,0 +1,104 @@
+"""`verify-compaction`: every planted fault is named, and sound archives have no finding."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dledger_audit.compaction.archive import Archive
+from dledger_audit.compaction.proof.verify import Sources, verify
+from dledger_compaction.faults import FAULTS, Sound
+from dledger_compaction.model import key_history, naive
+from dledger_compaction.runs import compacted, copies_of
+from dledger_logs import damage
+from dledger_logs.histories import small_shape
+from dledger_logs.write import write_log
+
+SHAPE = small_shape()
+PLACES = 20
+COUNT = 300
+TOMBSTONE_ENTRIES = 60
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
+    """Return an archive with entries of every kind."""
+    folder = tmp_path_factory.mktemp("sound")
+    history = key_history(COUNT, 17, keys=25)
+    write_log(folder / "n0", history, SHAPE)
+    archive = compacted(
+        copies_of({"n0": write_log(folder / "again", history, SHAPE)}), folder / "a",
+        tombstone_entries=TOMBSTONE_ENTRIES,
+    )  # fmt: skip
+    assert archive is not None
+    kept = naive(history, archive.info.clean_index, TOMBSTONE_ENTRIES)
+    return Sound(archive=archive, source=history, kept=kept, shape=SHAPE)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_named_at_random_places(
+    fault: str, sound: Sound, tmp_path: Path
+) -> None:
+    check, plant = FAULTS[fault]
+    sources = Sources(members=copies_of({"n0": write_log(tmp_path / "n0", sound.source, SHAPE)}))
+    for number in range(PLACES):
+        path = tmp_path / f"{number}"
+        shutil.copytree(sound.archive.path, path)
+
+        index = plant(sound, path, random.Random(f"{fault} {number}"))
+
+        archive = Archive.load(path)
+        assert archive is not None
+        found = verify(archive, sources)
+        named = [(each.check, each.index) for each in found.first]
+        assert found.is_damaged
+        if index is None:
+            assert check in found.counts
+        else:
+            assert (check, index) in named, named
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_an_archive_of_a_random_history_has_no_finding(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    history = key_history(rng.randint(120, 400), seed, keys=rng.choice([1, 4, 30, 200]))
+    copies = copies_of({"n0": write_log(tmp_path / "n0", history, SHAPE)})
+    tombstone_entries = rng.choice([0, 1, 25, 10_000])
+    archive = compacted(copies, tmp_path / "a", tombstone_entries=tombstone_entries)
+    assert archive is not None
+
+    assert verify(archive, Sources(members=copies)).first == []
+
+
+def test_a_removed_front_is_told_and_proven_with_the_archive_before(tmp_path: Path) -> None:
+    history = key_history(700, 5)
+    early = {"n0": write_log(tmp_path / "early" / "n0", history[:350], SHAPE)}
+    first = compacted(copies_of(early), tmp_path / "a")
+    assert first is not None
+    shutil.copytree(first.path, tmp_path / "before")
+    previous = Archive.load(tmp_path / "before")
+    log = write_log(tmp_path / "late" / "n0", history, SHAPE)
+    gone = [
+        name for name in log.segments if log.places_in(name)[-1].index <= first.info.clean_index
+    ]
+    late = copies_of({"n0": damage.remove_front(log, len(gone))})
+    archive = compacted(late, tmp_path / "a")
+    assert archive is not None
+    assert late[0].first_index > 0
+
+    alone = verify(archive, Sources(members=late))
+    both = verify(archive, Sources(members=late, previous=previous))
+
+    assert [each.check for each in alone.first] == ["not_in_source"]
+    assert not alone.is_damaged
+    assert both.first == []
+
+
+def test_keys_are_divided_among_files_without_a_difference(
+    sound: Sound, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dledger_audit.compaction.proof.expected.KEYS_PER_BUCKET", 20)
+    copies = copies_of({"n0": write_log(tmp_path / "n0", sound.source, SHAPE)})
+
+    assert verify(sound.archive, Sources(members=copies)).first == []

@@ -1,0 +1,72 @@
+"""Compacted archives as stores: Java serves one, and members start from one."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dledger_audit.compaction.archive import Archive
+from dledger_client.client import DLedgerClient
+from dledger_client.cluster.members import Timing
+from dledger_compaction.model import key_history
+from dledger_compaction.runs import compacted, copies_of
+from dledger_formats.log import disk
+from dledger_formats.protocol import register
+from dledger_logs.read import read_log
+from dledger_logs.write import Entry, Shape, write_log
+from tools.groups.java_group import JavaGroup
+from tools.groups.node_group import NodeGroup
+
+SIZES = {"segment_size_bytes": 8192, "index_segment_size_bytes": 3200}
+JAVA_SIZES = {"mappedFileSizeForEntryData": 8192, "mappedFileSizeForEntryIndex": 3200}
+SHAPE = Shape(segment_bytes=8192, index_segment_bytes=3200)
+TIMING = Timing(deadline_s=90.0, request_timeout_s=10.0)
+
+
+def archive_of(tmp_path: Path, entries: list[Entry], decoder: str) -> Archive:
+    log = write_log(tmp_path / "source", entries, SHAPE)
+    archive = compacted(copies_of({"n0": log}), tmp_path / "archive", decoder)
+    assert archive is not None
+    assert archive.info.dead_entries > 20
+    return archive
+
+
+def bodies_in(folder: Path) -> dict[int, tuple[int, bytes]]:
+    log = read_log(folder)
+    entries = {place.index: log.entry_bytes(place.index) for place in log.places}
+    return {index: (disk.unpack_header(raw, 0).term, raw[48:]) for index, raw in entries.items()}
+
+
+def without_memberships(entries: list[Entry]) -> list[Entry]:
+    """Leave out memberships: they would name members that this group does not have."""
+    return [entry for entry in entries if entry.magic == disk.NORMAL or not entry.body]
+
+
+@pytest.mark.interop
+async def test_java_0_4_serves_an_archive(class_path_0_4_0: str, tmp_path: Path) -> None:
+    archive = archive_of(tmp_path, without_memberships(key_history(400, 1)), "kv")
+    written = bodies_in(archive.log)
+    shutil.copytree(archive.log, tmp_path / "java" / "dledger-n0")
+
+    with JavaGroup(tmp_path / "java", class_path_0_4_0, members=1, **JAVA_SIZES) as group:
+        async with DLedgerClient(servers=group.servers, group="g", timing=TIMING) as client:
+            served = {each.index: (each.term, each.body) async for each in client.get_range(0)}
+
+    assert {index: served[index] for index in written} == written
+
+
+@pytest.mark.group
+async def test_a_new_group_of_an_archive_has_the_same_registers(tmp_path: Path) -> None:
+    values = [(number * 7 % 20, number) for number in range(600)]
+    entries = [Entry(term=1, body=b"", magic=disk.NOOP)]
+    entries += [Entry(term=2, body=register.SET.pack(key, value)) for key, value in values]
+    archive = archive_of(tmp_path, entries, "register")
+    for member in ("n0", "n1", "n2"):
+        shutil.copytree(archive.log, tmp_path / "group" / f"dledger-{member}")
+
+    with NodeGroup(tmp_path / "group", state_machine="register", **SIZES) as group:
+        async with DLedgerClient(servers=group.servers, group="g", timing=TIMING) as client:
+            await client.set_register(100, 1)
+            found = {key: await client.read_register(key) for key in range(20)}
+
+    assert found == dict(values)

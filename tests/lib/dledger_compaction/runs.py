@@ -1,0 +1,81 @@
+"""Compact logs on disk in this process, with the program's own parts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dledger_audit.compaction import archive as archives
+from dledger_audit.compaction.archive import Archive
+from dledger_audit.compaction.compact import compact, plan
+from dledger_audit.compaction.copies import Copy
+from dledger_audit.compaction.decision import Rule
+from dledger_audit.compaction.keys import decoder
+from dledger_audit.compaction.live import (
+    MARKS_SCHEMA,
+    LiveEntries,
+    Part,
+    divided,
+    marks_of_part,
+    words_of,
+)
+from dledger_formats.http.status import Manifest
+from dledger_logs.layout import Log, manifest
+from pyspark_dledger.segments import WINDOW_BYTES
+
+
+@dataclass(frozen=True)
+class LocalLive:
+    """Implements `dledger_audit.compaction.live.LivePass`: Arrow groups the keys."""
+
+    entries_max: int | None = None
+
+    def live(self, parts: Sequence[Part], decoder_name: str, rule: Rule) -> LiveEntries:
+        """Decide which entries stay."""
+        decode = decoder(decoder_name)
+        batches = [
+            batch
+            for part in divided(parts, self.entries_max)
+            for batch in marks_of_part(part, decode)
+        ]
+        rows = pa.Table.from_batches(batches, schema=MARKS_SCHEMA)
+        last = rows.group_by("key").aggregate([("mark", "max")])["mark_max"].to_numpy()
+        kept = np.array([mark // 2 for mark in last.tolist() if rule.keeps(mark)], np.int64)
+        at = kept - parts[0].first_index
+        bits = pa.table(
+            {"word": at >> 6, "bits": (np.uint64(1) << (at & 63).astype(np.uint64)).view(np.int64)}
+        )
+        words = bits.group_by("word").aggregate([("bits", "sum")])
+        table = pa.table({"word": words["word"], "bits": pc.cast(words["bits_sum"], pa.int64())})
+        return words_of(parts[0].first_index, parts[-1].last_index, table)
+
+
+def copies_of(logs: Mapping[str, Log], says: Mapping[str, Manifest] | None = None) -> list[Copy]:
+    """Return logs on disk as copies; `says` replaces manifests."""
+    said = {member: manifest(log, member, peers=logs) for member, log in logs.items()}
+    said |= says or {}
+    return [
+        Copy(member=member, place=str(log.root), manifest=said[member])
+        for member, log in logs.items()
+    ]
+
+
+def compacted(
+    copies: Sequence[Copy],
+    path: Path,
+    decoder_name: str = "kv",
+    *,
+    tombstone_entries: int = 20,
+    entries_max: int | None = None,
+    window_bytes: int = WINDOW_BYTES,
+) -> Archive | None:
+    """Compact copies to an archive; None if the archive there is as new as it can be."""
+    with archives.locked(path):
+        previous = Archive.load(path)
+        planned = plan("g", copies, decoder_name, tombstone_entries, previous)
+        if planned is None:
+            return None
+        return compact(planned, copies, LocalLive(entries_max), path, window_bytes)
