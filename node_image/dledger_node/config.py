@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_node.raft.config import RaftConfig
 
@@ -20,6 +21,7 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
         heartbeat_ticks=max(1, settings.heartbeat_interval_ms // TICK_MS),
         election_ticks=max(2, settings.election_timeout_ms // TICK_MS),
         recall_ticks=max(2, settings.election_timeout_ms // TICK_MS),
+        confirms_unflushed=settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH,
     )
 
 

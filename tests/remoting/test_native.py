@@ -4,6 +4,7 @@ import pytest
 
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_node.errors import RemoteProtocolError
+from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -54,7 +55,8 @@ MESSAGES: list[PeerMessage] = [
     RecallResponse(**ENDS, incarnation=1),
     RecallResponse(**ENDS, incarnation=1, memberships=BOTH),
     RecallResponse(**ENDS, incarnation=1, mark=Mark(4, 7, -1)),
-    RecallResponse(**ENDS, incarnation=1, mark=Mark(4, 7, -1), memberships=BOTH),
+    RecallResponse(**ENDS, incarnation=1, mark=Mark(4, 7, -1, end=LogEnd(3, 9)), memberships=BOTH),
+    RecallResponse(**ENDS, incarnation=1, mark=Mark(4, 7, 4, end=LogEnd(4, 7), is_whole=True)),
     AppendRequest(**PUSHED, entries=b"entries"),
     AppendRequest(**PUSHED, entries=b"entries", memberships=ENTRIES),
     InstallSnapshotRequest(**INSTALLED, entries=b"entries"),

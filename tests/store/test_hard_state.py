@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dledger_formats.log import properties
 from dledger_node.errors import Damage, StoreDamagedError, StoreError
+from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.ready import HardState
 from dledger_node.store.small_files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from dledger_node.store.small_files.hard_state import (
@@ -47,6 +48,13 @@ def test_a_term_file_without_our_keys_is_not_joining(tmp_path: Path) -> None:
     assert begin_hard_state(tmp_path, -1) == HardState(term=0, vote_for=None)
 
 
+def test_half_a_promised_end_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "currterm").write_text("voteLeader=\ncurrTerm=4\npromisedTerm=3\n")
+
+    with pytest.raises(StoreDamagedError, match="only one of promisedTerm and promisedIndex"):
+        load_hard_state(tmp_path)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.builds(
@@ -55,6 +63,7 @@ def test_a_term_file_without_our_keys_is_not_joining(tmp_path: Path) -> None:
         vote_for=st.from_regex(r"[A-Za-z0-9_]{1,32}", fullmatch=True) | st.none(),
         joining=st.booleans(),
         alone=st.booleans(),
+        promised_end=st.builds(LogEnd, st.integers(0, 2**62), st.integers(0, 2**62)) | st.none(),
     )
 )
 def test_a_state_is_read_back(memory_path: Path, state: HardState) -> None:

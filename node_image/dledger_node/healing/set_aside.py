@@ -128,7 +128,8 @@ def set_aside_log(folder: Path, found: Survey, *, verdict: str, moment: str) -> 
     Raises StoreError, or StoreFullError if there is no room for a folder; no data is lost then.
     """
     known = found.hard_state or HardState(term=0, vote_for=None)
-    joining = replace(known, term=max(known.term, found.end_term), joining=True, alone=False)
+    term = max(known.term, found.end_term)
+    joining = HardState(term=term, vote_for=known.vote_for, joining=True)
     durable_index = found.checkpoint.end_index if found.checkpoint else -1
     aside = _make_folder(folder, moment, found.end_index + 1, durable_index, verdict)
     if found.hard_state is None:

@@ -105,6 +105,8 @@ def not_ready_reason(core: Raft, store: StoreView) -> str:
         return "not a member of the group: it has not been added yet, or it was removed"
     if core.joining:
         return f"joining: {core.joining}"
+    if core.lacks_promised:
+        return core.lacks_promised
     if core.contradiction:
         return f"rejects the leader of term {core.term}: {core.contradiction}"
     if core.master:

@@ -35,6 +35,10 @@ class RaftConfig:
     """How long a member that starts with its disk waits for the marks of all others before it makes
     new promises (`recalling`). 0 disables recalling.
     """
+    confirms_unflushed: bool = False
+    """Whether a loss of power may take the end of the log, which this member has confirmed
+    (AsyncFlush). Term and vote are always on disk.
+    """
     preferred_leader_ids: tuple[str, ...] = ()
     """Preferred leaders, the most preferred first (DLedger's `preferredLeaderIds`)."""
     transfer_lag_entries_max: int = 1000

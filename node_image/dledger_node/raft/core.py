@@ -188,6 +188,7 @@ class Raft(CoreView):
         if index <= member.durable_index or not member.log.holds(index, term):
             return
         member.durable_index = index
+        recalling.note_durable(member)
         match member.role_state:
             case Leader() as leader:
                 entry_pusher.advance_commit(member, leader)

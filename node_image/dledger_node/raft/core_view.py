@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dledger_node.raft import heartbeats, joining, transfer
+from dledger_node.raft import heartbeats, joining, recalling, transfer
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.log_memberships import LogMemberships
@@ -119,6 +119,13 @@ class CoreView:
         """Human-readable: what this member waits for before it may vote; empty if it may."""
         member = self._member
         return joining.awaited(member, member.joining) if member.joining is not None else ""
+
+    @property
+    def lacks_promised(self) -> str:
+        """Human-readable: which confirmed entries this member's host has lost; empty if none."""
+        member = self._member
+        end = member.promised_end
+        return recalling.awaited(member, end) if end is not None else ""
 
     @property
     def recalling(self) -> bool:

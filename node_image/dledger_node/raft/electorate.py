@@ -32,8 +32,10 @@ def may_campaign(member: MemberState) -> bool:
 
     A voter that is being removed may: until its removal is committed, it can be the only member
     whose log is up to date (Raft dissertation, 4.2.2). Once it knows of the commit, it does not
-    stand.
+    stand. A member that lacks entries which it confirmed does not stand either.
     """
+    if member.promised_end is not None:
+        return False
     possible = member.memberships.possible(member.committed_index)
     return any(member.self_id in membership.voters for membership in possible)
 

@@ -9,7 +9,7 @@ Rules: Raft paper, sections 5.2 and 5.4.1; Raft dissertation, sections 9.6 (pre-
 
 from dledger_node.raft import electorate, heartbeats, marks, quorum, reads
 from dledger_node.raft.election_causes import Election, ElectionCause
-from dledger_node.raft.log_terms import BEFORE_FIRST
+from dledger_node.raft.log_terms import BEFORE_FIRST, EMPTY
 from dledger_node.raft.member_state import (
     Candidate,
     Follower,
@@ -298,13 +298,14 @@ def _vote_result(member: MemberState, request: VoteRequest) -> VoteResult:
 
 
 def _result_by_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> VoteResult:
-    """Accept a candidate only if its log is at least as up to date (Raft paper, 5.4.1)."""
-    if request.ledger_end_term < member.log.end_term:
+    """Accept a candidate only if its log is at least as up to date (Raft paper, 5.4.1).
+
+    The log of this member counts as it was confirmed, also if its host has lost the end of it.
+    """
+    end = max(member.log.end, member.promised_end or EMPTY)
+    if request.ledger_end_term < end.term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
-    if (
-        request.ledger_end_term == member.log.end_term
-        and request.ledger_end_index < member.log.end_index
-    ):
+    if request.ledger_end_term == end.term and request.ledger_end_index < end.index:
         return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
     return VoteResult.ACCEPT
 

@@ -6,11 +6,23 @@ term).
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from dledger_node.raft.invariants import InvariantError
 
 BEFORE_FIRST = -1
 """Index and term of the empty prefix before entry 0, which every log holds."""
+
+
+class LogEnd(NamedTuple):
+    """Where a log ends. A later end is more up to date (Raft paper, section 5.4.1)."""
+
+    term: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
+
+
+EMPTY = LogEnd(BEFORE_FIRST, BEFORE_FIRST)
+"""The end of a log without entries."""
 
 
 class LogTerms:
@@ -55,6 +67,11 @@ class LogTerms:
     def end_term(self) -> int:
         """Term of the last entry; -1 if the log is empty."""
         return self._terms[-1] if self._terms else BEFORE_FIRST
+
+    @property
+    def end(self) -> LogEnd:
+        """Term and index of the last entry."""
+        return LogEnd(self.end_term, self._end_index)
 
     def term_at(self, index: int) -> int:
         """Return the term of an entry of this log; -1 for index -1."""

@@ -13,7 +13,7 @@ from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.log_terms import EMPTY, LogEnd, LogTerms
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.messages import JoinResponse, Message
 from dledger_node.raft.progress import Progress
@@ -155,6 +155,10 @@ class Recalling:
     """Whether this member has promised and saved nothing yet, so that its term is the disk's."""
     told_term: int = -1
     """The highest term in the answers."""
+    promised_end: LogEnd = EMPTY
+    """The most up-to-date end in the marks of the answers."""
+    is_whole: bool = False
+    """Whether no silent peer can remember a later end (`Mark.is_whole`)."""
     ask_due: int = 0
     """The tick at which this member asks the silent peers again."""
 
@@ -189,6 +193,10 @@ class MemberState:
     recalling: Recalling | None = None
     """What this member has asked its peers at its start; None once all have answered. Invariant:
     while `recalling.waits`, the role state is Follower without a leader.
+    """
+    promised_end: LogEnd | None = None
+    """Where the log ended that this member confirmed and lost; None if it lacks nothing. While this
+    is set, the member does not stand for election, and votes only for logs that end no earlier.
     """
     unsure_term: int = -1
     """In this term and earlier ones, this member may have given a vote that its disk lacks."""
@@ -266,6 +274,7 @@ class MemberState:
             and self.vote_for == saved.vote_for
             and (self.joining is not None) == saved.joining
             and self.alone == saved.alone
+            and self.promised_end == saved.promised_end
         ):
             return None
         return HardState(
@@ -273,6 +282,7 @@ class MemberState:
             vote_for=self.vote_for,
             joining=self.joining is not None,
             alone=self.alone,
+            promised_end=self.promised_end,
         )
 
     def send(self, message: Message) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import Message
 
@@ -17,6 +18,10 @@ class HardState:
     """Whether the member lacks its earlier promises and does not vote yet; see `joining`."""
     alone: bool = False
     """Whether the member was the only one of its group, and no other has led since."""
+    promised_end: LogEnd | None = None
+    """Where the log ended that the member confirmed and its host lost with its power (AsyncFlush);
+    None if its log is at least as up to date. See `recalling`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dledger_node.raft.log_terms import EMPTY, LogEnd
 from dledger_node.raft.membership import Membership
 
 
@@ -15,6 +16,14 @@ class Mark(NamedTuple):
     """The last entry that it confirmed to the leader of that term; -1 for none."""
     index_term: int
     """That entry's term; -1 if it is no longer known."""
+    end: LogEnd = EMPTY
+    """The most up-to-date end of log that it confirmed in any term. If the last entry's term is no
+    longer known, `term` stands for it.
+    """
+    is_whole: bool = False
+    """Whether nobody else can remember a later end, because the peer that remembers this one led
+    `term`, and the entry at `index` is of that term.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

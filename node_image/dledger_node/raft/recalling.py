@@ -29,11 +29,21 @@ entries are flushed before they are confirmed, and a crash loses neither. A log 
 the entry of a mark had that entry, because only committed entries are removed. A mark is dropped
 when its member leaves the group, since the member may return with another disk, and when the
 member's leader replaces its log.
-Under AsyncFlush a member confirms entries that its host would lose with its power. A disk that lost
-some is older than its marks, so its member joins. So the loss of power of one host loses nothing,
-even if the leader dies then. What the peers do not remember is lost, by contract: if hosts lose
-power before the member has asked them, or with it. If enough hosts lose power at once that too few
-members are left that vote, and one of the others remembers what they lack, nobody can be elected.
+
+Under AsyncFlush (`confirms_unflushed`) a member confirms entries that its host would lose with its
+power. Term and vote are on disk, so all that it must learn is where the log ended that it
+confirmed or led, at most: `promised_end`. That is the latest end in the marks of all others: a
+leader knows what was confirmed to it, and a follower what it confirmed to its leader, which counts
+its own memory. A member writes entries before it pushes or confirms them, so it lacks none of them
+unless its host lost power. It is also
+the end in one mark alone, if the peer that remembers it led the term of this disk, and the entry is
+of that term (`Mark.is_whole`): later promises were made to that leader or not at all, and its log
+has what was committed before. Until its disk holds a log that ends no earlier, the member does not
+stand for election, and votes only for logs that end no earlier (Raft paper, section 5.4.1). So it
+votes as if it had lost nothing, and confirms what it holds. It saves the promised end, since the
+peers may forget it. If it cannot learn that end within recall_ticks, but learned that it lacks
+something, it joins. What no peer remembers is lost, by contract: if hosts lose power before the
+member has asked them, or with it.
 
 Two cases stay undetected: promises that no member remembers, because the members that received them
 are silent or have restarted; and a log that was rolled back without its term, if that term is above
@@ -46,7 +56,7 @@ answered, and joins if it learns only then that its disk is older.
 from typing import TypeAlias
 
 from dledger_node.raft import joining, leader_elector, marks
-from dledger_node.raft.log_terms import BEFORE_FIRST
+from dledger_node.raft.log_terms import BEFORE_FIRST, LogEnd
 from dledger_node.raft.member_state import Joining, MemberState, Recalling
 from dledger_node.raft.messages import JoinRequest, JoinResponse, Message
 from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
@@ -56,13 +66,14 @@ _NonBinding: TypeAlias = JoinRequest | JoinResponse | RecallRequest | RecallResp
 
 
 def tick(member: MemberState, recalling: Recalling) -> None:
-    """Ask the silent peers again; after recall_ticks, continue without them."""
+    """Ask the silent peers again; after recall_ticks, continue without them, or join."""
     if member.now_ticks >= recalling.ask_due:
         recalling.ask_due = member.now_ticks + member.config.heartbeat_ticks
         for peer_id in sorted(recalling.asked - recalling.answered):
             ask(member, recalling, peer_id)
-    if member.now_ticks >= member.config.recall_ticks:
+    if member.now_ticks >= member.config.recall_ticks and recalling.waits:
         _promise_again(member, recalling)
+        _join_if_unsure(member, recalling)
 
 
 def ask(member: MemberState, recalling: Recalling, peer_id: str) -> None:
@@ -109,17 +120,62 @@ def handle_response(member: MemberState, response: RecallResponse) -> None:
         recalling.asked.update(membership.members)
     recalling.asked.discard(member.self_id)
     recalling.told_term = max(recalling.told_term, response.term)
-    if response.mark is not None and _is_older(member, response.mark):
-        _join(member, recalling, response.sender, response.mark)
-        return
-    if recalling.asked <= recalling.answered:
+    mark = response.mark
+    if mark is not None:
+        if _is_older(member, mark):
+            _join_older(member, recalling, response.sender, mark)
+            return
+        if member.config.confirms_unflushed:
+            recalling.promised_end = max(recalling.promised_end, mark.end)
+            recalling.is_whole |= mark.is_whole and mark.term == member.term
+    have_all_answered = recalling.asked <= recalling.answered
+    if have_all_answered or recalling.is_whole:
         _promise_again(member, recalling)
+        _keep_promise(member, recalling.promised_end)
+    elif not recalling.waits:
+        _join_if_unsure(member, recalling)
+    if have_all_answered:
         member.recalling = None
 
 
+def note_durable(member: MemberState) -> None:
+    """Forget the promised end once this disk holds a log that ends no earlier."""
+    if member.promised_end is not None and not _lacks(member, member.promised_end):
+        member.promised_end = None
+        leader_elector.restart_election_timer(member)
+
+
+def awaited(member: MemberState, promised_end: LogEnd) -> str:
+    """Return human-readable text: which entries this member lacks, and what that means."""
+    return (
+        f"its host lost the end of the log, which it had confirmed up to entry "
+        f"{promised_end.index} of term {promised_end.term}, and the disk ends at "
+        f"{member.durable_index}; it votes only for members that have these entries, and waits for "
+        "a leader that pushes them"
+    )
+
+
+def _lacks(member: MemberState, end: LogEnd) -> bool:
+    """Tell whether the log on this disk ends before a promised end."""
+    durable_index = member.durable_index
+    begins_later = durable_index < member.log.begin_index
+    term = BEFORE_FIRST if begins_later else member.log.term_at(durable_index)
+    return LogEnd(term, durable_index) < end
+
+
+def _keep_promise(member: MemberState, promised_end: LogEnd) -> None:
+    """Neither stand nor vote against a promised end that this disk lacks."""
+    if _lacks(member, promised_end):
+        if member.promised_end is None:
+            leader_elector.become_follower(member, member.term, None)
+        member.promised_end = max(promised_end, member.promised_end or promised_end)
+
+
 def _is_older(member: MemberState, mark: Mark) -> bool:
-    """Tell whether this disk lacks the promise in a mark."""
-    if mark.term != member.term:
+    """Tell whether this disk lacks the promise in a mark. If a loss of power may have taken the end
+    of the log, only a later term tells.
+    """
+    if mark.term != member.term or member.config.confirms_unflushed:
         return mark.term > member.term
     if mark.index < member.log.begin_index:
         return False
@@ -128,15 +184,34 @@ def _is_older(member: MemberState, mark: Mark) -> bool:
     return mark.index_term not in (BEFORE_FIRST, member.log.term_at(mark.index))
 
 
-def _join(member: MemberState, recalling: Recalling, peer_id: str, mark: Mark) -> None:
-    """Join, as with an empty disk."""
+def _join_older(member: MemberState, recalling: Recalling, peer_id: str, mark: Mark) -> None:
+    """Join because a peer remembers a promise that this disk lacks."""
     reason = (
         f"the disk is older than what {peer_id} remembers: promises in term {mark.term}, and "
         f"entries up to {mark.index}; it ends at {member.log.end_index}"
     )
+    _join(member, recalling, reason)
+
+
+def _join_if_unsure(member: MemberState, recalling: Recalling) -> None:
+    """Join if this disk lacks a promised end, and silent peers may remember a later one."""
+    end = recalling.promised_end
+    if _lacks(member, end):
+        silent = ", ".join(sorted(recalling.asked - recalling.answered))
+        reason = (
+            f"its host lost the end of the log, which it had confirmed at least up to entry "
+            f"{end.index} of term {end.term}, and {silent} may remember more; the disk ends at "
+            f"{member.log.end_index}"
+        )
+        _join(member, recalling, reason)
+
+
+def _join(member: MemberState, recalling: Recalling, reason: str) -> None:
+    """Join, as with an empty disk."""
     leader_elector.become_follower(member, max(member.term, recalling.told_term), None)
     member.recalling = None
     member.alone = False
+    member.promised_end = None
     member.joining = Joining(incarnation=recalling.incarnation, reason=reason)
 
 

@@ -42,6 +42,7 @@ def recovered(
             if config.recall_ticks and asked and not hard_state.joining
             else None
         ),
+        promised_end=hard_state.promised_end if has_peers else None,
         alone=(hard_state.alone or not has_peers) and not memberships.changed,
     )
     if log.end_term > member.term:

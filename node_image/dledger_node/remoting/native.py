@@ -23,6 +23,7 @@ from dledger_formats.protocol import frames
 from dledger_formats.protocol.decoding import Int64, decode_leniently, decode_strictly
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.errors import RemoteProtocolError
+from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.recall_messages import Mark
 from dledger_node.remoting import told_memberships
 from dledger_node.remoting.message_kinds import KIND_OF, KINDS, Kind, PeerMessage, to_number
@@ -41,7 +42,7 @@ HELLO_BYTES_MAX: Final = 4096
 _PREFIX: Final = struct.Struct(">II")
 _NO_MARK: Final = b"\0"
 _MARK_FOLLOWS: Final = b"\1"
-_MARK: Final = struct.Struct(">qqq")
+_MARK: Final = struct.Struct(">qqqqq?")
 # Every MESSAGE has the same frame header: one-way, so that no answer is expected.
 _HEADER: Final = frames.encode(
     RemotingCommand(code=MESSAGE_CODE, opaque=0, flag=frames.ONEWAY_FLAG)
@@ -130,7 +131,10 @@ def _decode_tail(kind: Kind, rest: memoryview, named: dict[str, Any]) -> memoryv
 
 
 def _encode_mark(mark: Mark | None) -> bytes:
-    return _NO_MARK if mark is None else _MARK_FOLLOWS + _MARK.pack(*mark)
+    if mark is None:
+        return _NO_MARK
+    *numbers, end, is_whole = mark
+    return _MARK_FOLLOWS + _MARK.pack(*numbers, *end, is_whole)
 
 
 def _decode_mark(rest: memoryview) -> tuple[Mark | None, memoryview]:
@@ -140,7 +144,9 @@ def _decode_mark(rest: memoryview) -> tuple[Mark | None, memoryview]:
     if announced != _MARK_FOLLOWS:
         raise ValueError("the byte before a mark is neither 0 nor 1")
     end = 1 + _MARK.size
-    return Mark(*_MARK.unpack_from(rest, 1)), rest[end:]
+    term, index, index_term, end_term, end_index, is_whole = _MARK.unpack_from(rest, 1)
+    log_end = LogEnd(end_term, end_index)
+    return Mark(term, index, index_term, end=log_end, is_whole=is_whole), rest[end:]
 
 
 def encode_hello(hello: Hello, opaque: int) -> bytes:

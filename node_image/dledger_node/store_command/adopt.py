@@ -98,6 +98,11 @@ class Adoption:
             lines.append(f"{self.self_id} was no voter: it may lack acknowledged entries.")
         if report.hard_state and report.hard_state.joining:
             lines.append(f"{self.self_id} was joining: it may lack entries that it once confirmed.")
+        if report.hard_state and (lost := report.hard_state.promised_end):
+            lines.append(
+                f"{self.self_id} lacks entries that it confirmed before its host lost power, up to "
+                f"entry {lost.index} of term {lost.term}."
+            )
         return lines
 
 

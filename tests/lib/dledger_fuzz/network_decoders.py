@@ -16,6 +16,7 @@ from dledger_formats.protocol.long_body import LongBody
 from dledger_formats.protocol.producers import IdempotentAppendRequest, IdempotentBatchRequest
 from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
 from dledger_node.errors import RemoteProtocolError
+from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -228,7 +229,7 @@ def native_messages() -> tuple[list[bytes], Feed]:
                 sender="n1", receiver="n0", term=4, incarnation=1, memberships=some, mark=mark
             )
             for some in ((), both)
-            for mark in (None, Mark(4, 7, 3))
+            for mark in (None, Mark(4, 7, 3, end=LogEnd(3, 7)))
         ),
         InstallSnapshotRequest(
             sender="n1", receiver="n0", term=4, first_index=3, last_index=4, entries_term=4,

@@ -2,14 +2,16 @@
 
 A member that forgets its vote can elect two leaders in one term. So nothing here is guessed: a
 member without the file and with an empty log is joining, and must join its group before it votes
-(`raft.joining`); a damaged file stops the node. The keys `joining` and `alone` are not Java's; they
-are written only while true, Java ignores them, and files written by Java lack them.
+(`raft.joining`); a damaged file stops the node. The keys `joining`, `alone`,
+`promisedTerm` and `promisedIndex` are not Java's; they are written only while they are set, Java
+ignores them, and files written by Java lack them.
 """
 
 from pathlib import Path
 from typing import Final
 
 from dledger_node.errors import Damage, StoreDamagedError, StoreError
+from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.ready import HardState
 from dledger_node.store.segments.segment import NO_ROOM
 from dledger_node.store.small_files import ballast
@@ -24,6 +26,9 @@ _TERM: Final = "currTerm"
 _VOTE: Final = "voteLeader"
 _JOINING: Final = "joining"
 _ALONE: Final = "alone"
+_PROMISED_TERM: Final = "promisedTerm"
+_PROMISED_INDEX: Final = "promisedIndex"
+_OPTIONAL: Final = (_JOINING, _ALONE, _PROMISED_TERM, _PROMISED_INDEX)
 _TRUE: Final = "true"
 
 
@@ -65,6 +70,11 @@ def save_hard_state(folder: Path, state: HardState) -> None:
     path = folder / FILE_NAME
     values: dict[str, object] = {_VOTE: state.vote_for or "", _TERM: state.term}
     values |= {key: _TRUE for key in (_JOINING, _ALONE) if getattr(state, key)}
+    if state.promised_end is not None:
+        values |= {
+            _PROMISED_TERM: state.promised_end.term,
+            _PROMISED_INDEX: state.promised_end.index,
+        }
     try:
         try:
             write_properties(path, values)
@@ -102,7 +112,7 @@ def _left_by_java(path: Path, *, blank: bool) -> HardState:
 
 
 def _read(path: Path) -> HardState | None:
-    values = read_properties(path, (_TERM, _VOTE), optional=(_JOINING, _ALONE))
+    values = read_properties(path, (_TERM, _VOTE), optional=_OPTIONAL)
     if values is None:
         return None
     return HardState(
@@ -110,6 +120,7 @@ def _read(path: Path) -> HardState | None:
         vote_for=values[_VOTE] or None,
         joining=_flag(path, values, _JOINING),
         alone=_flag(path, values, _ALONE),
+        promised_end=_promised_end(path, values),
     )
 
 
@@ -120,3 +131,16 @@ def _flag(path: Path, values: dict[str, str], key: str) -> bool:
             Damage.HARD_STATE,
         )
     return key in values
+
+
+def _promised_end(path: Path, values: dict[str, str]) -> LogEnd | None:
+    if not {_PROMISED_TERM, _PROMISED_INDEX} & values.keys():
+        return None
+    if not {_PROMISED_TERM, _PROMISED_INDEX} <= values.keys():
+        raise StoreDamagedError(
+            f"{path} holds only one of {_PROMISED_TERM} and {_PROMISED_INDEX}", Damage.HARD_STATE
+        )
+    return LogEnd(
+        parse_number(path, values, _PROMISED_TERM, 0),
+        parse_number(path, values, _PROMISED_INDEX, 0),
+    )

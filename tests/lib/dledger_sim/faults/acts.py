@@ -68,6 +68,16 @@ def _bring_back(cluster: SimCluster, member_id: str, down_us: int, *, log_alone:
         cluster.network.drop_what_travels(member_id)
 
 
+def _lose_power(cluster: SimCluster, member_ids: list[str], down_us: int) -> None:
+    """Let hosts lose power and what is not flushed there, if other members know what that is."""
+    if cluster.older_disks.may_lose_power(member_ids):
+        for member_id in member_ids:
+            cluster.crash(member_id, down_us=down_us, told="loses power")
+        for member_id in member_ids:
+            cluster.older_disks.lose_power(member_id)
+            cluster.network.drop_what_travels(member_id)
+
+
 def _rot_snapshot(cluster: SimCluster, member_id: str, down_us: int | None = None) -> None:
     """Damage a member's newest snapshot while the member runs, or as it crashes.
 
@@ -159,6 +169,7 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "copy_volume": _copy_volume,
     "restore_volume": _restore_volume,
     "restore_log": _restore_log,
+    "lose_power": _lose_power,
     "rot_snapshot": _rot_snapshot,
     "rot_entry": _rot_entry,
     "remove_front": _remove_front,

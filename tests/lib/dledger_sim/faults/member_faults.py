@@ -83,8 +83,23 @@ def power_loss(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     """
     victim = rng.choice((target, *peers_of(cluster, target)))
     lost_us = 2 + rng.randrange(UNFLUSHED_US_MAX)
-    planned: Planned = [(1, ("copy_volume", victim)), (lost_us, ("restore_log", victim, TICK_US))]
+    planned: Planned = [(1, ("copy_volume", victim)), (lost_us, ("lose_power", [victim], TICK_US))]
     if rng.random() < 0.6:
+        dies_us = lost_us + 2 * TICK_US + some_time_us(cluster, rng) // 4
+        planned.append((dies_us, ("crash", target, some_time_us(cluster, rng))))
+    return planned
+
+
+def power_losses(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
+    """Let the hosts of a majority lose power at once, but not the target's. Then the target, which
+    may lead, may die once it has told what it remembers.
+    """
+    peers = peers_of(cluster, target)
+    victims = rng.sample(peers, len(peers) // 2 + 1)
+    lost_us = 2 + rng.randrange(UNFLUSHED_US_MAX)
+    planned: Planned = [(1, ("copy_volume", victim)) for victim in victims]
+    planned.append((lost_us, ("lose_power", victims, TICK_US)))
+    if rng.random() < 0.4:
         dies_us = lost_us + 2 * TICK_US + some_time_us(cluster, rng) // 4
         planned.append((dies_us, ("crash", target, some_time_us(cluster, rng))))
     return planned

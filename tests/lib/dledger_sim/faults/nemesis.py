@@ -93,6 +93,7 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "fill_disk": member_faults.fill_disk,
     "older_disk": member_faults.older_disk,
     "power_loss": member_faults.power_loss,
+    "power_losses": member_faults.power_losses,
     "late_term": network_faults.late_term,
     "rot_snapshot": member_faults.rot_snapshot,
     "leave_behind": member_faults.leave_behind,

@@ -5,7 +5,9 @@ peers that know what the copy lacks have stayed up since. They stay up until the
 them and saved the result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
 
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import Message, PushResponse
@@ -16,9 +18,11 @@ from dledger_sim.group.member import SimMember
 from dledger_sim.judges.checker import Checker
 
 STRIKES = frozenset(
-    {"older_disk", "lost_vote", "term_told_first", "leader_goes_back", "power_loss"}
+    {"older_disk", "lost_vote", "term_told_first", "leader_goes_back", "power_loss", "power_losses"}
 )
 """Strikes that roll disks back."""
+NOTHING: Final = (-1, -1, 0, "")
+"""The confirmation of a member that has confirmed nothing."""
 
 
 class OlderDisks:
@@ -39,10 +43,12 @@ class OlderDisks:
         self._checker = checker
         self._copies: dict[str, tuple[Copy, dict[str, int]]] = {}
         """Copies of disks, each with the incarnation of every member at that time."""
-        self._confirmed: dict[str, tuple[int, int, int]] = {}
-        """For each member, term, index and digest of the highest confirmation to a leader."""
-        self._last_id = ""
-        """The member with the last rolled-back disk, until it has noticed and saved that."""
+        self._confirmed: dict[str, tuple[int, int, int, str]] = {}
+        """For each member, term, index and digest of the highest confirmation to a leader, and that
+        leader.
+        """
+        self._rolled_back: set[str] = set()
+        """The members with rolled-back disks, until they have noticed and saved that."""
 
     def copy(self, member_id: str) -> None:
         """Copy a member's disk."""
@@ -57,7 +63,7 @@ class OlderDisks:
         if self._checker.reigns(message.receiver, term):
             index = leader.raft.match_indexes().get(message.sender, -1)
             chain = self._disks[message.receiver].cached[index].chain if index >= 0 else 0
-            told = (term, index, chain)
+            told = (term, index, chain, message.receiver)
             self._confirmed[message.sender] = max(self._confirmed.get(message.sender, told), told)
 
     def may_come_back(self, member_id: str, *, log_alone: bool) -> bool:
@@ -67,11 +73,6 @@ class OlderDisks:
         """
         copy, lives = self._copies.get(member_id, (None, {}))
         disk = self._disks[member_id]
-        term, index, chain = self._confirmed.get(member_id, (-1, -1, 0))
-        led_elsewhere = index >= 0 and (
-            index >= len(disk.durable) or disk.durable[index].chain != chain
-        )
-        whole = (term, index + 1) == (disk.hard_state.term, len(disk.durable))
         return (
             copy is not None
             and self._members[member_id].raft is not None
@@ -79,9 +80,9 @@ class OlderDisks:
             and may_lose_volume(self._members, self._first, member_id)
             and not copy.hard_state.joining
             and not disk.hard_state.joining
-            and not self._last_needs_others()
-            and not led_elsewhere
-            and (whole or not log_alone)
+            and not self._some_need_others()
+            and not self._was_led_elsewhere(member_id)
+            and (not log_alone or self._has_confirmed_all(member_id))
             and self._checker.knows_reign(member_id, copy.hard_state.term)
             and all(
                 peer.raft is not None and peer.life == lives[peer.member_id]
@@ -92,22 +93,77 @@ class OlderDisks:
 
     def bring_back(self, member_id: str, *, log_alone: bool) -> None:
         """Roll the disk of a crashed member back to its copy."""
-        copy, _ = self._copies.pop(member_id)
-        _, index, _ = self._confirmed.pop(member_id, (-1, -1, 0))
-        self._disks[member_id].restore(copy, index + 1, log_alone=log_alone)
+        self._roll_back(member_id, log_alone=log_alone)
         self._checker.promises.restored_volume(member_id)
-        self._last_id = member_id
+
+    def may_lose_power(self, member_ids: Sequence[str]) -> bool:
+        """Return whether the other members know everything that these hosts would lose at once.
+
+        The hosts' last flush is the copy of their disks. If there are several, each must have
+        confirmed its whole log to a leader of its term that keeps its power.
+        """
+        survivors = self._members.keys() - set(member_ids)
+        return not self._some_need_others() and all(
+            member_id in self._copies
+            and self._may_lose_power(member_id, survivors)
+            and (len(member_ids) == 1 or self._has_confirmed_all(member_id, survivors))
+            for member_id in member_ids
+        )
+
+    def lose_power(self, member_id: str) -> None:
+        """Take from a crashed member's disk what it has not flushed; term and vote stay."""
+        self._roll_back(member_id, log_alone=True)
 
     def need(self, member_id: str) -> bool:
         """Return whether a member must stay up because one with a rolled-back disk must ask it."""
-        return member_id != self._last_id and self._last_needs_others()
+        return member_id not in self._rolled_back and self._some_need_others()
 
-    def _last_needs_others(self) -> bool:
-        if self._last_id:
-            raft = self._members[self._last_id].raft
-            if raft is None or raft.recalling:
-                return True
-            if raft.joining and not self._disks[self._last_id].hard_state.joining:
-                return True
-            self._last_id = ""
-        return False
+    def _may_lose_power(self, member_id: str, survivors: AbstractSet[str]) -> bool:
+        copy, lives = self._copies[member_id]
+        disk = self._disks[member_id]
+        return (
+            self._members[member_id].raft is not None
+            and not self._members[member_id].saving
+            and not copy.hard_state.joining
+            and not disk.hard_state.joining
+            and not self._was_led_elsewhere(member_id)
+            and all(
+                self._members[one].raft is not None and self._members[one].life == lives[one]
+                for one in survivors
+            )
+        )
+
+    def _was_led_elsewhere(self, member_id: str) -> bool:
+        """Return whether a later leader replaced what the member confirmed last."""
+        _, index, chain, _ = self._confirmed.get(member_id, NOTHING)
+        log = self._disks[member_id].durable
+        return index >= 0 and (index >= len(log) or log[index].chain != chain)
+
+    def _has_confirmed_all(self, member_id: str, leaders: Collection[str] = ()) -> bool:
+        """Return whether a leader of the disk's term, one of these if any are given, knows the
+        whole log.
+        """
+        term, index, _, leader_id = self._confirmed.get(member_id, NOTHING)
+        disk = self._disks[member_id]
+        known = (term, index + 1) == (disk.hard_state.term, len(disk.durable))
+        return known and (not leaders or leader_id in leaders)
+
+    def _roll_back(self, member_id: str, *, log_alone: bool) -> None:
+        copy, _ = self._copies.pop(member_id)
+        _, index, _, _ = self._confirmed.pop(member_id, NOTHING)
+        self._disks[member_id].restore(copy, index + 1, log_alone=log_alone)
+        self._rolled_back.add(member_id)
+
+    def _some_need_others(self) -> bool:
+        self._rolled_back = {one for one in self._rolled_back if self._needs_others(one)}
+        return bool(self._rolled_back)
+
+    def _needs_others(self, member_id: str) -> bool:
+        """Return whether a member has not noticed, or not saved, what its disk lacks."""
+        raft, saved = self._members[member_id].raft, self._disks[member_id].hard_state
+        return (
+            raft is None
+            or raft.recalling
+            or bool(raft.joining and not saved.joining)
+            or bool(raft.lacks_promised and saved.promised_end is None)
+        )

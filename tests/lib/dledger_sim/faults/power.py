@@ -1,4 +1,4 @@
-"""Conditions of groups with AsyncFlush, of which one host at a time loses power."""
+"""Conditions of groups with AsyncFlush, of which hosts lose power, one or several at once."""
 
 import random
 
@@ -34,6 +34,7 @@ def drawn(rng: random.Random) -> Conditions:
         moments=(Moment.ELECTED.value,),
         faults=(
             *("power_loss",) * 3,
+            *("power_losses",) * 2,
             *(fault for fault in OTHER_FAULTS if rng.random() < 0.35),
         ),
     )

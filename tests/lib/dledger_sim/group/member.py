@@ -124,6 +124,7 @@ class SimMember:
                 inflight_ranges_max=conditions.inflight_ranges_max,
                 lease_ticks=conditions.lease_ticks,
                 recall_ticks=conditions.recall_ticks,
+                confirms_unflushed=conditions.async_flush,
                 preferred_leader_ids=conditions.preferred_leader_ids,
             ),
             self.disk.hard_state,

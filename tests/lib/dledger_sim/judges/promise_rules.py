@@ -44,7 +44,9 @@ class PromiseRules:
     def saved(self, member_id: str, hard_state: HardState) -> None:
         """Check rules 2, 3 and 16: terms do not decrease, votes do not change, voters are whole."""
         disk = self._disks[member_id]
-        if not hard_state.joining:
+        if hard_state.promised_end is not None:
+            self._remember_lost(disk)
+        elif not hard_state.joining:
             self._joining.discard(member_id)
             self._admitted(disk, member_id)
             self._rot.saved(member_id)
@@ -68,6 +70,7 @@ class PromiseRules:
                 "a voter holds every committed entry that it confirmed",
                 f"{member_id} votes while it joins",
             )
+        self._has_what_was_lost(disk, member_id, candidate_id)
         if hard_state.term == term and hard_state.vote_for != candidate_id:
             raise ViolationError(
                 "a vote is saved before it is sent",
@@ -79,22 +82,45 @@ class PromiseRules:
         """Check rule 16 for a rolled-back disk when its member makes its first promise."""
         disk = self._disks[member_id]
         if disk.forgotten is not None:
-            disk.lost.append(disk.forgotten)
-            disk.forgotten = None
-            self._admitted(disk, member_id)
+            self._remember_lost(disk)
+            if disk.hard_state.promised_end is None:
+                self._admitted(disk, member_id)
 
     def _admitted(self, disk: SimDisk, member_id: str) -> None:
         """Check rule 16: a voter holds every committed entry that it ever confirmed."""
         while disk.lost:
-            lost = disk.lost.pop()
-            index = min(len(lost), len(self._committed)) - 1
-            while index >= 0 and lost[index].chain != self._committed[index].chain:
-                index -= 1
-            if index >= 0 and not holds(disk.durable, index, lost[index].chain):
+            last = self._last_committed(disk.lost.pop())
+            if last is not None and not holds(disk.durable, *last):
                 raise ViolationError(
                     "a voter holds every committed entry that it confirmed",
-                    f"{member_id} becomes a voter without entry {index}",
+                    f"{member_id} becomes a voter without entry {last[0]}",
                 )
+
+    def _has_what_was_lost(self, disk: SimDisk, member_id: str, candidate_id: str) -> None:
+        """Check rule 16: a voter that lost entries votes only for a member that has them."""
+        candidate_log = self._disks[candidate_id].durable
+        for lost in disk.lost:
+            last = self._last_committed(lost)
+            if last is not None and not holds(candidate_log, *last):
+                raise ViolationError(
+                    "a voter holds every committed entry that it confirmed",
+                    f"{member_id} lost entry {last[0]}, and votes for {candidate_id}, which "
+                    "lacks it",
+                )
+
+    def _last_committed(self, lost: Sequence[Entry]) -> tuple[int, int] | None:
+        """Return index and chain of the last committed entry in a log that was lost."""
+        index = min(len(lost), len(self._committed)) - 1
+        while index >= 0 and lost[index].chain != self._committed[index].chain:
+            index -= 1
+        return (index, lost[index].chain) if index >= 0 else None
+
+    @staticmethod
+    def _remember_lost(disk: SimDisk) -> None:
+        """Note that a member has noticed what its disk lost."""
+        if disk.forgotten is not None:
+            disk.lost.append(disk.forgotten)
+            disk.forgotten = None
 
     def _joins_again(self, disk: SimDisk, member_id: str) -> None:
         """Check rule 25: no member treats an intact disk as rolled back."""
@@ -104,8 +130,7 @@ class PromiseRules:
                 f"{member_id} joins although its disk lacks nothing",
             )
         self._joining.add(member_id)
-        disk.lost.append(disk.forgotten)
-        disk.forgotten = None
+        self._remember_lost(disk)
 
     def _voted(self, member_id: str, term: int, candidate_id: str) -> None:
         if self.votes.setdefault((member_id, term), candidate_id) != candidate_id:

@@ -16,7 +16,7 @@ from dledger_node.raft import messages, ready
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.log_terms import LogEnd, LogTerms
 from dledger_node.raft.membership import (
     AddLearner,
     Demote,
@@ -279,8 +279,8 @@ class Fuzzer:
             return tuple(rng.choices(MEMBERSHIPS, k=rng.choice((0, 0, 1, 2))))
         if name == "membership":
             return rng.choice((None, *MEMBERSHIPS))
-        if hint is Mark:
-            return Mark(*(self._value(one, int) for one in Mark._fields))
+        if hint in (Mark, LogEnd):
+            return hint(*(self._value(*one) for one in typing.get_type_hints(hint).items()))
         if hint is str:
             return rng.choice(("n1", "n1", "n2", "n1", "n2", rng.choice(("n3", STRANGER, "n0"))))
         if hint is bool:

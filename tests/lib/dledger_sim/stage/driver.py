@@ -6,7 +6,7 @@ from typing import TypeVar
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.log_terms import LogEnd, LogTerms
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.membership import Change, Membership, MembershipEntry
 from dledger_node.raft.messages import (
@@ -59,6 +59,8 @@ class CoreDriver:
         inflight_ranges_max: int = 4,
         lease_ticks: int = 0,
         recall_ticks: int = 0,
+        confirms_unflushed: bool = False,
+        promised_end: LogEnd | None = None,
         preferred_leader_ids: tuple[str, ...] = (),
         randint: Callable[[int, int], int] = lambda low, high: low,
     ) -> None:
@@ -70,6 +72,7 @@ class CoreDriver:
             term=max(terms, default=0) if term is None else term,
             vote_for=vote_for,
             joining=joining,
+            promised_end=promised_end,
         )
         voters = tuple(f"n{number}" for number in range(voter_count))
         log = log_of(terms)
@@ -88,6 +91,7 @@ class CoreDriver:
                 inflight_ranges_max=inflight_ranges_max,
                 lease_ticks=lease_ticks,
                 recall_ticks=recall_ticks,
+                confirms_unflushed=confirms_unflushed,
                 preferred_leader_ids=preferred_leader_ids,
             ),
             self.hard_state,

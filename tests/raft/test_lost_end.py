@@ -1,0 +1,183 @@
+"""A member whose host lost the end of its log with its power (AsyncFlush): for whom it votes.
+
+The argument why is in `dledger_node.raft.recalling`.
+"""
+
+import pytest
+
+from dledger_node.raft.log_terms import LogEnd
+from dledger_node.raft.member_state import Role
+from dledger_node.raft.messages import PreVoteResponse, VoteRequest, VoteResponse, VoteResult
+from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
+from dledger_sim.stage.driver import (
+    ELECTION_TICKS,
+    HEARTBEAT_TICKS,
+    INCARNATION,
+    CoreDriver,
+    append,
+    compare,
+    of_type,
+    pre_vote_request,
+    vote_request,
+)
+
+RECALL_TICKS = 2 * ELECTION_TICKS
+LOST = LogEnd(2, 5)
+"""The log that the member confirmed. Its disk ends at index 2 of the same term."""
+CONFIRMED = Mark(2, 5, 2, end=LOST)
+CONFIRMED_TO_LEADER = CONFIRMED._replace(is_whole=True)
+
+
+def starting(**settings: object) -> CoreDriver:
+    """A member of three that has just started with entries up to (2, 2), in term 2."""
+    named: dict[str, object] = {
+        "terms": (1, 1, 2), "recall_ticks": RECALL_TICKS, "confirms_unflushed": True, **settings
+    }  # fmt: skip
+    return CoreDriver(**named)  # type: ignore[arg-type]
+
+
+def answer(sender: str, mark: Mark | None = None, term: int = 2) -> RecallResponse:
+    return RecallResponse(
+        sender=sender, receiver="n0", term=term, incarnation=INCARNATION, mark=mark
+    )
+
+
+def knowing(first: Mark | None, second: Mark | None) -> CoreDriver:
+    """A member that has learned what both others remember."""
+    driver = starting()
+    driver.receive(answer("n1", first))
+    driver.receive(answer("n2", second))
+    return driver
+
+
+def votes(driver: CoreDriver, request: VoteRequest) -> bool:
+    results = [one.result for one in of_type(VoteResponse, driver.receive(request))]
+    return results == [VoteResult.ACCEPT]
+
+
+def pushed(driver: CoreDriver, last_index: int) -> None:
+    """Let n1, the leader of term 3, push entries of its term up to `last_index`, and flush them."""
+    driver.receive(compare(3, 2, 2))
+    driver.receive(append(3, (2, 2), last_index))
+    driver.flush()
+
+
+@pytest.mark.parametrize("end", [(2, 5), (2, 9), (3, 3)], ids=["equal", "longer", "later"])
+def test_it_votes_for_a_log_that_ends_no_earlier_than_the_one_it_lost(end: tuple[int, int]) -> None:
+    driver = knowing(CONFIRMED, None)
+
+    assert not driver.raft.joining
+    assert votes(driver, vote_request(3, sender="n1", end=(end[1], end[0])))
+
+
+@pytest.mark.parametrize("end", [(2, 4), (2, 2), (1, 9)], ids=["shorter", "as here", "older"])
+def test_it_refuses_a_log_that_lacks_what_it_confirmed(end: tuple[int, int]) -> None:
+    driver = knowing(None, CONFIRMED)
+
+    assert not votes(driver, vote_request(3, sender="n1", end=(end[1], end[0])))
+    said = driver.receive(pre_vote_request(3, sender="n1", end=(end[1], end[0])))
+    assert VoteResult.ACCEPT not in [one.result for one in of_type(PreVoteResponse, said)]
+
+
+def test_the_latest_end_that_any_peer_remembers_counts() -> None:
+    driver = knowing(CONFIRMED, Mark(2, -1, -1, end=LogEnd(2, 7)))
+
+    assert not votes(driver, vote_request(3, sender="n1", end=(6, 2)))
+    assert votes(driver, vote_request(4, sender="n1", end=(7, 2)))
+
+
+def test_a_promise_of_an_earlier_term_counts_although_the_disk_is_in_a_later_one() -> None:
+    """It confirmed entries to the leader of term 2, learned of term 3, and lost the entries."""
+    driver = starting(term=3)
+    driver.receive(answer("n1", CONFIRMED, term=3))
+    driver.receive(answer("n2", term=3))
+
+    assert not votes(driver, vote_request(4, sender="n2", end=(3, 2)))
+
+
+def test_it_does_not_stand_for_election() -> None:
+    driver = knowing(CONFIRMED, None)
+
+    driver.tick(5 * ELECTION_TICKS)
+
+    assert driver.raft.role is Role.FOLLOWER
+
+
+def test_a_leader_of_that_term_knows_all_although_another_member_is_silent() -> None:
+    driver = starting()
+    driver.receive(answer("n1", CONFIRMED_TO_LEADER))
+
+    assert not driver.raft.recalling
+    assert votes(driver, vote_request(3, sender="n1", end=(5, 2)))
+    asked = of_type(RecallRequest, driver.tick(HEARTBEAT_TICKS))
+    assert [one.receiver for one in asked] == ["n2"], "n2 may know that the disk is of older terms"
+
+
+def test_it_joins_if_a_silent_member_may_remember_more() -> None:
+    driver = starting()
+    driver.receive(answer("n1", CONFIRMED))
+
+    assert driver.raft.recalling
+    driver.tick(RECALL_TICKS)
+
+    assert "n2 may remember more" in driver.raft.joining
+    assert driver.hard_state.joining
+
+
+def test_a_later_term_means_an_older_disk() -> None:
+    driver = knowing(CONFIRMED_TO_LEADER, Mark(4, -1, -1, end=LOST))
+
+    assert "the disk is older than what n2 remembers" in driver.raft.joining
+    assert driver.hard_state.promised_end is None
+
+
+def test_what_it_lost_survives_another_start_although_nobody_remembers_it() -> None:
+    saved = knowing(CONFIRMED, None).hard_state.promised_end
+    assert saved == LOST
+
+    driver = starting(promised_end=saved)
+    driver.receive(answer("n1"))
+    driver.receive(answer("n2"))
+
+    assert not votes(driver, vote_request(3, sender="n1", end=(4, 2)))
+
+
+def test_it_votes_as_all_others_once_its_disk_has_what_it_confirmed() -> None:
+    driver = knowing(CONFIRMED, None)
+    assert driver.raft.lacks_promised
+
+    pushed(driver, 3)
+
+    assert not driver.raft.lacks_promised, "an entry of term 3 stands behind all before"
+    assert driver.hard_state.promised_end is None
+    driver.tick(5 * ELECTION_TICKS)
+    assert driver.raft.role is Role.CANDIDATE
+
+
+def test_entries_that_are_not_on_its_disk_yet_do_not_count() -> None:
+    driver = knowing(CONFIRMED, None)
+
+    driver.receive(compare(3, 2, 2))
+    driver.receive(append(3, (2, 2), 3))
+
+    assert driver.raft.lacks_promised
+
+
+def test_a_disk_that_lacks_nothing_is_believed() -> None:
+    driver = knowing(Mark(2, 2, 2, end=LogEnd(2, 2)), Mark(2, -1, -1, end=LogEnd(1, 9)))
+
+    assert not driver.raft.lacks_promised
+    assert votes(driver, vote_request(3, sender="n1", end=(2, 2)))
+
+
+def test_even_a_leader_gives_up_when_it_learns_late_that_it_lost_entries() -> None:
+    driver = starting()
+    driver.tick(RECALL_TICKS)
+    driver.receive(answer("n1"))
+    driver.become_leader()
+    lost = LogEnd(driver.raft.term, 9)
+
+    driver.receive(answer("n2", Mark(driver.raft.term, 9, lost.term, end=lost)))
+
+    assert driver.raft.role is Role.FOLLOWER
+    assert driver.hard_state.promised_end == lost
