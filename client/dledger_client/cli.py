@@ -19,9 +19,11 @@ from dledger_client.commands import (
     append,
     bench,
     completion,
+    export,
     get,
     group,
     health,
+    import_,
     member,
     register,
     status,
@@ -38,6 +40,7 @@ from dledger_client.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
+from dledger_client.exports.records import ExportError
 from dledger_client.local.errors import MemberFailedError
 
 TRACE_VARIABLE: Final = "DLEDGER_CLIENT_TRACE"
@@ -46,6 +49,7 @@ _EXIT_CODES: Final = (
     (UsageError, ExitCode.USAGE),
     (OutputError, ExitCode.FAILED),
     (RecordError, ExitCode.FAILED),
+    (ExportError, ExitCode.FAILED),
     (MemberFailedError, ExitCode.FAILED),
     (GroupUnreachableError, ExitCode.UNREACHABLE),
     (OutcomeUnknownError, ExitCode.UNKNOWN),
@@ -63,7 +67,8 @@ def parser() -> Parser:
     )
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for command in (
-        append, get, tail, register, group, member, status, health, transfer, bench, completion,
+        append, get, tail, export, import_, register, group, member, status, health, transfer,
+        bench, completion,
     ):  # fmt: skip
         command.add_parser(commands)
     return top

@@ -1,0 +1,240 @@
+"""`dledger export`: write a log, or a part of one, to a file or to standard output."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from dledger_client.commands import common, progress
+from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
+from dledger_client.errors import NoEntryError
+from dledger_client.exports.folder import FolderLog
+from dledger_client.exports.group import Taken, following_entries, settled_entries
+from dledger_client.exports.records import ExportError, Head
+from dledger_client.exports.writing import ExportWriter
+from dledger_client.read.tail import LogBounds
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.entry import DLedgerEntry
+
+STANDARD_OUTPUT: Final = "-"
+
+
+def add_parser(commands: common.Commands) -> None:
+    """Define the arguments of `dledger export`."""
+    parser = common.new_parser(
+        commands,
+        "export",
+        summary="write entries to a file that `import` reads",
+        description="Write the entries of a group, or of the folder of a member that is not "
+        "running, to FILE. If FILE holds the beginning of an export, it is extended. Groups and "
+        "folders of Java DLedger are exported alike.",
+        examples={
+            "dledger export all.export": "all entries of a group",
+            "dledger export --folder dledger-n0 all.export": "those in a member's folder",
+            "dledger export --follow --until bye a.export": "until the entry `bye` was exported",
+            "dledger export - | gzip > all.gz": "write to a pipe",
+        },
+        exit_codes="0 exported; 1 the export or the folder is damaged, or cannot be written; 2 "
+        "usage error; 4 no such entry; 5 group unreachable; 128 + n ended by signal n, and what "
+        "was written can be imported.",
+    )
+    parser.add_argument("file", metavar="FILE", help="file to write; - is standard output")
+    parser.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        type=Path,
+        help="export from this folder of a member, …/dledger-MEMBER (default: from the group)",
+    )
+    parser.add_argument(
+        "--from",
+        dest="first",
+        metavar="INDEX",
+        type=common.index,
+        help="first entry (default: after the last one in FILE, or the first of the log)",
+    )
+    parser.add_argument(
+        "--last",
+        metavar="INDEX",
+        type=common.index,
+        help="last entry (default: the last one of the log)",
+    )
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="go on with new entries as they are appended (default: end at the end of the log)",
+    )
+    parser.add_argument(
+        "--until",
+        metavar="TEXT",
+        help="with --follow: end after the first entry whose body is TEXT (default: never)",
+    )
+    common.add_group_options(parser)
+    progress.add_option(parser)
+    parser.set_defaults(run=run)
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Export and return the exit code."""
+    _check(arguments)
+    signals: list[int] = []
+    with _writer(arguments) as writer, progress.bar(arguments.progress, None, "entries") as bar:
+        first = _first(writer, arguments)
+        task = asyncio.current_task()
+        assert task is not None
+        with cancelled_by_signals(task, signals):
+            try:
+                if arguments.folder is None:
+                    await _from_group(writer, first, arguments, bar)
+                else:
+                    await _from_folder(writer, first, arguments, bar)
+            except asyncio.CancelledError:
+                if not signals:
+                    raise
+                task.uncancel()
+        if writer.next_index is not None:
+            writer.end()
+    _report(writer)
+    return EXIT_ON_SIGNAL + signals[0] if signals else ExitCode.OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.until is not None and not arguments.follow:
+        raise UsageError("--until needs --follow")
+    if arguments.follow and (arguments.folder is not None or arguments.last is not None):
+        raise UsageError("--follow cannot be combined with --folder or --last")
+    first, last = arguments.first, arguments.last
+    if first is not None and last is not None and first > last:
+        raise UsageError(f"--from {first} is after --last {last}")
+    if arguments.file == STANDARD_OUTPUT and sys.stdout.isatty():
+        raise UsageError("an export is no text for a terminal: name a file, or use a pipe")
+
+
+@contextlib.contextmanager
+def _writer(arguments: argparse.Namespace) -> Iterator[ExportWriter]:
+    try:
+        if arguments.file == STANDARD_OUTPUT:
+            output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+            writer = ExportWriter(output)
+        else:
+            writer = ExportWriter.to_file(Path(arguments.file))
+    except OSError as error:
+        raise UsageError(f"cannot write {arguments.file}: {error.strerror}") from error
+    try:
+        yield writer
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is not None:  # it names a file of the source
+            raise ExportError(f"cannot read {error.filename}: {error.strerror}") from error
+        raise ExportError(f"cannot write {arguments.file}: {error.strerror}") from error
+    finally:
+        writer.close()
+
+
+def _first(writer: ExportWriter, arguments: argparse.Namespace) -> int | None:
+    """Return the index of the first entry to export; None for the first of the log."""
+    first: int | None = arguments.first
+    if writer.next_index is None:
+        return first
+    if first is not None and first != writer.next_index:
+        raise UsageError(
+            f"{arguments.file} ends with entry {writer.next_index - 1}; without --from, the export "
+            "goes on after it"
+        )
+    return writer.next_index
+
+
+async def _from_folder(
+    writer: ExportWriter, first: int | None, arguments: argparse.Namespace, bar: progress.Bar
+) -> None:
+    """Export the log in a folder."""
+    log = FolderLog(arguments.folder)
+    begin = log.begin_index if first is None else first
+    taken = _taken(writer)
+    last: int | None = arguments.last
+    writer.begin(Head(group=arguments.group or writer.group or "", first_index=begin))
+    for found in log.entries(begin if taken is None else taken.index):
+        if taken is not None:
+            taken.check(found[0])
+        entries = found if taken is None else found[1:]
+        taken = None
+        wanted = [entry for entry in entries if last is None or entry.index <= last]
+        _write(writer, wanted, bar)
+        await asyncio.sleep(0)  # a signal ends the export here
+        if last is not None and writer.next_index is not None and writer.next_index > last:
+            break
+    if taken is not None:
+        raise taken.replaced(f"{arguments.folder} ends before it")
+    if last is not None and writer.next_index is not None and writer.next_index <= last:
+        raise ExportError(f"{arguments.folder} ends with entry {writer.next_index - 1}, not {last}")
+    if log.remark:
+        common.complain(f"dledger: {arguments.folder}: {log.remark}")
+
+
+async def _from_group(
+    writer: ExportWriter, first: int | None, arguments: argparse.Namespace, bar: progress.Bar
+) -> None:
+    """Export the log of a running group."""
+    mark = None if arguments.until is None else os.fsencode(arguments.until)
+    async with common.open_client(arguments) as client:
+        bounds = await client.bounds()
+        begin = bounds.begin_index if first is None else first
+        last = bounds.end_index if arguments.last is None else arguments.last
+        _check_bounds(bounds, begin, arguments)
+        writer.begin(Head(group=client.group, first_index=begin))
+        if bar.total is None and not arguments.follow:
+            bar.reset(max(0, last + 1 - begin))
+        taken = _taken(writer)
+        if mark is not None and writer.last is not None and writer.last.body == mark:
+            return
+        if arguments.follow:
+            runs = following_entries(client, begin, taken, mark)
+        elif begin <= last or taken is not None:
+            runs = settled_entries(client, begin, last, taken)
+        else:
+            return
+        async with contextlib.aclosing(runs):
+            async for entries in runs:
+                _write(writer, entries, bar)
+
+
+def _check_bounds(bounds: LogBounds, begin: int, arguments: argparse.Namespace) -> None:
+    """Raise NoEntryError unless the log holds what is to be exported."""
+    first, end = bounds.begin_index, bounds.end_index
+    if begin < first:
+        code, wanted = DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN, begin
+    elif arguments.last is not None and arguments.last > end:
+        code, wanted = DLedgerResponseCode.INDEX_OUT_OF_RANGE, arguments.last
+    elif arguments.first is not None and begin > end and not arguments.follow:
+        code, wanted = DLedgerResponseCode.INDEX_OUT_OF_RANGE, begin
+    else:
+        return
+    holds = f"the log holds the entries {first} to {end}" if first <= end else "the log is empty"
+    raise NoEntryError(code, f"there is no entry {wanted}: {holds}")
+
+
+def _taken(writer: ExportWriter) -> Taken | None:
+    last = writer.last
+    return None if last is None else Taken.of(last.index, last.term, last.body)
+
+
+def _write(writer: ExportWriter, entries: list[DLedgerEntry], bar: progress.Bar) -> None:
+    if entries:
+        writer.write(entries)
+        bar.update(len(entries))
+
+
+def _report(writer: ExportWriter) -> None:
+    if writer.next_index is None:
+        return
+    if writer.entries:
+        first = writer.next_index - writer.entries
+        what = f"exported {writer.entries} entries, {first} to {writer.next_index - 1}"
+    else:
+        what = f"exported no entry; the log ends with entry {writer.next_index - 1}"
+    common.complain(what)

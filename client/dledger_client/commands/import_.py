@@ -1,0 +1,257 @@
+"""`dledger import`: append the entries of an export to a group, in order and once."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+from dledger_client.append import batches
+from dledger_client.append.outcomes import Acknowledged, Outcome, Unknown
+from dledger_client.client import DLedgerClient
+from dledger_client.commands import common, progress, streams
+from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands.lines import read_chunks
+from dledger_client.commands.named_producer import NamedProducer
+from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
+from dledger_client.exports.reading import ExportDecoder, verify_file
+from dledger_client.exports.records import ExportedEntry, ExportError
+from dledger_formats.log import disk
+from dledger_formats.protocol.codes import DLedgerResponseCode
+
+STANDARD_INPUT: Final = "-"
+PRODUCER: Final = "import"
+
+
+def add_parser(commands: common.Commands) -> None:
+    """Define the arguments of `dledger import`."""
+    parser = common.new_parser(
+        commands,
+        "import",
+        summary="append the entries of an export",
+        description="Append the entries of FILE, which `dledger export` wrote, in their order and "
+        "once. Prints which indexes they have now. If the command is interrupted, run it again "
+        "with the same FILE, which may have grown. What leaders appended for themselves is left "
+        "out.",
+        examples={
+            "dledger import all.export": "into an empty group",
+            "dledger import --append b.export": "behind what the group has",
+            "gunzip < all.gz | dledger import -": "from a pipe",
+        },
+        exit_codes="0 all imported; 1 the export was cut or is damaged; 2 usage error, or the "
+        "group is not empty; 3 an outcome is unknown; 4 refused; 5 group unreachable; 128 + n "
+        "ended by signal n. After 3 to 5 and a signal, run the command again.",
+    )
+    parser.add_argument("file", metavar="FILE", help="file to read; - is standard input")
+    parser.add_argument(
+        "--append",
+        action="store_true",
+        help="import into a group that has entries (default: only into an empty one)",
+    )
+    parser.add_argument(
+        "--producer",
+        metavar="NAME",
+        default=PRODUCER,
+        help="name under which this machine remembers what it has imported (default: %(default)s)",
+    )
+    common.add_group_options(parser)
+    progress.add_option(parser)
+    common.add_output_option(parser, "text: one line for each run of indexes; json: the same")
+    parser.set_defaults(run=run)
+
+
+class OrderLostError(ExportError):
+    """Entries are in the group, but not in the order of the export."""
+
+
+class _Mapping:
+    """Which indexes entries have in the destination, as runs of consecutive ones."""
+
+    def __init__(self, run: tuple[int, int, int] | None, *, as_json: bool) -> None:
+        self.run = run
+        """Source index, destination index and length of the last run."""
+        self._as_json = as_json
+
+    def add(self, source: int, destination: int) -> None:
+        """Add an entry, and write the run before it if it begins another one."""
+        if self.run is not None:
+            first, first_there, length = self.run
+            if (source, destination) == (first + length, first_there + length):
+                self.run = (first, first_there, length + 1)
+                return
+            self.write()
+        self.run = (source, destination, 1)
+
+    def write(self) -> None:
+        """Write the last run."""
+        if self.run is None:
+            return
+        first, there, length = self.run
+        last, last_there = first + length - 1, there + length - 1
+        if self._as_json:
+            common.write_json({"source": [first, last], "destination": [there, last_there]})
+        else:
+            common.write_line(f"{first} to {last} are now {there} to {last_there}")
+        streams.flush()
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Import and return the exit code."""
+    signals: list[int] = []
+    failed: Outcome | None = None
+    task = asyncio.current_task()
+    assert task is not None
+    with _input(arguments.file) as file:
+        async with common.open_client(arguments, idempotent=True) as client:
+            with NamedProducer.opened(arguments.producer, client.group) as producer:
+                if producer.is_new and not arguments.append:
+                    await _require_empty(client)
+                importing = _Import(client, producer, arguments)
+                with cancelled_by_signals(task, signals):
+                    try:
+                        await producer.begin(client)
+                        failed = await importing.run(file)
+                    except asyncio.CancelledError:
+                        if not signals:
+                            raise
+                        task.uncancel()
+    if signals:
+        return EXIT_ON_SIGNAL + signals[0]
+    return ExitCode.OK if failed is None else _exit_code(failed)
+
+
+def _exit_code(failed: Outcome) -> ExitCode:
+    if isinstance(failed, Unknown):
+        return ExitCode.UNKNOWN
+    assert not isinstance(failed, Acknowledged)
+    is_unreachable = failed.code is DLedgerResponseCode.METADATA_ERROR
+    return ExitCode.UNREACHABLE if is_unreachable else ExitCode.REFUSED
+
+
+@contextlib.contextmanager
+def _input(name: str) -> Iterator[int]:
+    """Open the export; check all of it first if it is a file. Raises UsageError, ExportError."""
+    if name == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise UsageError("cannot read -: standard input is closed")
+        yield sys.stdin.fileno()
+        return
+    try:
+        file = os.open(name, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+    try:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            verify_file(Path(name))
+        yield file
+    finally:
+        os.close(file)
+
+
+async def _require_empty(client: DLedgerClient) -> None:
+    """Raise UsageError if a client has appended to the group."""
+    bounds = await client.bounds()
+    is_empty = bounds.begin_index == 0
+    if is_empty and bounds.end_index >= 0:
+        async with contextlib.aclosing(client.get_range(0, bounds.end_index)) as entries:
+            async for entry in entries:
+                if entry.magic != disk.NOOP:
+                    is_empty = False
+                    break
+    if not is_empty:
+        raise UsageError(
+            f"group {client.group} is not empty: it has the entries {bounds.begin_index} to "
+            f"{bounds.end_index}; nothing was imported. With --append, the import comes after them"
+        )
+
+
+class _Import:
+    """One run of the command. Only one request is in flight, which keeps the order."""
+
+    def __init__(
+        self, client: DLedgerClient, producer: NamedProducer, arguments: argparse.Namespace
+    ) -> None:
+        self._client = client
+        self._producer = producer
+        self._arguments = arguments
+        self._mapping = _Mapping(producer.run, as_json=arguments.output == "json")
+        self._last_index: int | None = None
+        self._left_out = 0
+
+    async def run(self, file: int) -> Outcome | None:
+        """Import the export; return the outcome of the entry that failed, or None."""
+        size = os.fstat(file).st_size or None
+        failed = None
+        try:
+            with progress.bar(self._arguments.progress, size) as bar:
+                async for entries in self._pieces(file, bar):
+                    if failed := await self._append(entries):
+                        break
+        finally:
+            self._producer.save()
+        if failed is None:
+            self._producer.check_end()
+            await self._producer.complete(self._client, self._last_index)
+        self._mapping.write()
+        imported = self._producer.acknowledged - self._producer.skipped
+        common.complain(
+            f"imported {imported} entries; imported before: {self._producer.skipped}; left out: "
+            f"{self._left_out} entries of leaders"
+        )
+        return failed
+
+    async def _pieces(self, file: int, bar: progress.Bar) -> AsyncIterator[list[tuple[int, bytes]]]:
+        """Yield source indexes and bodies, as the export arrives. Raises ExportError."""
+        name = "standard input" if self._arguments.file == STANDARD_INPUT else self._arguments.file
+        decoder = ExportDecoder(name)
+        try:
+            async for piece in read_chunks(file):
+                yield list(self._wanted(decoder.feed(piece)))
+                bar.update(len(piece))
+        except OSError as error:
+            raise UsageError(f"cannot read {name}: {error.strerror}") from error
+        decoder.finish()
+
+    def _wanted(self, entries: list[ExportedEntry]) -> Iterator[tuple[int, bytes]]:
+        for entry in entries:
+            if entry.kind != disk.NORMAL:
+                self._left_out += 1
+            elif self._producer.takes(entry.body):
+                yield entry.index, entry.body
+
+    async def _append(self, entries: list[tuple[int, bytes]]) -> Outcome | None:
+        """Append entries, as many at a time as one request holds."""
+        begin = size_bytes = 0
+        for end, (_, body) in enumerate(entries, 1):
+            size_bytes += len(body)
+            is_full = end - begin == batches.BODIES_MAX or size_bytes >= batches.BODY_BYTES_MAX
+            if is_full or end == len(entries):
+                if failed := await self._append_batch(entries[begin:end]):
+                    return failed
+                begin, size_bytes = end, 0
+        return None
+
+    async def _append_batch(self, entries: list[tuple[int, bytes]]) -> Outcome | None:
+        outcomes = await self._client.append_batch([body for _, body in entries])
+        for (source, _), outcome in zip(entries, outcomes, strict=True):
+            if not isinstance(outcome, Acknowledged):
+                await self._producer.note(outcome)
+                common.complain(
+                    f"dledger: entry {source} was not imported: {outcome.reason}. Run the command "
+                    "again: it goes on where it ended"
+                )
+                return outcome
+            if self._last_index is not None and outcome.index <= self._last_index:
+                raise OrderLostError(
+                    f"entry {source} of the export is entry {outcome.index}, before entry "
+                    f"{self._last_index}, which precedes it in the export"
+                )
+            self._last_index = outcome.index
+            self._mapping.add(source, outcome.index)
+            self._producer.run = self._mapping.run
+            await self._producer.note(outcome)
+        return None

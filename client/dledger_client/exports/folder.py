@@ -1,0 +1,172 @@
+"""The entries in the folder of a member that is not running; Java's folders are laid out alike.
+
+The log of a killed member may end with entries that nobody acknowledged, and with part of one.
+Java leaves the bytes behind a truncation in place.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from dledger_client.exports.records import ExportError
+from dledger_formats.log import disk
+from dledger_formats.log.disk import DamagedRecordError
+from dledger_formats.log.scanning import EntryScan, scan_entries
+from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
+
+WINDOW_BYTES: Final = 2 * disk.ENTRY_SIZE_MAX
+SCAN_ENTRIES_MAX: Final = 8192
+LOCK_FILE: Final = "lock"
+CHECKPOINT_FILE: Final = "checkpoint"
+
+
+class FolderLog:
+    """The log in a folder. `entries` may be called once."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ExportError unless this is the folder of a member that does not run."""
+        if not (folder / disk.DATA_FOLDER).is_dir():
+            raise ExportError(
+                f"{folder} is not a member's folder: it has no {disk.DATA_FOLDER}/; pass the "
+                "folder below the store's base folder, for example dledger-n0"
+            )
+        if _is_locked(folder / LOCK_FILE):
+            raise ExportError(
+                f"{folder} is in use by a running member; export from the group instead"
+            )
+        self._folder = folder
+        self._durable_index = _durable_index(folder)
+        self._segments = _segments(folder / disk.DATA_FOLDER)
+        self.begin_index, self._index, self._chain_crc = 0, 0, 0 if self._starts_at_0 else None
+        self._term = 0
+        self.remark = ""
+        """What follows the last entry, if it is not the end of the written bytes."""
+        if not self._starts_at_0 and self._segments:
+            self.begin_index = self._index = self._first_header().index
+
+    @property
+    def _starts_at_0(self) -> bool:
+        return not self._segments or disk.start_offset(self._segments[0].name) == 0
+
+    def entries(self, first: int) -> Iterator[list[DLedgerEntry]]:
+        """Yield the entries from `first` on, in lists of at most 8 MiB.
+
+        Raises ExportError at a record that is damaged, or if the log begins after `first`; OSError
+        if a file cannot be read.
+        """
+        if first < self.begin_index:
+            raise ExportError(f"{self._folder} begins with entry {self.begin_index}, not {first}")
+        for run in self._runs():
+            entries = list(entries_from_disk(run))
+            wanted = entries[max(0, first - entries[0].index) :]
+            if wanted:
+                yield wanted
+
+    def _runs(self) -> Iterator[memoryview]:
+        """Yield the stored bytes of checked entries, up to the end of the log."""
+        end = None
+        for number, path in enumerate(self._segments):
+            start, size, at = disk.start_offset(path.name), path.stat().st_size, 0
+            if end is not None and start != end:
+                raise ExportError(f"{self._folder}: the files from {end} to {start} are missing")
+            end = start + size
+            with path.open("rb", buffering=0) as file:
+                while at + disk.BLANK_SIZE_MIN <= size:
+                    view = memoryview(os.pread(file.fileno(), WINDOW_BYTES, at))
+                    scan = self._scan(view, start + at)
+                    if scan.end:
+                        yield view[: scan.end]
+                        at += scan.end
+                    elif disk.BLANK_HEADER.unpack_from(view) == (disk.BLANK, size - at):
+                        break
+                    else:
+                        self._check_end(view, scan, path, self._segments[number + 1 :])
+                        return
+
+    def _scan(self, view: memoryview, pos: int) -> EntryScan:
+        """Check the entries of one term at the beginning of a window, and step behind them."""
+        term = self._term
+        scan = self._scan_term(view, pos, term)
+        if not scan.end and scan.damage is not None and scan.damage.reason == "bad_term":
+            term = disk.unpack_header(view, 0).term
+            if term > self._term:
+                scan = self._scan_term(view, pos, term)
+        if scan.end:
+            self._index, self._term, self._chain_crc = scan.next_index, term, scan.chain_crc
+        return scan
+
+    def _scan_term(self, view: memoryview, pos: int, term: int) -> EntryScan:
+        return scan_entries(
+            view,
+            0,
+            len(view),
+            index=self._index,
+            term=term,
+            pos=pos,
+            chain_crc=self._chain_crc,
+            count_max=SCAN_ENTRIES_MAX,
+        )
+
+    def _check_end(self, view: memoryview, scan: EntryScan, path: Path, later: list[Path]) -> None:
+        """Raise ExportError unless the log may end where it cannot be read any further."""
+        is_empty = not any(view[: disk.ENTRY_HEADER_SIZE])
+        why = "" if is_empty else str(scan.damage)
+        is_durable = self._durable_index is not None and self._index <= self._durable_index
+        has_more = any(_begins_with_data(one) for one in later)
+        is_unproven = self._durable_index is None and not is_empty
+        if is_durable or has_more or is_unproven:
+            raise ExportError(
+                f"{path}: entry {self._index} cannot be read: {why or 'it is missing'}. "
+                "`dledger-node store verify` describes the damage; --last "
+                f"{self._index - 1} exports what is before it"
+            )
+        if why:
+            self.remark = (
+                f"the log ends with entry {self._index - 1}; the bytes after it are what a crash "
+                "or a truncation left"
+            )
+
+    def _first_header(self) -> disk.EntryHeader:
+        path = self._segments[0]
+        with path.open("rb", buffering=0) as file:
+            view = memoryview(file.read(WINDOW_BYTES))
+        try:
+            return disk.check_entry(view, 0, len(view))
+        except DamagedRecordError as error:
+            raise ExportError(f"{path}: its first entry cannot be read: {error}") from error
+
+
+def _segments(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir(), key=lambda path: disk.start_offset(path.name))
+    except ValueError as error:
+        raise ExportError(f"{folder}: {error}") from error
+
+
+def _begins_with_data(path: Path) -> bool:
+    with path.open("rb", buffering=0) as file:
+        return any(file.read(disk.ENTRY_HEADER_SIZE))
+
+
+def _durable_index(folder: Path) -> int | None:
+    """Return up to which index the member's checkpoint calls the log durable; None if unknown."""
+    try:
+        lines = (folder / CHECKPOINT_FILE).read_text().splitlines()
+        values = dict(line.partition("=")[::2] for line in lines if not line.startswith("#"))
+        return int(values["endIndex"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process has the folder open; reads /proc/locks, so it takes no lock itself."""
+    try:
+        found = path.stat()
+        locks = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return False
+    fields = [line.split() for line in locks]
+    return any(
+        words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(found.st_ino) for words in fields
+    )

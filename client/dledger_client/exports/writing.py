@@ -1,0 +1,96 @@
+"""Writing an export to standard output, or to a file that may hold the beginning of one."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Self
+
+from dledger_client.exports.reading import resume_point
+from dledger_client.exports.records import (
+    ExportedEntry,
+    ExportError,
+    Head,
+    pack_end,
+    pack_entries,
+    pack_head,
+)
+from dledger_formats.protocol.entry import DLedgerEntry
+
+
+class ExportWriter:
+    """Writes records after those that the export has. Its methods raise OSError."""
+
+    def __init__(self, output: IO[bytes]) -> None:
+        """Begin an export; `output` is unbuffered."""
+        self._output = output
+        self._checksum: int | None = None  # None before the head
+        self._size: int | None = None  # to which the file is cut before the first write
+        self.group: str | None = None
+        """The group of the entries that the export has; None before the head."""
+        self.last: ExportedEntry | None = None
+        """The last entry of the export when it was opened; None without one."""
+        self.next_index: int | None = None
+        """The index of the next entry; None before the head."""
+        self.entries = 0
+        """Number of entries that were written."""
+        self.size_bytes = 0
+        """Number of bytes that were written."""
+
+    @classmethod
+    def to_file(cls, path: Path) -> Self:
+        """Open a file to extend what it holds. Raises ExportError or OSError.
+
+        The file is not changed before the first write. A named pipe or a device is only written.
+        """
+        if path.exists() and not path.is_file():
+            return cls(path.open("wb", buffering=0))
+        found = resume_point(path)
+        writer = cls(os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o640), "r+b", buffering=0))
+        if found is None:
+            writer._size = 0
+            return writer
+        assert found.head is not None
+        writer.group, writer.last = found.head.group, found.last
+        writer.next_index, writer._checksum = found.next_index, found.checksum
+        writer._size = found.offset
+        return writer
+
+    def begin(self, head: Head) -> None:
+        """Write the head, unless the export has one. Raises ExportError if it has another."""
+        if self._checksum is None:
+            raw, self._checksum = pack_head(head)
+            self.next_index, self.group = head.first_index, head.group
+            self._write(raw)
+        elif self.group != head.group:
+            raise ExportError(f"the export holds entries of {self.group}, not of {head.group}")
+
+    def write(self, entries: Sequence[DLedgerEntry]) -> None:
+        """Write the next entries."""
+        assert self._checksum is not None
+        assert entries[0].index == self.next_index
+        raw, self._checksum = pack_entries(entries, self._checksum)
+        self._write(raw)
+        self.next_index = entries[-1].index + 1
+        self.entries += len(entries)
+
+    def end(self) -> None:
+        """Write the end, and make a file durable."""
+        assert self._checksum is not None
+        assert self.next_index is not None
+        self._write(pack_end(self.next_index, self._checksum))
+        if self._output.seekable():
+            os.fsync(self._output.fileno())
+
+    def close(self) -> None:
+        """Close the file; without an end, it can be extended later."""
+        self._output.close()
+
+    def _write(self, raw: bytes) -> None:
+        if self._size is not None:
+            self._output.truncate(self._size)
+            self._output.seek(self._size)
+            self._size = None
+        view = memoryview(raw)
+        while view:
+            view = view[self._output.write(view) :]
+        self.size_bytes += len(raw)

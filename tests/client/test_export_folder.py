@@ -1,0 +1,157 @@
+"""Exports of members' folders, Java's included."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger_client.cli import main
+from dledger_client.exports.reading import ExportDecoder
+from dledger_client.exports.records import ExportedEntry
+from dledger_formats.log import disk
+from dledger_node.store.log.log_store import LogStore
+from dledger_store_files.archives import extract
+
+GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
+ARCHIVES: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())
+MEMBERS = [
+    pytest.param(archive, member, id=f"{archive['archive']}-{member}")
+    for archive in ARCHIVES
+    for member in archive["nodes"]
+]
+SIZES = {"segment_size_bytes": 8192, "index_segment_size_bytes": 3200}
+
+
+def golden_body(index: int, length: int) -> bytes:
+    return bytes((index * 31 + j * 7) & 255 for j in range(length))
+
+
+def unpacked(archive: dict[str, Any], member: str, tmp_path: Path) -> Path:
+    extract(GOLDEN / archive["archive"], tmp_path)
+    return tmp_path / archive["archive"].removesuffix(".tar.xz") / f"dledger-{member}"
+
+
+def exported(path: Path) -> list[ExportedEntry]:
+    decoder = ExportDecoder(str(path))
+    entries = decoder.feed(path.read_bytes())
+    decoder.finish()
+    return entries
+
+
+@pytest.mark.parametrize(("archive", "member"), MEMBERS)
+def test_a_java_folder_is_exported_whole(
+    archive: dict[str, Any], member: str, tmp_path: Path
+) -> None:
+    folder = unpacked(archive, member, tmp_path)
+
+    assert main(["export", "--folder", str(folder), "--group=g0", str(tmp_path / "out")]) == 0
+
+    assert exported(tmp_path / "out") == [
+        ExportedEntry(magic, index, term, 0, golden_body(index, length))
+        for index, _, term, length, magic in archive["entries"]
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of this project's with several segments, two terms and 400 entries."""
+    path = tmp_path / "dledger-n0"
+    store = LogStore.open(path, **SIZES)
+    store.append_bodies([b""], 1, None, disk.NOOP)
+    store.append_bodies([b"%d" % n * (n % 90) for n in range(1, 300)], term=1)
+    store.append_bodies([b"second term"] * 100, term=2)
+    store.close()
+    return path
+
+
+def test_a_folder_of_this_project_is_exported_with_all_segments(
+    folder: Path, tmp_path: Path
+) -> None:
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 0
+
+    found = exported(tmp_path / "out")
+    assert [entry.index for entry in found] == list(range(400))
+    assert found[0] == ExportedEntry(disk.NOOP, 0, 1, 0, b"")
+    assert found[9].body == b"9" * 9
+    assert found[399] == ExportedEntry(disk.NORMAL, 399, 2, 0, b"second term")
+
+
+def test_an_export_in_two_parts_equals_one_in_one_part(folder: Path, tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert main(["export", "--folder", str(folder), str(whole)]) == 0
+
+    assert main(["export", "--folder", str(folder), "--last", "123", str(parts)]) == 0
+    assert exported(parts)[-1].index == 123
+    assert main(["export", "--folder", str(folder), str(parts)]) == 0
+
+    assert parts.read_bytes() == whole.read_bytes()
+
+
+def test_an_export_that_was_killed_is_continued(folder: Path, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert main(["export", "--folder", str(folder), str(whole)]) == 0
+    cut.write_bytes(whole.read_bytes()[:-1234])
+
+    assert main(["export", "--folder", str(folder), str(cut)]) == 0
+
+    assert cut.read_bytes() == whole.read_bytes()
+
+
+def test_another_log_does_not_continue_an_export(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "dledger-n1"
+    store = LogStore.open(other, **SIZES)
+    store.append_bodies([b"other %d" % n for n in range(500)], term=1)
+    store.close()
+    out = tmp_path / "out"
+    assert main(["export", "--folder", str(folder), str(out)]) == 0
+    before = out.read_bytes()
+
+    assert main(["export", "--folder", str(other), str(out)]) == 1
+
+    assert "entry 399 of term 2, which was exported, is not in the log" in capsys.readouterr().err
+    assert out.read_bytes() == before
+
+
+def test_a_damaged_entry_ends_the_export_with_its_name(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = folder / "data" / disk.file_name(0)
+    raw = bytearray(first.read_bytes())
+    raw[raw.index(b"6" * 14)] ^= 1
+    first.write_bytes(raw)
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 1
+
+    assert "entry 66 cannot be read: bad_body_crc" in capsys.readouterr().err
+    assert main(["export", "--folder", str(folder), "--last=65", str(tmp_path / "out")]) == 0
+    assert exported(tmp_path / "out")[-1].index == 65
+
+
+def test_a_missing_segment_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "data" / disk.file_name(8192)).unlink()
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 1
+    assert "the files from 8192 to 16384 are missing" in capsys.readouterr().err
+
+
+def test_a_folder_in_use_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = LogStore.open(folder, **SIZES)
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 1
+
+    store.close()
+    assert "is in use by a running member" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_none_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", "--folder", str(tmp_path), str(tmp_path / "out")]) == 1
+    assert "is not a member's folder" in capsys.readouterr().err
