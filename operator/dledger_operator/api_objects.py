@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from dledger_operator.spec.group import Roles
+from dledger_operator.spec.revision import Revision
 
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON, ready to be applied."""
@@ -46,6 +47,10 @@ class PodView:
     """Whether the kubelet's readiness probe succeeds."""
     problem: Problem | None
     """Why the pod does not start, as reported by the kubelet or the scheduler."""
+    image: str = ""
+    """The image of the member's container."""
+    revision: Revision | None = None
+    """Of what the pod was made; None for a pod of an earlier release of the operator."""
 
     def role(self, roles: Roles) -> str:
         """Return the value of the role label; empty if the pod has no such label."""

@@ -31,8 +31,6 @@ class _GroupSeries:
     """The exported state of one group."""
 
     observed: ObservedGroup | None = None
-    image: str = ""
-    flush_disk_type: str = ""
     leader_changes: Counter[str] = field(default_factory=Counter)
     double_masters: int = 0
 
@@ -70,10 +68,10 @@ class OperatorMetrics(Collector):
         )
         self.registry.register(self)
 
-    def update_group(self, observed: ObservedGroup, *, image: str, flush_disk_type: str) -> None:
+    def update_group(self, observed: ObservedGroup) -> None:
         """Replace the exported state of a group."""
         series = self._series(observed.namespace, observed.name)
-        series.observed, series.image, series.flush_disk_type = observed, image, flush_disk_type
+        series.observed = observed
 
     def remove_group(self, namespace: str, group: str) -> None:
         """Drop all series of a deleted group."""
@@ -92,10 +90,10 @@ class OperatorMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metric families of all groups."""
-        known = [(series, series.observed) for series in self._groups.values() if series.observed]
+        known = [series.observed for series in self._groups.values() if series.observed]
         yield _info(known)
-        yield from _leadership([observed for _, observed in known])
-        yield from _members([observed for _, observed in known])
+        yield from _leadership(known)
+        yield from _members(known)
         changes = CounterMetricFamily(
             "dledger_leader_changes", "Leader changes by reason.", labels=[*_GROUP, "reason"]
         )
@@ -114,14 +112,18 @@ class OperatorMetrics(Collector):
         return self._groups.setdefault((namespace, group), _GroupSeries())
 
 
-def _info(known: Sequence[tuple[_GroupSeries, ObservedGroup]]) -> Metric:
+def _info(known: Sequence[ObservedGroup]) -> Metric:
+    """Tell what the leader runs, or the first member that answers."""
     info = GaugeMetricFamily(
         "dledger_group_info",
-        "Properties of a group as labels; the value is always 1.",
+        "What the leader runs, as labels; the value is always 1.",
         labels=[*_GROUP, "replicas", "image", "flush_disk_type"],
     )
-    for series, observed in known:
-        labels = [str(observed.replicas), series.image, series.flush_disk_type]
+    for observed in known:
+        running = [*filter(None, [observed.leading]), *observed.members]
+        answer = next((each for each in running if each.status), None)
+        flush = answer.status.flush_disk_type.value if answer and answer.status else ""
+        labels = [str(observed.replicas), answer.image if answer else "", flush]
         info.add_metric([observed.namespace, observed.name, *labels], 1)
     return info
 
@@ -136,13 +138,17 @@ def _leadership(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
         "Ready voters beyond a majority; below 0 the group cannot commit.",
         labels=_GROUP,
     )
+    behind = GaugeMetricFamily(
+        "dledger_group_pods_behind", "Pods that do not run what the spec asks for.", labels=_GROUP
+    )
     for observed in groups:
         key = [observed.namespace, observed.name]
+        behind.add_metric(key, len(observed.behind))
         slack.add_metric(key, observed.quorum_slack)
         if observed.leader and observed.leading:
             leader.add_metric([*key, observed.leading.pod], 1)
             term.add_metric(key, observed.leader.term)
-    return leader, term, slack
+    return leader, term, slack, behind
 
 
 def _members(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:

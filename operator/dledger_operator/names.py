@@ -28,7 +28,7 @@ POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
 
 TERM_ANNOTATION: Final = "dledger.io/term"
-CONFIG_HASH_ANNOTATION: Final = "dledger.io/config-hash"
+REVISION_ANNOTATION: Final = "dledger.io/revision"
 FIRST_VOTERS_ANNOTATION: Final = "dledger.io/first-voters"
 MEMBER_REMOVED_ANNOTATION: Final = "dledger.io/member-removed"
 IDENTITY_ANNOTATION: Final = "dledger.io/group-identity"

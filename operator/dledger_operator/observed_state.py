@@ -114,6 +114,12 @@ class ObservedMember:
     """What will stop the member although it may be ready now."""
     status: NodeStatus | None
     """The member's answer in the last round; None if it did not answer."""
+    image: str = ""
+    """The image of the member's pod; empty without a pod."""
+    revision: str = ""
+    """The name of the pod's revision; empty for a pod of an earlier release of the operator."""
+    behind: str = ""
+    """In which parts the pod differs from what the spec asks for; empty if in none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +153,17 @@ class ObservedGroup:
     """Why the next step of scaling cannot be taken now."""
     starting: bool
     """Whether the group is in its startup grace period, in which members need not be ready."""
+
+    @property
+    def behind(self) -> Sequence[ObservedMember]:
+        """Members whose pods differ from what the spec asks for."""
+        return [each for each in self.members if each.behind]
+
+    @property
+    def is_run_by_no_pod(self) -> bool:
+        """Whether there are pods, and none of them runs what the spec asks for."""
+        existing = [each for each in self.members if each.exists]
+        return bool(existing) and all(each.behind for each in existing)
 
     @property
     def voters(self) -> Sequence[ObservedMember]:

@@ -242,6 +242,27 @@ def test_a_paused_group_gives_the_reason_why_it_is_not_scaled() -> None:
     assert verdicts(observed_group(replicas=5, paused=True))["Progressing"] == ("True", "Paused")
 
 
+def test_progressing_names_the_pods_that_are_behind_and_why() -> None:
+    why = "flush SyncFlush to AsyncFlush"
+    one_behind = observed_group(members=(member(0), member(1), member(2, behind=why)))
+
+    judged = conditions(one_behind)
+
+    assert verdicts(one_behind)["Progressing"] == ("True", "PodsBehind")
+    assert judged["Progressing"]["message"].endswith(f": flights-2 ({why})")
+    assert judged["Ready"]["status"] == "True", "a pod runs what the spec asks for"
+
+
+@pytest.mark.parametrize(("paused", "reason"), [(False, "NotRolledOut"), (True, "Paused")])
+def test_a_spec_that_no_pod_runs_is_not_ready(paused: bool, reason: str) -> None:
+    behind = tuple(member(k, behind="image a to b") for k in range(3))
+    of = observed_group(members=(*behind, member(3, exists=False)), paused=paused)
+
+    assert verdicts(of)["Ready"] == ("False", reason)
+    assert "flights-0 (image a to b)" in conditions(of)["Ready"]["message"]
+    assert verdicts(of)["Progressing"][0] == "True"
+
+
 def test_learners_do_not_count_towards_a_majority() -> None:
     lost = [member(k, ready=False, reason="gone") for k in (1, 2)]
     learners = [member(k, membership=MembershipRole.LEARNER) for k in (3, 4)]

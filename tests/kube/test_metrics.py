@@ -22,13 +22,15 @@ def samples(metrics: OperatorMetrics) -> dict[str, list[tuple[dict[str, str], fl
 def shown(of: ObservedGroup) -> OperatorMetrics:
     metrics = OperatorMetrics()
     metrics.count_double_masters("air", "flights", 0)
-    metrics.update_group(of, image="node:1", flush_disk_type="SyncFlush")
+    metrics.update_group(of)
     return metrics
 
 
 def test_a_group_and_its_leader_are_exported() -> None:
-    read = samples(shown(observed_group()))
+    running = (member(0, image="node:2", behind="image"), member(1, image="node:1"), member(2))
+    read = samples(shown(observed_group(members=running)))
 
+    assert read["dledger_group_pods_behind"] == [(FLIGHTS, 1.0)]
     assert read["dledger_group_info"] == [
         (FLIGHTS | {"replicas": "3", "image": "node:1", "flush_disk_type": "SyncFlush"}, 1.0)
     ]
@@ -39,11 +41,7 @@ def test_a_group_and_its_leader_are_exported() -> None:
 
 def test_a_new_leader_replaces_the_old_one() -> None:
     metrics = shown(observed_group())
-    metrics.update_group(
-        observed_group(leader=Leader(term=8, member_id="n2")),
-        image="node:1",
-        flush_disk_type="SyncFlush",
-    )
+    metrics.update_group(observed_group(leader=Leader(term=8, member_id="n2")))
 
     read = samples(metrics)
 
@@ -97,7 +95,7 @@ def test_leader_changes_are_counted_by_reason() -> None:
 
 def test_the_series_of_a_deleted_group_are_removed() -> None:
     metrics = shown(observed_group())
-    metrics.update_group(observed_group(name="other"), image="node:1", flush_disk_type="SyncFlush")
+    metrics.update_group(observed_group(name="other"))
     metrics.count_leader_change("air", "flights", "LeaderLost")
     metrics.remove_group("air", "flights")
 

@@ -179,6 +179,29 @@ async def test_a_paused_group_is_left_alone() -> None:
     assert (outcome.generation, outcome.problem) == (4, None)
 
 
+async def test_a_paused_group_knows_which_revision_its_spec_asks_for() -> None:
+    api = Applied(made(claims("10Gi")))
+    body = group_body({"paused": True, "log": {"flushDiskType": "AsyncFlush"}})
+
+    outcome = await reconcile(api, body, IMAGES, led=True, voters=3)
+
+    assert api.manifests == []
+    assert outcome.wanted == children.revision(
+        group(log={"flushDiskType": "AsyncFlush"}), Shape.of_new(3)
+    )
+
+
+async def test_settings_that_pods_of_an_earlier_release_read_are_kept() -> None:
+    earlier = {"DLEDGER_GROUP": "flights", "DLEDGER_PEERS": "n0-a:1;n1-b:1;n2-c:1"}
+    api = Applied(made(claims("10Gi")), settings=SettingsView(data=earlier))
+
+    await reconcile(api, group_body(), IMAGES, led=True, voters=3)
+
+    (applied,) = (each["data"] for each in api.manifests if each["kind"] == "ConfigMap")
+    assert applied["DLEDGER_GROUP"] == "flights"
+    assert applied["DLEDGER_INITIAL_GROUP_STATE"] == "existing"
+
+
 async def test_a_refused_child_does_not_block_the_others() -> None:
     api = Applied(refuse="flights-slave")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dledger_kube.objects import NOW, group_body, leader_status, member, observed_group
+from dledger_formats.http.status import FlushDiskType
+from dledger_kube.objects import NOW, group_body, leader_status, member, node_status, observed_group
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.status import (
@@ -16,12 +17,14 @@ from dledger_operator.behaviours.report.status import (
     leader_change_to_json,
     leader_changes_from_json,
 )
-from dledger_operator.observed_state import Leader, LeaderChange, ObservedGroup
+from dledger_operator.observed_state import Leader, LeaderChange, ObservedGroup, ObservedMember
 
 CHANGE = LeaderChange(
     from_member="n0", to_member="n1", term=7, reason="LeaderLost", at=NOW,
     detect_s=0.12, elect_s=0.31, relabel_s=0.05, endpoints_s=0.06,
 )  # fmt: skip
+
+ASYNC = member(2, status=node_status("n2", flush_disk_type=FlushDiskType.ASYNC_FLUSH))
 
 
 def status(
@@ -62,6 +65,30 @@ def test_the_lag_of_each_member_is_the_leaders_view() -> None:
     lags = {each["id"]: each["lagEntries"] for each in status()["members"]}
 
     assert lags == {"n0": 0, "n1": 0, "n2": 10}
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ([member(0), member(1)], "SyncFlush"),
+        ([member(0), member(1), ASYNC], "AsyncFlush (1), SyncFlush (2)"),
+        ([ASYNC, member(1, status=None)], "AsyncFlush"),
+        ([member(1, status=None)], None),
+    ],
+)
+def test_the_flush_type_is_what_the_members_say(
+    members: list[ObservedMember], expected: str | None
+) -> None:
+    assert status(observed_group(members=members)).get("flushDiskType") == expected
+
+
+def test_a_member_is_shown_with_what_its_pod_runs() -> None:
+    running = member(0, image="node:1", revision="abc", behind="image node:1 to node:2")
+
+    (shown,) = status(observed_group(members=[running]))["members"]
+
+    assert (shown["image"], shown["revision"]) == ("node:1", "abc")
+    assert shown["behind"] == "image node:1 to node:2"
 
 
 def test_a_silent_member_is_shown_without_its_own_status() -> None:

@@ -1,5 +1,6 @@
 """The children of a group, and the Job of an audit."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +12,10 @@ from dledger_formats.settings import GroupState, NodeSettings
 from dledger_kube.objects import audit_body, group
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.resources import audit_job, children, config_map
+from dledger_operator.resources import audit_job, children
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
+from dledger_operator.spec.revision import Revision, why_behind
 from dledger_operator.spec.shape import Shape
 
 GROUPS = st.builds(
@@ -120,10 +122,11 @@ def test_the_pod_meets_the_restricted_security_standard(of: Group) -> None:
 def test_a_member_reads_the_groups_settings_from_its_environment(of: Group, ordinal: int) -> None:
     ordinal %= of.replicas
     (container,) = pod_template(of)["spec"]["containers"]
-    (source,) = container["envFrom"]
-    environment = dict(child(of, "ConfigMap", source["configMapRef"]["name"])["data"])
-    (index, self_id) = container["env"]
+    index, self_id, state, *own = container["env"]
+    environment = {each["name"]: each["value"] for each in own}
     environment[self_id["name"]] = self_id["value"].replace(f"$({index['name']})", str(ordinal))
+    source = state["valueFrom"]["configMapKeyRef"]
+    environment[state["name"]] = child(of, "ConfigMap", source["name"])["data"][source["key"]]
     expected = of.node_settings(Shape.of_new(of.replicas))
 
     read = NodeSettings.from_environment(environment)
@@ -144,14 +147,54 @@ def test_a_members_ordinal_comes_from_its_pods_index_label() -> None:
     assert field == "metadata.labels['apps.kubernetes.io/pod-index']"
 
 
-def test_the_config_hash_changes_with_the_settings() -> None:
-    before, after = group(), group(election={"timeout": "3s"})
+@pytest.mark.parametrize(
+    ("spec", "part"),
+    [
+        ({"image": {"tag": "2"}}, "image registry.example:5000/dledger-node:1.2 to registry"),
+        ({"log": {"flushDiskType": "AsyncFlush"}}, "flush SyncFlush to AsyncFlush"),
+        ({"election": {"timeout": "3s"}}, "settings"),
+        ({"resources": {"requests": {"cpu": "2"}}}, "resources"),
+        ({"podLabels": {"team": "a"}}, "template"),
+        ({"scheduling": {"nodeSelector": {"disk": "fast"}}}, "template"),
+        ({"image": {"pullPolicy": "Never"}}, "template"),
+    ],
+)
+def test_a_revision_names_the_part_that_a_spec_changes(spec: dict[str, Any], part: str) -> None:
+    before, after = children.revision(group(), NEW), children.revision(group(**spec), NEW)
+    recorded = pod_template(group(**spec))["metadata"]["annotations"][names.REVISION_ANNOTATION]
 
-    assert config_map.config_hash(before, NEW) == config_map.config_hash(group(), NEW)
-    assert config_map.config_hash(before, NEW) != config_map.config_hash(after, NEW)
-    assert pod_template(after)["metadata"]["annotations"][
-        names.CONFIG_HASH_ANNOTATION
-    ] == config_map.config_hash(after, NEW)
+    assert why_behind(before, children.revision(group(), NEW)) == ""
+    assert why_behind(before, after).startswith(part)
+    assert before.name != after.name
+    assert Revision.from_text(recorded) == after
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"replicas": 5}, {"roles": {"master": "rw"}}, {"services": {"master": {"type": "NodePort"}}}],
+)
+def test_what_no_pod_is_made_of_changes_no_revision(spec: dict[str, Any]) -> None:
+    assert children.revision(group(**spec), NEW) == children.revision(group(), NEW)
+
+
+@given(st.text() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))
+def test_a_revision_that_somebody_else_wrote_is_none(text: str) -> None:
+    assert Revision.from_text(text) is None
+
+
+def test_a_pod_of_an_earlier_release_is_behind() -> None:
+    assert why_behind(None, Revision(parts={"image": "a"})).startswith("made by an earlier release")
+
+
+def test_a_container_that_restarts_reads_only_the_initial_group_state_anew() -> None:
+    (container,) = pod_template(group())["spec"]["containers"]
+
+    referred = [each["valueFrom"] for each in container["env"] if "valueFrom" in each]
+
+    assert "envFrom" not in container
+    assert [each["configMapKeyRef"]["key"] for each in referred if "configMapKeyRef" in each] == [
+        "DLEDGER_INITIAL_GROUP_STATE"
+    ]
 
 
 def test_an_upgrade_of_the_operator_does_not_change_the_pod_template() -> None:
@@ -266,10 +309,10 @@ def test_the_first_voters_are_recorded_on_the_stateful_set_and_the_volume_claims
     assert claim["metadata"]["annotations"] == {names.FIRST_VOTERS_ANNOTATION: "3"}
 
 
-def test_the_end_of_the_founding_does_not_change_the_config_hash() -> None:
-    founded = replace(NEW, state=GroupState.EXISTING)
+def test_neither_the_end_of_the_founding_nor_an_identity_changes_the_revision() -> None:
+    founded = replace(NEW, state=GroupState.EXISTING, identity="an-identity")
 
-    assert config_map.config_hash(group(), founded) == config_map.config_hash(group(), NEW)
+    assert children.revision(group(), founded) == children.revision(group(), NEW)
 
 
 def test_no_selector_of_the_group_matches_an_audits_pod() -> None:

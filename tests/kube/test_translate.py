@@ -8,6 +8,7 @@ from lightkube.resources.core_v1 import Event, PersistentVolumeClaim, Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
 from dledger_operator.clients import translate
+from dledger_operator.spec.revision import Revision
 
 
 def pod(
@@ -26,7 +27,10 @@ def pod(
     }
     if deleted:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return Pod.from_dict({"metadata": metadata, "status": status})
+    containers = [{"name": "sidecar", "image": "proxy:1"}, {"name": "node", "image": "node:1"}]
+    return Pod.from_dict(
+        {"metadata": metadata, "spec": {"containers": containers}, "status": status}
+    )
 
 
 def container(name: str = "node", ready: bool = False, **states: Any) -> dict[str, Any]:
@@ -39,6 +43,12 @@ def test_the_member_id_of_a_pod_follows_from_its_ordinal() -> None:
     view = translate.pod_view(pod(podIP="198.18.0.7"))
 
     assert (view.member_id, view.ip, view.resource_version) == ("n1", "198.18.0.7", "12")
+
+
+def test_a_pod_has_its_members_image_and_its_revision() -> None:
+    view = translate.pod_view(pod(annotations={"dledger.io/revision": '{"image": "node:1"}'}))
+
+    assert (view.image, view.revision) == ("node:1", Revision(parts={"image": "node:1"}))
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,7 @@ class GroupSnapshot:
                 self.answers or {},
                 self.membership,
                 self.failures,
+                self.reconciled.wanted,
             )
             if group
             else ()

@@ -317,7 +317,7 @@ class GroupWorker:
             return
         observed = snapshot.observe(self._context.now(), self._scaler.problem)
         try:
-            await self._reporter.report(body, snapshot.group, observed, self._history, generation)
+            await self._reporter.report(body, observed, self._history, generation)
         except NotFoundError:
             self._on_gone()
 

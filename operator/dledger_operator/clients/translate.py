@@ -27,6 +27,7 @@ from dledger_operator.api_objects import (
     StatefulSetView,
     VolumeClaimView,
 )
+from dledger_operator.spec.revision import Revision
 
 # Waiting reasons of a container that starts normally.
 _STARTING_REASONS: Final = ("ContainerCreating", "PodInitializing")
@@ -44,8 +45,8 @@ def pod_view(pod: Pod) -> PodView:
     metadata, status = pod.metadata, pod.status
     assert metadata is not None
     assert metadata.name is not None
-    labels = metadata.labels or {}
-    term = (metadata.annotations or {}).get(names.TERM_ANNOTATION, "")
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    containers = pod.spec.containers if pod.spec else []
     phase = status.phase if status else None
     return PodView(
         namespace=metadata.namespace or "",
@@ -54,7 +55,7 @@ def pod_view(pod: Pod) -> PodView:
         member_id=names.member_id(_ordinal(metadata.name)),
         ip=(status.podIP if status else None) or "",
         labels=labels,
-        term=_term(term),
+        term=_term(annotations.get(names.TERM_ANNOTATION, "")),
         resource_version=metadata.resourceVersion or "",
         owner_uid=next(
             (
@@ -67,6 +68,10 @@ def pod_view(pod: Pod) -> PodView:
         leaving=metadata.deletionTimestamp is not None or phase in _ENDED_PHASES,
         ready=_condition(pod, "Ready") == "True",
         problem=pod_problem(pod, names.NODE_CONTAINER),
+        image=next(
+            (each.image or "" for each in containers if each.name == names.NODE_CONTAINER), ""
+        ),
+        revision=Revision.from_text(annotations.get(names.REVISION_ANNOTATION, "")),
     )
 
 

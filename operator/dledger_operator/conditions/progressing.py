@@ -1,31 +1,55 @@
-"""Progressing: the group's voters do not match `spec.replicas` yet."""
+"""Progressing: the group does not have the members that its spec asks for, or runs another one."""
+
+from typing import Final
 
 from dledger_operator import names
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "Progressing"
+PODS_BEHIND: Final = "PodsBehind"
 
 
 def judge(observed: ObservedGroup) -> Judgment:
-    """Report whether scaling is complete: every desired member votes, and the group has no other
-    member and no extra pod. The message lists the remaining steps and what blocks them.
+    """Report whether the spec is reached: every desired member votes, the group has no other member
+    and no extra pod, and every pod is of the revision that the spec asks for. The message lists the
+    remaining steps and what blocks them.
     """
     wanted = {names.member_id(ordinal) for ordinal in range(observed.replicas)}
     voters, learners = observed.membership.voters, observed.membership.learners
     extra = {member.member_id for member in observed.members if member.exists} - wanted
-    if voters == wanted and not learners and not extra:
+    scaled = voters == wanted and not learners and not extra
+    if scaled and not observed.behind:
         message = f"the group has {observed.replicas} voters, as spec.replicas asks for"
         return Judgment(holds=False, reason="AsRequested", message=message)
-    message = f"the group has {len(voters)} voters; spec.replicas is {observed.replicas}"
     to_add = sorted(wanted - voters)
-    if to_add:
-        message += f"; to add: {', '.join(to_add)}"
-    if to_remove := sorted((voters | learners | extra) - wanted):
-        message += f"; to remove: {', '.join(to_remove)}"
+    parts = []
+    if not scaled:
+        parts.append(_members_left(observed, to_add, sorted((voters | learners | extra) - wanted)))
+    if observed.behind:
+        parts.append(pods_behind(observed))
+    message = "; ".join(parts)
     if observed.paused:
         return Judgment(holds=True, reason="Paused", message=f"{message}; spec.paused is true")
+    if scaled:
+        return Judgment(holds=True, reason=PODS_BEHIND, message=message)
     if observed.scaling_problem:
         message += f"; {observed.scaling_problem.message}"
         return Judgment(holds=True, reason=observed.scaling_problem.reason, message=message)
     return Judgment(holds=True, reason="Growing" if to_add else "Shrinking", message=message)
+
+
+def pods_behind(observed: ObservedGroup) -> str:
+    """Name the pods that do not run what the spec asks for, and in which parts they differ."""
+    listed = ", ".join(f"{member.pod} ({member.behind})" for member in observed.behind)
+    return f"pods that do not run what the spec asks for: {listed}"
+
+
+def _members_left(observed: ObservedGroup, to_add: list[str], to_remove: list[str]) -> str:
+    voters = len(observed.membership.voters)
+    message = f"the group has {voters} voters; spec.replicas is {observed.replicas}"
+    if to_add:
+        message += f"; to add: {', '.join(to_add)}"
+    if to_remove:
+        message += f"; to remove: {', '.join(to_remove)}"
+    return message

@@ -4,6 +4,7 @@ from dledger_operator.conditions import (
     degraded,
     endpoints_synced,
     leader_elected,
+    progressing,
     quorum_healthy,
 )
 from dledger_operator.conditions.condition import Judgment
@@ -13,7 +14,9 @@ TYPE = "Ready"
 
 
 def judge(observed: ObservedGroup) -> Judgment:
-    """Report the first failing part of: spec applied, leader, majority, endpoints."""
+    """Report the first failing part of: spec applied, leader, majority, endpoints, and a pod that
+    runs what the spec asks for.
+    """
     if observed.problem:
         return Judgment(
             holds=False, reason=observed.problem.reason, message=observed.problem.message
@@ -22,6 +25,10 @@ def judge(observed: ObservedGroup) -> Judgment:
         judgment = judge_part(observed)
         if not judgment.holds:
             return _with_cause(observed, judgment)
+    if observed.is_run_by_no_pod:
+        reason = "Paused" if observed.paused else "NotRolledOut"
+        message = f"the group serves; {progressing.pods_behind(observed)}"
+        return Judgment(holds=False, reason=reason, message=message)
     elected = leader_elected.judge(observed)
     count = f"{observed.ready_voters} of {len(observed.membership.voters)} voters ready"
     return Judgment(holds=True, reason=elected.reason, message=f"{elected.message}; {count}")

@@ -11,6 +11,7 @@ from dledger_operator.resources import (
     stateful_set,
 )
 from dledger_operator.spec.group import Group
+from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 
 
@@ -25,6 +26,11 @@ def identities(group: str) -> list[tuple[str, str]]:
         ("PodDisruptionBudget", names.pod_disruption_budget(group)),
         ("StatefulSet", names.stateful_set(group)),
     ]
+
+
+def revision(group: Group, shape: Shape) -> Revision:
+    """Return the revision of the pods that the StatefulSet makes."""
+    return stateful_set.pod_revision(group, shape)
 
 
 def build(group: Group, shape: Shape) -> list[Manifest]:

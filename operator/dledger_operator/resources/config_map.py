@@ -1,6 +1,5 @@
-"""The ConfigMap with the settings that all members share, as environment variables."""
+"""The settings that all members share, and the ConfigMap with those that are not a pod's own."""
 
-import hashlib
 from typing import Final
 
 from dledger_formats.settings import variable_name
@@ -18,25 +17,22 @@ _SETTINGS: Final = (
 )  # fmt: skip
 PEERS_KEY: Final = variable_name("peers")
 STATE_KEY: Final = variable_name("initial_group_state")
+FLUSH_KEY: Final = variable_name("flush_disk_type")
 
 
 def build(group: Group, shape: Shape) -> Manifest:
-    """Build the ConfigMap. A container reads it at each start."""
+    """Build the ConfigMap: the records of the founding.
+
+    A container reads the initial group state from it at each start, because a member that restarts
+    must not found a group again. All other settings are in the pod: a container that restarts must
+    not mix those of two revisions.
+    """
     manifest = child(group, "ConfigMap", "v1", names.settings_config_map(group.name))
-    return manifest | {"data": environment(group, shape)}
+    every = environment(group, shape)
+    return manifest | {"data": {key: every[key] for key in (PEERS_KEY, STATE_KEY)}}
 
 
 def environment(group: Group, shape: Shape) -> dict[str, str]:
     """Return the environment variables that all members share."""
     every = group.node_settings(shape).to_environment()
     return {variable: every[variable] for variable in map(variable_name, _SETTINGS)}
-
-
-def config_hash(group: Group, shape: Shape) -> str:
-    """Return a short digest of the settings. A pod with another digest runs with older settings.
-
-    The initial group state is left out: a member ignores it once the group is founded.
-    """
-    settings = sorted(environment(group, shape).items())
-    text = "\n".join(f"{name}={value}" for name, value in settings if name != STATE_KEY)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

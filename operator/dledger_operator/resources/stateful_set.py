@@ -1,5 +1,6 @@
 """The StatefulSet of a group's members."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from dledger_formats.settings import variable_name
@@ -12,7 +13,9 @@ from dledger_operator.resources.metadata import (
     group_selector,
     stable_labels,
 )
+from dledger_operator.spec import revision
 from dledger_operator.spec.group import Group, Scheduling
+from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 
 # Long enough for a leader to transfer its leadership, drain and flush.
@@ -49,47 +52,70 @@ def build(group: Group, shape: Shape) -> Manifest:
     }
 
 
+def pod_revision(group: Group, shape: Shape) -> Revision:
+    """Return the revision of the pods that the template makes.
+
+    The identity is left out: members learn it when they restart, and need not restart for it. So is
+    the initial group state, which a member ignores once the group is founded.
+    """
+    settings = config_map.environment(group, shape)
+    flush = settings.pop(config_map.FLUSH_KEY)
+    del settings[config_map.STATE_KEY]
+    metadata, spec = _pod_metadata(group), _pod_spec(group)
+    rest = {key: value for key, value in _container(group).items() if key != "resources"}
+    return Revision(
+        parts={
+            revision.IMAGE: group.image,
+            revision.FLUSH: flush,
+            revision.SETTINGS: revision.digest(settings),
+            revision.RESOURCES: revision.digest(dict(group.resources)),
+            revision.TEMPLATE: revision.digest([metadata, spec, rest]),
+        }
+    )
+
+
 def _pod_template(group: Group, shape: Shape) -> Manifest:
-    """Build the pod template. It has no role label, so no client Service selects a new pod."""
+    metadata = _pod_metadata(group)
+    recorded = {names.REVISION_ANNOTATION: pod_revision(group, shape).to_text()}
+    settings = config_map.environment(group, shape)
+    container = _container(group) | {
+        "image": group.image,
+        "env": [*_own_variables(group), *_variables(settings), *_identity_variable(shape)],
+    }
     return {
-        "metadata": {
-            # The operator's labels override the user's: Services and budgets select by them.
-            "labels": {**group.pod_labels, **stable_labels(group)},
-            "annotations": {
-                **group.pod_annotations,
-                names.CONFIG_HASH_ANNOTATION: config_map.config_hash(group, shape),
-            },
-        },
-        "spec": {
-            "serviceAccountName": names.service_account(group.name),
-            "automountServiceAccountToken": False,
-            # Service links would add DLEDGER_* variables, which the node rejects as unknown.
-            "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": TERMINATION_GRACE_PERIOD_S,
-            "securityContext": security.pod_security_context(),
-            "containers": [_container(group, shape)],
-            **_placement(group),
-        },
+        "metadata": metadata | {"annotations": metadata["annotations"] | recorded},
+        "spec": _pod_spec(group) | {"containers": [container]},
     }
 
 
-def _container(group: Group, shape: Shape) -> Manifest:
+def _pod_metadata(group: Group) -> Manifest:
+    """Build the pods' metadata. It has no role label, so no client Service selects a new pod."""
+    return {
+        # The operator's labels override the user's: Services and budgets select by them.
+        "labels": {**group.pod_labels, **stable_labels(group)},
+        "annotations": dict(group.pod_annotations),
+    }
+
+
+def _pod_spec(group: Group) -> Manifest:
+    """Build the pods' spec without the container."""
+    return {
+        "serviceAccountName": names.service_account(group.name),
+        "automountServiceAccountToken": False,
+        # Service links would add DLEDGER_* variables, which the node rejects as unknown.
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": TERMINATION_GRACE_PERIOD_S,
+        "securityContext": security.pod_security_context(),
+        **_placement(group),
+    }
+
+
+def _container(group: Group) -> Manifest:
+    """Build the container without its image and variables."""
     return {
         "name": names.NODE_CONTAINER,
-        "image": group.image,
         "imagePullPolicy": group.image_pull_policy,
         "command": ["dledger-node"],
-        "envFrom": [{"configMapRef": {"name": names.settings_config_map(group.name)}}],
-        "env": [
-            {
-                "name": "POD_INDEX",
-                "valueFrom": {
-                    "fieldRef": {"fieldPath": f"metadata.labels['{names.POD_INDEX_LABEL}']"}
-                },
-            },
-            {"name": variable_name("self_id"), "value": "n$(POD_INDEX)"},
-            *_identity_variable(shape),
-        ],
         "ports": [
             {"name": "remoting", "containerPort": names.REMOTING_PORT},
             {"name": "http", "containerPort": names.HTTP_PORT},
@@ -103,6 +129,27 @@ def _container(group: Group, shape: Shape) -> Manifest:
         "securityContext": security.container_security_context(),
         "volumeMounts": [{"name": names.DATA_VOLUME, "mountPath": names.DATA_FOLDER}],
     }
+
+
+def _own_variables(group: Group) -> list[Manifest]:
+    """Return the variables that differ between pods or while a pod exists."""
+    founding = {"name": names.settings_config_map(group.name), "key": config_map.STATE_KEY}
+    return [
+        {
+            "name": "POD_INDEX",
+            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{names.POD_INDEX_LABEL}']"}},
+        },
+        {"name": variable_name("self_id"), "value": "n$(POD_INDEX)"},
+        {"name": config_map.STATE_KEY, "valueFrom": {"configMapKeyRef": founding}},
+    ]
+
+
+def _variables(settings: Mapping[str, str]) -> list[Manifest]:
+    return [
+        {"name": name, "value": value}
+        for name, value in settings.items()
+        if name != config_map.STATE_KEY
+    ]
 
 
 def _probe(path: str, *, period_s: int, failures: int, timeout_s: int) -> Manifest:
@@ -163,9 +210,7 @@ def _founding(shape: Shape) -> dict[str, str]:
 
 
 def _identity_variable(shape: Shape) -> list[Manifest]:
-    """Return the setting that is not in the ConfigMap, which pods of an earlier release read too:
-    they refuse to start with a setting that they do not know.
-    """
+    """Return the variable of the identity; none while a group of an earlier release has none."""
     if not shape.identity:
         return []
     return [{"name": variable_name("group_identity"), "value": shape.identity}]

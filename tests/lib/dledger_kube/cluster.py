@@ -77,11 +77,7 @@ class Namespace:
         """Create a member's pod, as the StatefulSet controller does. With `ip`, make it ready, as a
         kubelet does.
         """
-        shape = Shape.of_new(group.replicas)
-        (stateful_set,) = (
-            each for each in children.build(group, shape) if each["kind"] == "StatefulSet"
-        )
-        template = stateful_set["spec"]["template"]
+        template = self._stateful_set(group)["spec"]["template"]
         name = names.pod(group.name, ordinal)
         sent = {
             "apiVersion": "v1",
@@ -89,7 +85,7 @@ class Namespace:
             "metadata": {
                 **template["metadata"],
                 "name": name,
-                "ownerReferences": self._owners_of_pods(group.name),
+                "ownerReferences": self._owners_of_pods(self._stateful_set(group)),
             },
             "spec": {
                 **template["spec"],
@@ -102,20 +98,18 @@ class Namespace:
             self.make_pod_ready(name, ip)
         return made
 
-    def _owners_of_pods(self, group: str) -> list[Object]:
-        """Return the reference to the group's StatefulSet; none while it does not exist."""
+    def _stateful_set(self, group: Group) -> Object:
+        """Return the group's StatefulSet, or what the operator would make of it."""
         found = self.get("statefulsets", group="/apis/apps/v1")["items"]
-        return [
-            {
-                "apiVersion": "apps/v1",
-                "kind": "StatefulSet",
-                "name": group,
-                "uid": each["metadata"]["uid"],
-                "controller": True,
-            }
-            for each in found
-            if each["metadata"]["name"] == group
-        ]
+        manifests = children.build(group, Shape.of_new(group.replicas))
+        return next(each for each in (*found, *manifests) if _is_stateful_set(each, group.name))
+
+    def _owners_of_pods(self, stateful_set: Object) -> list[Object]:
+        """Return the reference to the group's StatefulSet; none while it does not exist."""
+        metadata = stateful_set["metadata"]
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
+        known = {key: metadata[key] for key in ("name", "uid") if key in metadata}
+        return [owner | known] if "uid" in known else []
 
     def make_pod_ready(self, name: str, ip: str) -> None:
         """Set a pod's address and its condition Ready."""
@@ -147,6 +141,11 @@ class Namespace:
         written = folder / "kubeconfig"
         written.write_text(json.dumps(content))
         return written
+
+
+def _is_stateful_set(manifest: Object, name: str) -> bool:
+    kind = manifest.get("kind", "StatefulSet")  # an object in a list has none
+    return (kind, manifest["metadata"]["name"]) == ("StatefulSet", name)
 
 
 def parsed(body: Object) -> Group:

@@ -35,6 +35,7 @@ from dledger_operator.clients.errors import (
 from dledger_operator.resources import children
 from dledger_operator.spec.group import Group, ImageDefaults
 from dledger_operator.spec.quantities import quantity_bytes
+from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
@@ -83,6 +84,8 @@ class ReconcileResult:
     """The parsed spec; None if it is invalid."""
     shape: Shape | None = None
     """The shape that was applied; None if nothing was."""
+    wanted: Revision | None = None
+    """The revision of pods that the spec asks for; None if nothing was applied."""
     problem: Problem | None = None
     """Why the spec is not in effect."""
     warning: Problem | None = None
@@ -118,7 +121,8 @@ async def reconcile(
         invalid = Problem(reason=INVALID_SPEC, message=f"{error}; nothing was changed")
         return ReconcileResult(generation=generation, problem=invalid)
     if group.paused:
-        return ReconcileResult(generation=generation, group=group)
+        wanted = await _wanted_while_paused(api, group)
+        return ReconcileResult(generation=generation, group=group, wanted=wanted)
     await _check_exists(api, group)
     found = await _find_children(api, group)
     if problem := _obstacle(found.values(), group):
@@ -136,10 +140,18 @@ async def reconcile(
     if isinstance(identity, Problem):
         return ReconcileResult(generation=generation, group=group, problem=identity)
     shape = replace(shape, identity=identity)
-    applied = await _apply_children(api, group, shape, found, records.stateful_set)
+    applied = await _apply_children(api, group, shape, found, records)
     refused = await _own_claims(api, group, claims)
     warning = applied.warning or refused
     return replace(applied, generation=generation, group=group, warning=warning)
+
+
+async def _wanted_while_paused(api: ChildrenApi, group: Group) -> Revision | None:
+    """Return the revision that a paused spec asks for; None if there is no StatefulSet."""
+    existing = await api.stateful_set(group.namespace, names.stateful_set(group.name))
+    if existing is None or existing.first_voters is None:
+        return None
+    return children.revision(group, Shape.of_new(existing.first_voters))
 
 
 async def _check_exists(api: ChildrenApi, group: Group) -> None:
@@ -179,9 +191,10 @@ async def _apply_children(
     group: Group,
     shape: Shape,
     found: Mapping[tuple[str, str], ChildView],
-    stateful_set: StatefulSetView | None,
+    records: FoundingRecords,
 ) -> ReconcileResult:
     problem, warning = None, None
+    stateful_set = records.stateful_set
     if taken := foreign(found.values(), group):
         problem = name_taken(taken, changed="they were left alone")
     for manifest in children.build(group, shape):
@@ -191,6 +204,9 @@ async def _apply_children(
             continue
         # The object that was judged, or none: another object of that name is never applied over.
         metadata |= {"uid": existing.uid} if existing else {"resourceVersion": NO_VERSION}
+        if kind == "ConfigMap" and records.settings:
+            # Pods of an earlier release read all their settings from it when they restart.
+            manifest["data"] = {**records.settings.data, **manifest["data"]}
         if kind == "StatefulSet" and stateful_set:
             # Scaling may have changed the replicas since they were read; the apply then conflicts.
             metadata["resourceVersion"] = stateful_set.resource_version
@@ -205,7 +221,8 @@ async def _apply_children(
                 # The ConfigMap records that the group is new. A StatefulSet without that record
                 # would be mistaken for an existing group's.
                 return ReconcileResult(problem=problem)
-    return ReconcileResult(shape=shape, problem=problem, warning=warning)
+    wanted = children.revision(group, shape)
+    return ReconcileResult(shape=shape, wanted=wanted, problem=problem, warning=warning)
 
 
 async def read_founding_records(

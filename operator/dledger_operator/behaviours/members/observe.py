@@ -17,6 +17,7 @@ from dledger_operator.api_objects import (
 from dledger_operator.clients.errors import KubeError, MemberSilentError
 from dledger_operator.observed_state import Membership, ObservedMember
 from dledger_operator.spec.group import Group
+from dledger_operator.spec.revision import Revision, why_behind
 
 VOLUME_TERMINATING: Final = "VolumeTerminating"
 logger = logging.getLogger(__name__)
@@ -83,10 +84,12 @@ def members(
     answers: Mapping[str, NodeStatus],
     membership: Membership,
     failures: Sequence[CreationFailure] = (),
+    wanted: Revision | None = None,
 ) -> tuple[ObservedMember, ...]:
     """Return every member that the spec asks for, that has a pod, or that belongs to the group.
 
-    `failures` say why missing pods could not be created, latest first.
+    `failures` say why missing pods could not be created, latest first. `wanted` is the revision
+    that the spec asks for; None while it is not known.
     """
     existing = {names.ordinal(pod.member_id) for pod in pods}
     existing |= {names.ordinal(each) for each in membership.voters | membership.learners}
@@ -107,6 +110,7 @@ def members(
             _danger(pod_of.get(pod_name), claim_of.get(names.volume_claim(pod_name))),
             answers,
             membership.role_of(member_id),
+            wanted,
         )
         for ordinal in range(max(group.replicas, 1 + max(existing, default=-1)))
         for member_id, pod_name in [(names.member_id(ordinal), names.pod(group.name, ordinal))]
@@ -122,6 +126,7 @@ def _member(
     danger: Problem | None,
     answers: Mapping[str, NodeStatus],
     membership: MembershipRole,
+    wanted: Revision | None,
 ) -> ObservedMember:
     status = answers.get(pod.uid) if pod else None
     reason = _why_not_ready(pod, status)
@@ -136,6 +141,9 @@ def _member(
         problem=problem,
         danger=danger,
         status=status,
+        image=pod.image if pod else "",
+        revision=pod.revision.name if pod and pod.revision else "",
+        behind=why_behind(pod.revision, wanted) if pod and wanted else "",
     )
 
 

@@ -10,7 +10,6 @@ from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.report.group_events import ConditionEvents
 from dledger_operator.behaviours.report.status import StatusReporter, build_status
 from dledger_operator.observed_state import ObservedGroup
-from dledger_operator.spec.group import Group
 
 # After its start, the operator waits this long for a leader before it reports that there is none.
 GATHERING_S_MAX: Final = 5.0
@@ -48,7 +47,6 @@ class GroupReporter:
     async def report(
         self,
         body: Mapping[str, Any],
-        group: Group | None,
         observed: ObservedGroup,
         history: LeaderHistory,
         generation: int,
@@ -61,10 +59,7 @@ class GroupReporter:
         before = previous.get("conditions") or []
         events = self._condition_events.on_change(before, status["conditions"], now)
         self._pending_events += events
-        if group:
-            self._context.metrics.update_group(
-                observed, image=group.image, flush_disk_type=group.flush_disk_type.value
-            )
+        self._context.metrics.update_group(observed)
         await self._writer.report(body, status)
         while self._pending_events:
             note = self._pending_events.pop(0)

@@ -1,6 +1,7 @@
 """Writes a group's status: at once after a relevant change, otherwise at intervals."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -80,6 +81,7 @@ def build_status(
         "membersReady": f"{observed.ready_voters}/{observed.replicas}",
         "selector": f"{names.GROUP_LABEL}={observed.name}",
         "toleratedFailures": max(-1, observed.quorum_slack),
+        **_flush_disk_type(observed),
         "members": [_member(observed, member) for member in observed.members],
         "leaderChanges": [leader_change_to_json(change) for change in history.changes],
         "conditions": of_group.build(
@@ -120,6 +122,19 @@ def _leader(
     }
 
 
+def _flush_disk_type(observed: ObservedGroup) -> Manifest:
+    """Return what the members say, with the number of members where they differ."""
+    told = Counter(
+        member.status.flush_disk_type.value for member in observed.members if member.status
+    )
+    if not told:
+        return {}
+    words = [
+        name if len(told) == 1 else f"{name} ({count})" for name, count in sorted(told.items())
+    ]
+    return {"flushDiskType": ", ".join(words)}
+
+
 def _member(observed: ObservedGroup, member: ObservedMember) -> Manifest:
     shown: Manifest = {
         "id": member.member_id,
@@ -136,6 +151,8 @@ def _member(observed: ObservedGroup, member: ObservedMember) -> Manifest:
             "term": status.term,
             "flushDiskType": status.flush_disk_type.value,
         }
+    runs = {"image": member.image, "revision": member.revision, "behind": member.behind}
+    shown |= {key: value for key, value in runs.items() if value}
     lag_entries = observed.lag_entries(member)
     return shown if lag_entries is None else shown | {"lagEntries": lag_entries}
 
