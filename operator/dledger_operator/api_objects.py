@@ -5,7 +5,7 @@ these types alone, never on the client library's models.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -45,6 +45,10 @@ class PodView:
     """Whether the pod is being deleted or has terminated, so that it will not serve again."""
     ready: bool
     """Whether the kubelet's readiness probe succeeds."""
+    ready_since: datetime | None = None
+    """Since when it succeeds; None if it does not, or that is not known."""
+    runs: bool = True
+    """Whether the kubelet reports that the member's container runs."""
     problem: Problem | None
     """Why the pod does not start, as reported by the kubelet or the scheduler."""
     image: str = ""
@@ -117,6 +121,16 @@ class SettingsView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedSpec:
+    """The spec that a StatefulSet's pod template was made of."""
+
+    generation: int
+    """The group's `metadata.generation`."""
+    digest: str
+    """A digest of the parts of the spec that pods are made of, without the operator's defaults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatefulSetView:
     """A group's StatefulSet."""
 
@@ -131,6 +145,12 @@ class StatefulSetView:
     """The group's identity, from the annotation; empty if it is missing."""
     volume_claim_templates: Sequence[Manifest]
     """Immutable: the API server rejects any change of these templates."""
+    template: Manifest = field(default_factory=dict)
+    """The pod template."""
+    revision: Revision | None = None
+    """The revision of the pods that the template makes; None for one of an earlier release."""
+    applied_spec: AppliedSpec | None = None
+    """None if it was never recorded, as by an earlier release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

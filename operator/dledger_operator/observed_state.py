@@ -123,6 +123,20 @@ class ObservedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RollPlan:
+    """Which pods are to be replaced, in this order."""
+
+    revision: str
+    """The name of the revision that they are replaced for."""
+    cause: str
+    """Spec, or Operator if only an upgrade of the operator asks for it."""
+    pods: Sequence[tuple[str, str]]
+    """The name of each pod, and why."""
+    waiting: Problem | None
+    """What the next step waits for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedGroup:
     """One group at one point in time."""
 
@@ -151,6 +165,8 @@ class ObservedGroup:
     """A part of the spec that cannot be applied, although the rest was applied."""
     scaling_problem: Problem | None
     """Why the next step of scaling cannot be taken now."""
+    plan: RollPlan | None = None
+    """None if no pod is to be replaced."""
     starting: bool
     """Whether the group is in its startup grace period, in which members need not be ready."""
 

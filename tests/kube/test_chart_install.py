@@ -107,7 +107,7 @@ def test_the_operator_has_its_permissions_in_all_namespaces(
     [
         ("get", "secrets"),
         ("list", "secrets"),
-        ("delete", "pods"),
+        ("deletecollection", "pods"),
         ("delete", "statefulsets.apps"),
         ("create", "pods/exec"),
         ("patch", "dledgergroups.dledger.io"),

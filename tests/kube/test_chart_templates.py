@@ -165,7 +165,7 @@ def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: 
     deletable = {each for rule in rules if "delete" in rule["verbs"] for each in rule["resources"]}
 
     assert verbs == {"get", "list", "watch", "create", "patch", "delete"}
-    assert deletable == {"persistentvolumeclaims"}
+    assert deletable == {"persistentvolumeclaims", "pods"}
     assert not resources & {"*", "secrets", "pods/exec", "nodes", "namespaces"}
     assert all("*" not in rule["apiGroups"] for rule in rules)
 

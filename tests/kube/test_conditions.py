@@ -248,7 +248,7 @@ def test_progressing_names_the_pods_that_are_behind_and_why() -> None:
 
     judged = conditions(one_behind)
 
-    assert verdicts(one_behind)["Progressing"] == ("True", "PodsBehind")
+    assert verdicts(one_behind)["Progressing"] == ("True", "RollingOut")
     assert judged["Progressing"]["message"].endswith(f": flights-2 ({why})")
     assert judged["Ready"]["status"] == "True", "a pod runs what the spec asks for"
 

@@ -9,6 +9,7 @@ import pytest
 
 from dledger_kube.objects import IMAGES, group, group_body
 from dledger_operator.api_objects import (
+    AppliedSpec,
     ChildView,
     Manifest,
     OwnerView,
@@ -154,6 +155,8 @@ async def test_every_child_is_applied_and_the_stateful_set_comes_last() -> None:
     outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
 
     shape = replace(Shape.of_new(3), identity=group().uid)
+    recorded = api.manifests[-1]["metadata"]["annotations"].pop("dledger.io/applied-spec")
+    assert recorded.startswith("4 "), "the generation"
     assert api.manifests == children.build(group(), shape)
     assert api.kinds[-1] == "StatefulSet"
     assert (outcome.generation, outcome.problem, outcome.warning) == (4, None, None)
@@ -180,7 +183,8 @@ async def test_a_paused_group_is_left_alone() -> None:
 
 
 async def test_a_paused_group_knows_which_revision_its_spec_asks_for() -> None:
-    api = Applied(made(claims("10Gi")))
+    before = AppliedSpec(generation=3, digest="before")
+    api = Applied(replace(made(claims("10Gi")), applied_spec=before))
     body = group_body({"paused": True, "log": {"flushDiskType": "AsyncFlush"}})
 
     outcome = await reconcile(api, body, IMAGES, led=True, voters=3)

@@ -22,8 +22,17 @@ from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import recorded_membership
 from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.behaviours.members.startup_grace import StartupGracePeriod
-from dledger_operator.observed_state import Membership, ObservedEndpoints, ObservedGroup
+from dledger_operator.behaviours.rolls.permission import Cause
+from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
+from dledger_operator.behaviours.rolls.roll_steps import RollPod, in_order
+from dledger_operator.observed_state import (
+    Membership,
+    ObservedEndpoints,
+    ObservedGroup,
+    RollPlan,
+)
 from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
@@ -144,7 +153,48 @@ class GroupSnapshot:
         pods = self.followed.pods
         return {pod.member_id: pod.ip for pod in pods if pod.ip and not pod.leaving}
 
-    def observe(self, now: datetime, scaling_problem: Problem | None) -> ObservedGroup:
+    @property
+    def is_scaling(self) -> bool:
+        """Whether the group does not have the voters that its spec asks for, or has learners."""
+        wanted = set(self.group.member_ids) if self.group else set()
+        return set(self.membership.voters) != wanted or bool(self.membership.learners)
+
+    def roll_target(self, generation: int) -> Revision | None:
+        """Return the revision that pods may be replaced for; None if there is none now."""
+        applied = self.reconciled
+        is_current = applied.generation == generation and applied.shape is not None
+        if not is_current or applied.problem or (applied.held and applied.held.cause is Cause.SPEC):
+            return None
+        return applied.wanted
+
+    def plan(self, now: datetime, waiting: Problem | None) -> RollPlan | None:
+        """Return the plan of a roll; `waiting` is what the next step waits for."""
+        wanted, held = self.reconciled.wanted, self.reconciled.held
+        pods = self._in_order(wanted, now)
+        if held and held.cause is Cause.OPERATOR and not pods:
+            wanted, pods = held.revision, self._in_order(held.revision, now)
+            waiting = held.problem
+        if wanted is None or not pods:
+            return None
+        return RollPlan(
+            revision=wanted.name,
+            cause=(held.cause if held else Cause.SPEC).value,
+            pods=[(pod.name, pod.behind) for pod in pods],
+            waiting=held.problem if held else waiting,
+        )
+
+    def _in_order(self, wanted: Revision | None, now: datetime) -> list[RollPod]:
+        pods, answers = self.followed.pods, self.answers or {}
+        return in_order(
+            roll_state(pods, answers, wanted, self.membership, led=True, scaling=False, now=now)
+        )
+
+    def observe(
+        self,
+        now: datetime,
+        scaling_problem: Problem | None,
+        roll_problem: Problem | None = None,
+    ) -> ObservedGroup:
         """Combine all parts into the observed state; this may end the startup grace period."""
         group, followed, shape = self.group, self.followed, self.reconciled.shape
         members = (
@@ -177,6 +227,7 @@ class GroupSnapshot:
             problem=self.reconciled.problem,
             warning=self.reconciled.warning,
             scaling_problem=scaling_problem,
+            plan=self.plan(now, roll_problem),
             starting=self.startup.is_active(members, now),
         )
 

@@ -5,6 +5,7 @@
     endpoints   EndpointSlices             -> is the leader the master Service's only endpoint?
     observe     pods, claims, /status      -> observed members
     scale       observed members, spec     -> membership changes and StatefulSet replicas
+    roll        pods, /status, spec        -> pods replaced one at a time
     report      observed state             -> status, metrics, Events
 
 Each loop is a task of its own, so that a member that does not answer cannot delay following the
@@ -14,7 +15,7 @@ leader.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from dledger_operator import names
 from dledger_operator.api_objects import VolumeClaimView
@@ -27,30 +28,21 @@ from dledger_operator.behaviours.leader.double_master import DoubleMasterDetecto
 from dledger_operator.behaviours.leader.follow_leader import Decision, FollowResult, LeaderFollower
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory, PhaseTime
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
-from dledger_operator.behaviours.loops import Pace, Wake, repeat
+from dledger_operator.behaviours.leader.member_pods import is_of_stateful_set
+from dledger_operator.behaviours.loops import GROUP_PACES, WAITING_INTERVAL_S, Wake, repeat
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.report.group_events import leader_change_event
 from dledger_operator.behaviours.report.group_reporter import GroupReporter
 from dledger_operator.behaviours.report.status import leader_changes_from_json
+from dledger_operator.behaviours.rolls.group_roll import GroupRoll
+from dledger_operator.behaviours.rolls.permission import approved_revision
 from dledger_operator.clients.errors import GroupGoneError, KubeError, NotFoundError
 from dledger_operator.observed_state import Membership
 from dledger_operator.spec.group import Group
 
 logger = logging.getLogger(__name__)
-
-PACES: Final = {
-    "reconcile": Pace(interval_s=60.0, gap_s=1.0),
-    "follow": Pace(interval_s=10.0, gap_s=0.02, failure_gap_s_max=1.0),
-    "endpoints": Pace(interval_s=30.0, gap_s=0.02, failure_gap_s_max=5.0),
-    "observe": Pace(interval_s=5.0, gap_s=0.5, failure_gap_s_max=5.0),
-    "scale": Pace(interval_s=60.0, gap_s=0.1, failure_gap_s_max=10.0),
-    "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),
-}
-# How soon the operator looks again for what no watch event tells: that a name is free, or why a pod
-# was not created.
-WAITING_INTERVAL_S: Final = 2.0
 
 
 class GroupWorker:
@@ -67,7 +59,7 @@ class GroupWorker:
         self._body = body
         self._context = context
         self._on_gone = on_gone
-        self._wakes = {loop: Wake() for loop in PACES}
+        self._wakes = {loop: Wake() for loop in GROUP_PACES}
         self._snapshot = GroupSnapshot.of(body, context.node_image)
         self._claims_changed = True
         self._scale_steps = 0
@@ -79,10 +71,11 @@ class GroupWorker:
         self._polls = LeaderPolls(
             context.member_http, context.random, self._on_poll_change, self._snapshot.is_stranger
         )
+        self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
         self._follower = LeaderFollower(
             context.api,
             self._polls,
-            ask=lambda pods: observe.statuses(context.member_http, pods),
+            ask=self._rolls.ask,
             clock=context.clock,
             on_decision=self._on_decision,
             on_settled=self._on_settled,
@@ -104,6 +97,7 @@ class GroupWorker:
             "endpoints": self._check_endpoints,
             "observe": self._observe,
             "scale": self._scale,
+            "roll": self._roll,
             "report": self._report,
         }
         self._count_double_masters(0)
@@ -115,7 +109,7 @@ class GroupWorker:
                             run,
                             what=f"{self.namespace}/{self.name}: {loop}",
                             wake=self._wakes[loop],
-                            pace=PACES[loop],
+                            pace=GROUP_PACES[loop],
                             random=self._context.random,
                             on_failure=self._context.metrics.failures.labels(loop).inc,
                         )
@@ -128,7 +122,7 @@ class GroupWorker:
     def changed(self, body: Mapping[str, Any]) -> None:
         """Store a newer version of the group's object."""
         before, self._body = self._body, body
-        if overriding_identity(body) != overriding_identity(before):
+        if any(find(body) != find(before) for find in (overriding_identity, approved_revision)):
             self._wake("reconcile")
         if body["metadata"].get("generation") != before["metadata"].get("generation"):
             snapshot = self._snapshot
@@ -137,7 +131,7 @@ class GroupWorker:
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process a watch event of a pod of the group; `kind` is None for a pod from a LIST."""
-        if self._snapshot.group is not None and _is_of_stateful_set(body, self.name):
+        if self._snapshot.group is not None and is_of_stateful_set(body, self.name):
             metadata, roles = body["metadata"], self._snapshot.group.roles
             labels = metadata.get("labels") or {}
             master = kind != "DELETED" and labels.get(roles.label) == roles.master
@@ -194,7 +188,7 @@ class GroupWorker:
         result = outcome.problem.reason if outcome.problem else "Applied"
         self._context.metrics.reconcile_s.labels(result).observe(self._context.clock() - began_s)
         self._snapshot.take_reconciled(outcome)
-        self._wake("observe", "scale", "report")
+        self._wake("observe", "scale", "roll", "report")
         return WAITING_INTERVAL_S if outcome.waits else None
 
     async def _follow(self) -> None:
@@ -231,7 +225,7 @@ class GroupWorker:
         if followed.leader != before.leader:
             self._wake("endpoints", "scale")
         if followed != before:
-            self._wake("observe", "report")
+            self._wake("observe", "roll", "report")
         self._snapshot.followed = followed
 
     async def _check_endpoints(self) -> None:
@@ -253,7 +247,7 @@ class GroupWorker:
             self._scale_steps_at_answers = steps
             return None
         all_ready = len(pods) >= group.replicas and all(pod.ready for pod in pods)
-        api, http = self._context.api, self._context.member_http
+        api = self._context.api
         if self._claims_changed or not all_ready:
             self._claims_changed = False
             try:
@@ -265,7 +259,7 @@ class GroupWorker:
         snapshot.failures = (
             await observe.creation_failures(api, self.namespace, self.name) if missing else []
         )
-        snapshot.answers = await observe.statuses(http, pods, snapshot.is_stranger)
+        snapshot.answers = await self._rolls.ask(pods)
         self._scale_steps_at_answers = steps
         self._on_membership(reported_membership(snapshot.answers.values(), snapshot.membership))
         self._wake("report")
@@ -310,12 +304,22 @@ class GroupWorker:
         claims = await self._context.api.volume_claims(self.namespace, self.name)
         return self._snapshot.without_pods(claims)
 
+    async def _roll(self) -> float | None:
+        before, generation = self._rolls.problem, self._body["metadata"].get("generation", 1)
+        led = self._history.leader is not None
+        again_s = await self._rolls.run_once(
+            generation, led=led, scaling_problem=self._scaler.problem
+        )
+        if self._rolls.problem != before:
+            self._wake("report")
+        return again_s
+
     async def _report(self) -> None:
         snapshot, body = self._snapshot, self._body
         generation = snapshot.reconciled.generation
         if not generation or not self._reporter.may_replace_status(complete=snapshot.is_complete):
             return
-        observed = snapshot.observe(self._context.now(), self._scaler.problem)
+        observed = snapshot.observe(self._context.now(), self._scaler.problem, self._rolls.problem)
         try:
             await self._reporter.report(body, observed, self._history, generation)
         except NotFoundError:
@@ -337,8 +341,3 @@ class GroupWorker:
     def _wake(self, *loops: str) -> None:
         for loop in loops:
             self._wakes[loop].set()
-
-
-def _is_of_stateful_set(pod: Mapping[str, Any], group: str) -> bool:
-    owners = pod["metadata"].get("ownerReferences") or []
-    return any((each["kind"], each["name"]) == ("StatefulSet", group) for each in owners)

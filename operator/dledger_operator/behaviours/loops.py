@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from dledger_operator.clients.errors import KubeError, UnavailableError
 
@@ -51,6 +52,20 @@ class Pace:
     """Minimum time between two runs, however often the behavior is woken."""
     failure_gap_s_max: float = 30.0
     """Maximum backoff after failures."""
+
+
+GROUP_PACES: Final = {
+    "reconcile": Pace(interval_s=60.0, gap_s=1.0),
+    "follow": Pace(interval_s=10.0, gap_s=0.02, failure_gap_s_max=1.0),
+    "endpoints": Pace(interval_s=30.0, gap_s=0.02, failure_gap_s_max=5.0),
+    "observe": Pace(interval_s=5.0, gap_s=0.5, failure_gap_s_max=5.0),
+    "roll": Pace(interval_s=60.0, gap_s=0.25, failure_gap_s_max=10.0),
+    "scale": Pace(interval_s=60.0, gap_s=0.1, failure_gap_s_max=10.0),
+    "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),
+}
+# How soon the operator looks again for what no watch event tells: that a name is free, or why a pod
+# was not created.
+WAITING_INTERVAL_S: Final = 2.0
 
 
 async def repeat(

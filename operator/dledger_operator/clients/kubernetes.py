@@ -193,6 +193,15 @@ class KubeApi:
             )
         return translate.pod_view(changed)
 
+    async def replace_pod(self, pod: PodView, revision: str) -> None:
+        """Delete a pod, so that it is made anew, and record first for which revision.
+
+        Raises ConflictError if the pod has changed since it was read, NotFoundError if it is gone.
+        """
+        await self.relabel_pod(pod, {}, {names.REPLACED_FOR_ANNOTATION: revision})
+        with connection.translated(f"delete pod {pod.namespace}/{pod.name}"):
+            await self._client.delete(Pod, pod.name, namespace=pod.namespace)
+
     async def service_endpoints(self, namespace: str, service: str) -> list[EndpointView]:
         """List the pods behind a Service from all its EndpointSlices."""
         with connection.translated(f"list the EndpointSlices of {namespace}/{service}"):

@@ -15,6 +15,7 @@ from lightkube.resources.discovery_v1 import EndpointSlice
 
 from dledger_operator import names
 from dledger_operator.api_objects import (
+    AppliedSpec,
     ChildView,
     CreationFailure,
     EndpointView,
@@ -37,6 +38,7 @@ _FAILED_CREATE: Final = re.compile(
     r"create (?:Pod|Claim \S+ for Pod) (?P<pod>\S+) in StatefulSet \S+ failed error: (?P<error>.+)",
     re.DOTALL,
 )
+_APPLIED_SPEC: Final = re.compile(r"([0-9]{1,18}) ([0-9a-f]{1,64})")
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -67,6 +69,8 @@ def pod_view(pod: Pod) -> PodView:
         ),
         leaving=metadata.deletionTimestamp is not None or phase in _ENDED_PHASES,
         ready=_condition(pod, "Ready") == "True",
+        ready_since=_ready_since(pod),
+        runs=_runs(pod),
         problem=pod_problem(pod, names.NODE_CONTAINER),
         image=next(
             (each.image or "" for each in containers if each.name == names.NODE_CONTAINER), ""
@@ -139,6 +143,8 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
     metadata, spec = stateful_set.metadata, stateful_set.spec
     assert metadata is not None
     replicas = spec.replicas if spec else None
+    template = spec.template if spec else None
+    recorded = (template.metadata.annotations if template and template.metadata else None) or {}
     return StatefulSetView(
         namespace=metadata.namespace or "",
         name=metadata.name or "",
@@ -150,6 +156,9 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
         volume_claim_templates=[
             template.to_dict() for template in (spec.volumeClaimTemplates if spec else None) or []
         ],
+        template=template.to_dict() if template else {},
+        revision=Revision.from_text(recorded.get(names.REVISION_ANNOTATION, "")),
+        applied_spec=_applied_spec(metadata.annotations),
     )
 
 
@@ -241,6 +250,24 @@ def _condition(pod: Pod, kind: str) -> str:
     return next((each.status for each in conditions if each.type == kind), "Unknown")
 
 
+def _ready_since(pod: Pod) -> datetime | None:
+    conditions: list[PodCondition] = (pod.status.conditions if pod.status else None) or []
+    since = (each.lastTransitionTime for each in conditions if each.type == "Ready")
+    return next(since, None) if _condition(pod, "Ready") == "True" else None
+
+
+def _runs(pod: Pod) -> bool:
+    """Return whether the member's container runs. A pod whose status does not say so is ready."""
+    states = [
+        each.state
+        for each in (pod.status.containerStatuses if pod.status else None) or []
+        if each.name == names.NODE_CONTAINER
+    ]
+    if not states:
+        return _condition(pod, "Ready") == "True"
+    return any(state is not None and state.running is not None for state in states)
+
+
 def _ordinal(pod_name: str) -> int:
     """Return the number at the end of a pod's or claim's name; -1 if there is none."""
     text = pod_name.rpartition("-")[2]
@@ -260,6 +287,12 @@ def _owner_uid(metadata: ObjectMeta) -> str:
 def _first_voters(annotations: Mapping[str, str] | None) -> int | None:
     text = (annotations or {}).get(names.FIRST_VOTERS_ANNOTATION, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
+
+
+def _applied_spec(annotations: Mapping[str, str] | None) -> AppliedSpec | None:
+    text = (annotations or {}).get(names.APPLIED_SPEC_ANNOTATION, "")
+    match = _APPLIED_SPEC.fullmatch(text)
+    return AppliedSpec(generation=int(match[1]), digest=match[2]) if match else None
 
 
 def _identity(annotations: Mapping[str, str] | None) -> str:

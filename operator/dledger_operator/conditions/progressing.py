@@ -7,7 +7,7 @@ from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "Progressing"
-PODS_BEHIND: Final = "PodsBehind"
+ROLLING_OUT: Final = "RollingOut"
 
 
 def judge(observed: ObservedGroup) -> Judgment:
@@ -21,6 +21,8 @@ def judge(observed: ObservedGroup) -> Judgment:
     scaled = voters == wanted and not learners and not extra
     if scaled and not observed.behind:
         message = f"the group has {observed.replicas} voters, as spec.replicas asks for"
+        if observed.plan and observed.plan.waiting:
+            message += f"; an update is ready: {observed.plan.waiting.message}"
         return Judgment(holds=False, reason="AsRequested", message=message)
     to_add = sorted(wanted - voters)
     parts = []
@@ -31,8 +33,13 @@ def judge(observed: ObservedGroup) -> Judgment:
     message = "; ".join(parts)
     if observed.paused:
         return Judgment(holds=True, reason="Paused", message=f"{message}; spec.paused is true")
+    waiting = observed.plan.waiting if observed.plan else None
+    if waiting and observed.behind:
+        message += f"; {waiting.message}"
     if scaled:
-        return Judgment(holds=True, reason=PODS_BEHIND, message=message)
+        return Judgment(
+            holds=True, reason=waiting.reason if waiting else ROLLING_OUT, message=message
+        )
     if observed.scaling_problem:
         message += f"; {observed.scaling_problem.message}"
         return Judgment(holds=True, reason=observed.scaling_problem.reason, message=message)

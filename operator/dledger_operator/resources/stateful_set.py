@@ -1,5 +1,6 @@
 """The StatefulSet of a group's members."""
 
+import copy
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,6 +23,16 @@ from dledger_operator.spec.shape import Shape
 TERMINATION_GRACE_PERIOD_S: Final = 30
 # A member reads a large store before it answers; the kubelet restarts it after this time.
 STARTUP_S_MAX: Final = 600
+
+
+def with_identity(template: Manifest, shape: Shape) -> Manifest:
+    """Return an existing pod template with the variable of the identity, if it lacks it."""
+    changed = copy.deepcopy(template)
+    for container in changed.get("spec", {}).get("containers", []):
+        known = {each["name"] for each in container.get("env", [])}
+        missing = [each for each in _identity_variable(shape) if each["name"] not in known]
+        container["env"] = [*container.get("env", []), *missing]
+    return changed
 
 
 def build(group: Group, shape: Shape) -> Manifest:
@@ -69,6 +80,7 @@ def pod_revision(group: Group, shape: Shape) -> Revision:
             revision.FLUSH: flush,
             revision.SETTINGS: revision.digest(settings),
             revision.RESOURCES: revision.digest(dict(group.resources)),
+            revision.RESTART: group.restarted_at,
             revision.TEMPLATE: revision.digest([metadata, spec, rest]),
         }
     )

@@ -11,9 +11,12 @@ from dledger_operator.spec.quantities import duration_ms, quantity_bytes
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
+AUTOMATIC: Final = "Automatic"
+ON_APPROVAL: Final = "OnApproval"
 IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 RETENTIONS: Final = ("Retain", "Delete")
+UPDATE_POLICIES: Final = (AUTOMATIC, ON_APPROVAL)
 TOPOLOGY_SPREADS: Final = ("Soft", "Hard", "Off")
 DEFAULT_RESOURCES: Final = {
     "requests": {"cpu": "250m", "memory": "256Mi"},
@@ -93,6 +96,9 @@ class Group:
     scheduling: Scheduling
     pod_labels: Mapping[str, str]
     pod_annotations: Mapping[str, str]
+    update_policy: str
+    restarted_at: str
+    """A new value replaces every pod, one at a time; empty for none."""
     paused: bool
 
     @property
@@ -154,6 +160,8 @@ class Group:
             scheduling=_scheduling(spec.section("scheduling")),
             pod_labels=spec.texts("podLabels"),
             pod_annotations=spec.texts("podAnnotations"),
+            update_policy=spec.choice("updatePolicy", UPDATE_POLICIES),
+            restarted_at=spec.text("restartedAt"),
             paused=spec.flag("paused", default=False),
         )
         _check(group)

@@ -14,6 +14,7 @@ IMAGE: Final = "image"
 FLUSH: Final = "flush"
 SETTINGS: Final = "settings"
 RESOURCES: Final = "resources"
+RESTART: Final = "restart"
 TEMPLATE: Final = "template"
 SHOWN: Final = (IMAGE, FLUSH)
 """Parts whose values are readable. Those of the others are digests."""

@@ -117,7 +117,9 @@ class Namespace:
             "phase": "Running",
             "podIP": ip,
             "podIPs": [{"ip": ip}],
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            ],
         }
         path = self.path("pods", f"{name}/status")
         self.server.request("PATCH", path, {"status": status}, content_type=STRATEGIC_PATCH)

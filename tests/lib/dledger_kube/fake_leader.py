@@ -5,9 +5,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-from dledger_formats.http.status import Role
+from dledger_formats.http.status import PeerStatus, Role
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
 from dledger_formats.protocol.membership_change import (
     CHANGE_MEMBERSHIP,
     ChangeKind,
@@ -52,14 +57,18 @@ async def remoting(ip: str, port: int, answer: Answer) -> AsyncIterator[int]:
 
 
 class FakeGroup:
-    """Fake members; the first `voters` of them vote. All report a change as soon as it is made."""
+    """Fake members; the first `voters` of them vote. All report a change as soon as it is made, and
+    no follower lacks an entry.
+    """
 
     def __init__(self, nodes: list[FakeMember], voters: int) -> None:
         self.nodes = nodes
         self.voters = [node.member_id for node in nodes[:voters]]
         self.learners: list[str] = []
         self.changes: list[tuple[str, str]] = []
+        self.transfers: list[tuple[str, str]] = []
         self.leader = ""
+        self._electing: asyncio.Task[None] | None = None
         self.term = 0
 
     async def elect(self, member_id: str, term: int) -> None:
@@ -74,7 +83,15 @@ class FakeGroup:
         leading = next(node for node in self.nodes if node.member_id == self.leader)
         return remoting(leading.ip, names.REMOTING_PORT, self._answer)
 
+    async def _transfer(self, command: RemotingCommand) -> None:
+        request = LeadershipTransferRequest.from_json(command.body)
+        self.transfers.append((self.leader, request.transferee_id))
+        await self.elect(request.transferee_id, self.term + 1)
+
     def _answer(self, command: RemotingCommand) -> bytes:
+        if command.code == RequestCode.LEADERSHIP_TRANSFER:
+            self._electing = asyncio.create_task(self._transfer(command))
+            return LeadershipTransferResponse(group="flights").to_json()
         assert command.code == CHANGE_MEMBERSHIP
         request = ChangeMembershipRequest.from_json(command.body)
         assert request.remote_id == self.leader
@@ -95,12 +112,16 @@ class FakeGroup:
     def _tell_statuses(self) -> None:
         members = {*self.voters, *self.learners}
         every = [names.member_id(ordinal) for ordinal in range(names.REPLICAS_MAX)]
+        followers = [
+            PeerStatus(peer_id=each, match_index=99, reachable=True) for each in sorted(members)
+        ]
         for node in self.nodes:
             leads = node.member_id == self.leader
             node.status = replace(
                 node_status(node.member_id, term=self.term, leader_id=self.leader),
                 role=Role.LEADER if leads else Role.FOLLOWER,
                 master=leads,
+                followers=followers if leads else [],
                 voters=sorted(self.voters),
                 learners=sorted(self.learners),
                 addable=[each for each in every if each not in members],

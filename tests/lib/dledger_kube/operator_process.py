@@ -20,7 +20,7 @@ class OperatorProcess:
 
     def __init__(self, kubeconfig: Path, namespace: str, folder: Path) -> None:
         self._metrics_port, self._health_port = next(_ports), next(_ports)
-        self._environment = {
+        self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             # The same source tree as the tests, wherever the installed package points to.
@@ -57,7 +57,7 @@ class OperatorProcess:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "dledger_operator.main"],
-                env=self._environment,
+                env=self.environment,
                 stdout=log,
                 stderr=log,
             )

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import (
+    AppliedSpec,
     ChildView,
     Manifest,
     Problem,
@@ -26,6 +28,14 @@ from dledger_operator.behaviours.children.ownership import (
     remains,
     waiting_for,
 )
+from dledger_operator.behaviours.rolls.permission import (
+    Cause,
+    Held,
+    applied_spec,
+    approved_revision,
+    find_held,
+    to_text,
+)
 from dledger_operator.clients.errors import (
     ConflictError,
     GroupGoneError,
@@ -33,6 +43,7 @@ from dledger_operator.clients.errors import (
     RefusedError,
 )
 from dledger_operator.resources import children
+from dledger_operator.resources.stateful_set import with_identity
 from dledger_operator.spec.group import Group, ImageDefaults
 from dledger_operator.spec.quantities import quantity_bytes
 from dledger_operator.spec.revision import Revision
@@ -85,7 +96,9 @@ class ReconcileResult:
     shape: Shape | None = None
     """The shape that was applied; None if nothing was."""
     wanted: Revision | None = None
-    """The revision of pods that the spec asks for; None if nothing was applied."""
+    """The revision of pods that the spec asks for; None if it is not known."""
+    held: Held | None = None
+    """A revision that must not be rolled out yet."""
     problem: Problem | None = None
     """Why the spec is not in effect."""
     warning: Problem | None = None
@@ -121,7 +134,7 @@ async def reconcile(
         invalid = Problem(reason=INVALID_SPEC, message=f"{error}; nothing was changed")
         return ReconcileResult(generation=generation, problem=invalid)
     if group.paused:
-        wanted = await _wanted_while_paused(api, group)
+        wanted = await _wanted_while_paused(api, group, body)
         return ReconcileResult(generation=generation, group=group, wanted=wanted)
     await _check_exists(api, group)
     found = await _find_children(api, group)
@@ -140,18 +153,32 @@ async def reconcile(
     if isinstance(identity, Problem):
         return ReconcileResult(generation=generation, group=group, problem=identity)
     shape = replace(shape, identity=identity)
-    applied = await _apply_children(api, group, shape, found, records)
+    spec = applied_spec(body, shape)
+    held = find_held(
+        group,
+        children.revision(group, shape),
+        spec,
+        records.stateful_set,
+        founding=shape.state is GroupState.NEW,
+        approved=approved_revision(body),
+    )
+    applied = await _apply_children(api, group, shape, found, records, spec, held)
     refused = await _own_claims(api, group, claims)
     warning = applied.warning or refused
     return replace(applied, generation=generation, group=group, warning=warning)
 
 
-async def _wanted_while_paused(api: ChildrenApi, group: Group) -> Revision | None:
+async def _wanted_while_paused(
+    api: ChildrenApi, group: Group, body: Mapping[str, Any]
+) -> Revision | None:
     """Return the revision that a paused spec asks for; None if there is no StatefulSet."""
     existing = await api.stateful_set(group.namespace, names.stateful_set(group.name))
     if existing is None or existing.first_voters is None:
         return None
-    return children.revision(group, Shape.of_new(existing.first_voters))
+    shape = Shape.of_new(existing.first_voters)
+    wanted, spec = children.revision(group, shape), applied_spec(body, shape)
+    held = find_held(group, wanted, spec, existing, founding=False, approved="")
+    return existing.revision if held and held.cause is Cause.OPERATOR else wanted
 
 
 async def _check_exists(api: ChildrenApi, group: Group) -> None:
@@ -192,6 +219,8 @@ async def _apply_children(
     shape: Shape,
     found: Mapping[tuple[str, str], ChildView],
     records: FoundingRecords,
+    spec: AppliedSpec,
+    held: Held | None,
 ) -> ReconcileResult:
     problem, warning = None, None
     stateful_set = records.stateful_set
@@ -207,7 +236,11 @@ async def _apply_children(
         if kind == "ConfigMap" and records.settings:
             # Pods of an earlier release read all their settings from it when they restart.
             manifest["data"] = {**records.settings.data, **manifest["data"]}
+        if kind == "StatefulSet":
+            metadata["annotations"][names.APPLIED_SPEC_ANNOTATION] = to_text(spec)
         if kind == "StatefulSet" and stateful_set:
+            if held:
+                keep_pod_template(manifest, stateful_set, shape, held)
             # Scaling may have changed the replicas since they were read; the apply then conflicts.
             metadata["resourceVersion"] = stateful_set.resource_version
             warning = keep_volume_claim_templates(manifest, stateful_set.volume_claim_templates)
@@ -221,8 +254,10 @@ async def _apply_children(
                 # The ConfigMap records that the group is new. A StatefulSet without that record
                 # would be mistaken for an existing group's.
                 return ReconcileResult(problem=problem)
-    wanted = children.revision(group, shape)
-    return ReconcileResult(shape=shape, wanted=wanted, problem=problem, warning=warning)
+    wanted: Revision | None = children.revision(group, shape)
+    if held and held.cause is Cause.OPERATOR and stateful_set:
+        wanted = stateful_set.revision
+    return ReconcileResult(shape=shape, wanted=wanted, held=held, problem=problem, warning=warning)
 
 
 async def read_founding_records(
@@ -268,6 +303,20 @@ def _leaving_claims(records: FoundingRecords, group: Group) -> list[str]:
     return [
         f"volume claim {claim.name}" for claim in records.claims if claim.leaving or claim in former
     ]
+
+
+def keep_pod_template(
+    manifest: Manifest, existing: StatefulSetView, shape: Shape, held: Held
+) -> None:
+    """Replace the manifest's pod template by the existing one, which stays in force.
+
+    Only the group's identity reaches it, once it is known. As long as a change of the spec is held,
+    the record of the applied spec stays as it was.
+    """
+    manifest["spec"]["template"] = with_identity(existing.template, shape)
+    if held.cause is Cause.SPEC and existing.applied_spec:
+        record = to_text(existing.applied_spec)
+        manifest["metadata"]["annotations"][names.APPLIED_SPEC_ANNOTATION] = record
 
 
 def keep_volume_claim_templates(manifest: Manifest, existing: Sequence[Manifest]) -> Problem | None:

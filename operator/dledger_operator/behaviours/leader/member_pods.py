@@ -9,6 +9,7 @@ writes it after a majority was in that term, and members never forget a term.
 """
 
 from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
@@ -24,6 +25,12 @@ def is_member(pod: PodView, group: str, stateful_set_uids: Container[str]) -> bo
     ordinal = names.ordinal(pod.member_id)
     named = 0 <= ordinal < names.REPLICAS_MAX and pod.name == names.pod(group, ordinal)
     return named and bool(pod.owner_uid) and pod.owner_uid in stateful_set_uids
+
+
+def is_of_stateful_set(pod: Mapping[str, Any], group: str) -> bool:
+    """Return whether the pod of a watch event names the group's StatefulSet as its owner."""
+    owners = pod["metadata"].get("ownerReferences") or []
+    return any((each["kind"], each["name"]) == ("StatefulSet", group) for each in owners)
 
 
 def overstated(

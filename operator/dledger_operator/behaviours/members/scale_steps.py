@@ -203,8 +203,8 @@ def _growth_blocker(state: ScaleState, leading: NodeStatus, to_add: list[str]) -
         return Wait(
             reason=PODS_OUTDATED,
             message=f"{', '.join(outdated)} started with settings that do not name "
-            f"{', '.join(to_add)}; replace these pods one at a time, the leader's last "
-            "(kubectl delete pod)",
+            f"{', '.join(to_add)}; set spec.restartedAt to the current time: the operator then "
+            "replaces them one at a time",
         )
     return None
 

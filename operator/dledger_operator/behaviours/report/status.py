@@ -12,7 +12,7 @@ from dledger_operator.behaviours.children.founding import FIRST_VOTERS_KEY
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.conditions import of_group
-from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember
+from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember, RollPlan
 
 # Indexes change with every append. The metrics report them sooner than the status.
 INDEXES_ONLY_S_MIN: Final = 10.0
@@ -91,6 +91,8 @@ def build_status(
     first_voters = observed.first_voters or previous.get(FIRST_VOTERS_KEY)
     if first_voters is not None:
         status[FIRST_VOTERS_KEY] = first_voters
+    if observed.plan:
+        status["plan"] = _plan(observed.plan)
     if observed.identity:
         status[IDENTITY_KEY] = observed.identity
     if leader := _leader(observed, history, previous, now):
@@ -119,6 +121,16 @@ def _leader(
         "address": names.remoting_address(observed.namespace, observed.name, ordinal),
         "term": leader.term,
         "since": before.get("since", since) if same else since,
+    }
+
+
+def _plan(plan: RollPlan) -> Manifest:
+    waiting = plan.waiting
+    return {
+        "revision": plan.revision,
+        "cause": plan.cause,
+        "pods": [{"pod": pod, "why": why} for pod, why in plan.pods],
+        **({"reason": waiting.reason, "message": waiting.message} if waiting else {}),
     }
 
 

@@ -1,0 +1,64 @@
+"""Rolls a group to what its spec asks for, as far as the group's snapshot permits it."""
+
+from collections.abc import Callable, Sequence
+
+from dledger_formats.http.status import NodeStatus
+from dledger_operator.api_objects import PodView, Problem
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviours.members import observe
+from dledger_operator.behaviours.members.scale_steps import PODS_OUTDATED
+from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.rolls.roll import Roller
+
+
+class GroupRoll:
+    """The roll of one group."""
+
+    def __init__(
+        self, context: Context, snapshot: GroupSnapshot, on_event: Callable[[EventNote], None]
+    ) -> None:
+        """Create a roll; `on_event` is called with every Event to record."""
+        self._context = context
+        self._snapshot = snapshot
+        self._roller = Roller(
+            context.api,
+            context.member_remoting,
+            ask=self.ask,
+            clock=context.clock,
+            now=context.now,
+            random=context.random,
+            on_event=on_event,
+        )
+
+    @property
+    def problem(self) -> Problem | None:
+        """What the next step waits for."""
+        return self._roller.problem
+
+    async def ask(self, pods: Sequence[PodView]) -> dict[str, NodeStatus]:
+        """Ask members for their status, by pod uid, without strangers."""
+        http, snapshot = self._context.member_http, self._snapshot
+        return await observe.statuses(http, pods, snapshot.is_stranger)
+
+    async def run_once(
+        self, generation: int, *, led: bool, scaling_problem: Problem | None
+    ) -> float | None:
+        """Take at most one step, unless the spec of this generation may not be rolled out yet.
+
+        Returns in how many seconds to look again; None if nothing is left. Growth that waits for
+        pods with newer settings does not hold up the roll that brings them.
+        """
+        snapshot = self._snapshot
+        wanted = snapshot.roll_target(generation)
+        if snapshot.group is None or wanted is None:
+            return None
+        outdated = scaling_problem is not None and scaling_problem.reason == PODS_OUTDATED
+        return await self._roller.run_once(
+            snapshot.group,
+            wanted,
+            snapshot.membership,
+            identity=snapshot.identity,
+            led=led,
+            scaling=snapshot.is_scaling and not outdated,
+        )

@@ -1,0 +1,106 @@
+"""Decides whether the StatefulSet's pod template may change now. Pure.
+
+A pod that is drained or lost is made anew of the template, so a change that is not permitted yet
+must not reach it. A change of the spec is permitted by `spec.updatePolicy`. A change that only the
+operator brings, since an upgrade gave it another default image or another template, always needs an
+approval: an upgrade of the operator alone restarts no member.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dledger_operator import names
+from dledger_operator.api_objects import AppliedSpec, Problem, StatefulSetView
+from dledger_operator.resources import children
+from dledger_operator.spec.group import AUTOMATIC, Group, ImageDefaults
+from dledger_operator.spec.revision import Revision
+from dledger_operator.spec.shape import Shape
+
+WAITING_FOR_APPROVAL: Final = "WaitingForApproval"
+_NO_DEFAULTS: Final = ImageDefaults(reference="", pull_policy="")
+
+
+class Cause(enum.StrEnum):
+    """Why the template is to change."""
+
+    SPEC = "Spec"
+    OPERATOR = "Operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A revision that is not rolled out yet."""
+
+    revision: Revision
+    cause: Cause
+    problem: Problem
+    """What the roll waits for."""
+
+
+def approved_revision(body: Mapping[str, Any]) -> str:
+    """Return the revision that a person has approved; empty if none."""
+    annotations = body["metadata"].get("annotations") or {}
+    return str(annotations.get(names.APPROVED_REVISION_ANNOTATION, ""))
+
+
+def applied_spec(body: Mapping[str, Any], shape: Shape) -> AppliedSpec:
+    """Return the record of a valid spec. The operator's default image is no part of it."""
+    group = Group.from_body(body, _NO_DEFAULTS)
+    return AppliedSpec(generation=group.generation, digest=children.revision(group, shape).name)
+
+
+def to_text(spec: AppliedSpec) -> str:
+    """Write the record as an annotation's value."""
+    return f"{spec.generation} {spec.digest}"
+
+
+def find_held(
+    group: Group,
+    wanted: Revision,
+    spec: AppliedSpec,
+    stateful_set: StatefulSetView | None,
+    *,
+    founding: bool,
+    approved: str,
+) -> Held | None:
+    """Return the wanted revision if it must not be applied yet; None if it may be.
+
+    `spec` is the current spec as it would be recorded. A group that is being founded runs nothing
+    that could be disturbed.
+    """
+    if stateful_set is None or founding or stateful_set.revision == wanted:
+        return None
+    if approved == wanted.name:
+        return None
+    cause = _cause(spec, stateful_set.applied_spec)
+    if cause is Cause.SPEC and group.update_policy == AUTOMATIC:
+        return None
+    return Held(revision=wanted, cause=cause, problem=_waits(group, wanted, cause))
+
+
+def _cause(now: AppliedSpec, before: AppliedSpec | None) -> Cause:
+    """Tell a change of the spec from one that only the operator brings.
+
+    Another release of the operator may compute another digest of the same spec, so the digest
+    counts only if the object's generation has changed too.
+    """
+    if before is None or now.generation == before.generation or now.digest == before.digest:
+        return Cause.OPERATOR
+    return Cause.SPEC
+
+
+def _waits(group: Group, wanted: Revision, cause: Cause) -> Problem:
+    why = (
+        "spec.updatePolicy is OnApproval"
+        if cause is Cause.SPEC
+        else "only the operator has changed, which restarts no member by itself"
+    )
+    return Problem(
+        reason=WAITING_FOR_APPROVAL,
+        message=(
+            f"{why}; to roll out the plan: kubectl annotate dlg {group.name} --overwrite "
+            f"{names.APPROVED_REVISION_ANNOTATION}={wanted.name}"
+        ),
+    )

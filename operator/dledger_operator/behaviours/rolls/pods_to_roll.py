@@ -1,0 +1,92 @@
+"""Combines a group's pods with what their members say into the input of a roll. Pure."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from dledger_formats.http.status import NodeStatus, StorageState
+from dledger_operator.api_objects import PodView
+from dledger_operator.behaviours.members.membership import reported_membership
+from dledger_operator.behaviours.rolls.roll_steps import RollPod, RollState
+from dledger_operator.observed_state import Membership
+from dledger_operator.spec.revision import Revision, why_behind
+
+
+def roll_state(
+    pods: Sequence[PodView],
+    answers: Mapping[str, NodeStatus],
+    wanted: Revision | None,
+    membership: Membership,
+    *,
+    led: bool,
+    scaling: bool,
+    now: datetime,
+) -> RollState:
+    """Return the state of a roll to the revision `wanted`. `answers` are by pod uid; a member whose
+    answer names another member is not believed.
+    """
+    told = {
+        pod.uid: answers[pod.uid]
+        for pod in pods
+        if pod.uid in answers and answers[pod.uid].self_id == pod.member_id
+    }
+    leading = _leading(list(told.values()))
+    return RollState(
+        pods=[_pod(pod, told.get(pod.uid), leading, wanted, now) for pod in pods],
+        leader_id=leading.self_id if leading else None,
+        voters=reported_membership([leading] if leading else [], membership).voters,
+        led=led or any(answer.master for answer in told.values()),
+        scaling=scaling or bool(leading and leading.learners),
+    )
+
+
+def _leading(answers: Sequence[NodeStatus]) -> NodeStatus | None:
+    """Return the answer of the proven leader of the highest term that any member knows."""
+    highest = max((answer.term for answer in answers), default=-1)
+    return next((each for each in answers if each.master and each.term == highest), None)
+
+
+def _pod(
+    pod: PodView,
+    answer: NodeStatus | None,
+    leading: NodeStatus | None,
+    wanted: Revision | None,
+    now: datetime,
+) -> RollPod:
+    healthy = pod.ready and answer is not None and answer.ready and not pod.leaving
+    since = pod.ready_since
+    return RollPod(
+        name=pod.name,
+        uid=pod.uid,
+        member_id=pod.member_id,
+        behind=why_behind(pod.revision, wanted) if wanted else "",
+        leaving=pod.leaving,
+        runs=pod.runs,
+        healthy=healthy,
+        blank=answer is not None and is_blank(answer),
+        ready_s=(now - since).total_seconds() if healthy and since else 0.0,
+        lag_entries=_lag_entries(pod.member_id, leading),
+        reason=answer.reason if answer else "",
+        problem=f"{pod.problem.reason}: {pod.problem.message}" if pod.problem else "",
+    )
+
+
+def is_blank(answer: NodeStatus) -> bool:
+    """Return whether a member says that its volume holds nothing: no entry, no term and no vote."""
+    nothing = answer.ledger_end_index < 0 and answer.committed_index < 0
+    unfounded = answer.term <= 0 and answer.leader_id is None and answer.membership_index < 0
+    return nothing and unfounded and answer.joining and answer.storage is StorageState.SOUND
+
+
+def _lag_entries(member_id: str, leading: NodeStatus | None) -> int | None:
+    if leading is None:
+        return None
+    if leading.self_id == member_id:
+        return 0
+    return next(
+        (
+            max(0, leading.ledger_end_index - peer.match_index)
+            for peer in leading.followers
+            if peer.peer_id == member_id and peer.reachable
+        ),
+        None,
+    )

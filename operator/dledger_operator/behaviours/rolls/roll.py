@@ -1,0 +1,208 @@
+"""Rolls one group, one step at a time. Each step is decided on what members say right then."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from random import Random
+from typing import Final, Protocol
+
+from dledger_formats.http.status import NodeStatus
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
+from dledger_operator import names
+from dledger_operator.api_objects import PodView, Problem, StatefulSetView
+from dledger_operator.behaviours.leader.member_pods import is_member
+from dledger_operator.behaviours.loops import backoff_s
+from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
+from dledger_operator.behaviours.rolls.roll_steps import (
+    ROLL_HALTED,
+    HandOver,
+    ReplacePod,
+    RollState,
+    Wait,
+    next_step,
+)
+from dledger_operator.clients.errors import ConflictError, MemberSilentError, NotFoundError
+from dledger_operator.observed_state import Leader, Membership
+from dledger_operator.resources.event import NORMAL, WARNING
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.revision import Revision
+
+logger = logging.getLogger(__name__)
+
+POD_REPLACED: Final = "PodReplaced"
+LEADERSHIP_MOVED: Final = "LeadershipMoved"
+ROLL_COMPLETED: Final = "RollCompleted"
+TRANSFER_REFUSED: Final = "TransferRefused"
+# How soon the operator looks again while pods are behind; most of what it waits for has no event.
+LOOK_AGAIN_S: Final = 1.0
+RETRY_S_MIN: Final = 1.0
+RETRY_S_MAX: Final = 30.0
+
+Ask = Callable[[Sequence[PodView]], Awaitable[Mapping[str, NodeStatus]]]
+
+
+class RollApi(Protocol):
+    """The API requests of this behavior."""
+
+    async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
+        """Get a group's StatefulSet; None if it does not exist."""
+
+    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
+        """List the pods with a group's label from one LIST."""
+
+    async def replace_pod(self, pod: PodView, revision: str) -> None:
+        """Delete a pod. Raises ConflictError if it has changed since it was read."""
+
+
+class LeaderClient(Protocol):
+    """The request to the leader. It raises MemberSilentError on a timeout."""
+
+    async def transfer(
+        self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
+    ) -> LeadershipTransferResponse:
+        """Ask for a leadership transfer."""
+
+
+class Roller:
+    """Rolls one group. It keeps state only for reporting and for the backoff of transfers."""
+
+    def __init__(
+        self,
+        api: RollApi,
+        requests: LeaderClient,
+        *,
+        ask: Ask,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+        random: Random,
+        on_event: Callable[[EventNote], None],
+    ) -> None:
+        """Create a roller. `ask` asks members for their status, by pod uid; `on_event` is called
+        with every Event to record.
+        """
+        self._api = api
+        self._requests = requests
+        self._ask = ask
+        self._clock = clock
+        self._now = now
+        self._random = random
+        self._on_event = on_event
+        self._failures = 0
+        self._retry_at_s = 0.0
+        self._rolling = ""
+        self._halted = ""
+        self.problem: Problem | None = None
+        """What the next step waits for."""
+
+    async def run_once(
+        self,
+        group: Group,
+        wanted: Revision,
+        membership: Membership,
+        *,
+        identity: str,
+        led: bool,
+        scaling: bool,
+    ) -> float | None:
+        """Take at most one step. Return in how many seconds to look again; None if nothing is left.
+
+        The members are asked first, after the pods were listed. Nothing is done unless the
+        StatefulSet makes pods of the revision `wanted`.
+        """
+        existing = await self._api.stateful_set(group.namespace, names.stateful_set(group.name))
+        if existing is None or existing.revision != wanted:
+            return LOOK_AGAIN_S
+        listed = await self._api.member_pods(group.namespace, group.name)
+        pods = [pod for pod in listed if is_member(pod, group.name, {existing.uid})]
+        if all(pod.revision == wanted for pod in pods):
+            self.problem = None
+            ready = {pod.member_id for pod in pods if pod.ready}
+            if self._rolling and not membership.voters <= ready:
+                return LOOK_AGAIN_S
+            self._done(group, wanted)
+            return None
+        answers = await self._ask(pods)
+        state = roll_state(
+            pods, answers, wanted, membership, led=led, scaling=scaling, now=self._now()
+        )
+        await self._take_step(group, state, pods, answers, identity, wanted)
+        return LOOK_AGAIN_S
+
+    async def _take_step(
+        self,
+        group: Group,
+        state: RollState,
+        pods: Sequence[PodView],
+        answers: Mapping[str, NodeStatus],
+        identity: str,
+        wanted: Revision,
+    ) -> None:
+        step = next_step(state)
+        if isinstance(step, Wait):
+            self.problem = Problem(reason=step.reason, message=step.message)
+            self._note_halt(group, step)
+        elif isinstance(step, ReplacePod):
+            self.problem = None
+            pod = next(each for each in pods if each.uid == step.uid)
+            await self._replace(group, pod, step, wanted)
+        elif isinstance(step, HandOver) and self._clock() >= self._retry_at_s:
+            pod = next(each for each in pods if each.member_id == step.leader_id)
+            leader = Leader(term=answers[pod.uid].term, member_id=step.leader_id)
+            await self._hand_over(group, pod, leader, step.to, identity)
+
+    async def _replace(
+        self, group: Group, pod: PodView, step: ReplacePod, wanted: Revision
+    ) -> None:
+        try:
+            await self._api.replace_pod(pod, wanted.name)
+        except (ConflictError, NotFoundError) as error:
+            logger.info("%s/%s: %s", group.namespace, group.name, error)
+            return
+        self._rolling = wanted.name
+        message = f"replaced pod {pod.name} for revision {wanted.name}: {step.why}"
+        self._record(group, NORMAL, POD_REPLACED, message)
+
+    async def _hand_over(
+        self, group: Group, pod: PodView, leader: Leader, to: str, identity: str
+    ) -> None:
+        try:
+            answer = await self._requests.transfer(
+                pod.ip, group.name, leader, to, identity=identity
+            )
+            refusal = "" if answer.code is DLedgerResponseCode.SUCCESS else answer.code.name
+        except MemberSilentError as error:
+            refusal = str(error)
+        if refusal:
+            self._failures += 1
+            pause_s = backoff_s(self._failures, RETRY_S_MIN, RETRY_S_MAX, self._random)
+            self._retry_at_s = self._clock() + pause_s
+            message = f"{leader.member_id} did not transfer its leadership to {to}: {refusal}"
+            self.problem = Problem(reason=TRANSFER_REFUSED, message=message)
+            return
+        self._failures = 0
+        self.problem = None
+        message = (
+            f"{leader.member_id} transferred its leadership to {to}, because its pod is to be "
+            "replaced"
+        )
+        self._record(group, NORMAL, LEADERSHIP_MOVED, message)
+
+    def _done(self, group: Group, wanted: Revision) -> None:
+        self.problem, self._halted, self._failures = None, "", 0
+        if self._rolling == wanted.name:
+            self._rolling = ""
+            message = f"every pod is of revision {wanted.name}"
+            self._record(group, NORMAL, ROLL_COMPLETED, message)
+
+    def _note_halt(self, group: Group, step: Wait) -> None:
+        if step.reason != ROLL_HALTED:
+            self._halted = ""
+        elif self._halted != step.message:
+            self._halted = step.message
+            self._record(group, WARNING, ROLL_HALTED, step.message)
+
+    def _record(self, group: Group, severity: str, reason: str, message: str) -> None:
+        logger.info("%s/%s: %s", group.namespace, group.name, message)
+        self._on_event(EventNote(severity=severity, reason=reason, message=message))

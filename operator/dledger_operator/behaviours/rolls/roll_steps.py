@@ -1,0 +1,228 @@
+"""Decides which pods a roll replaces, in which order, and the next single step. Pure.
+
+The StatefulSet makes a pod anew of its current template when the pod is deleted. Pods that are not
+of the wanted revision are replaced in this order: those that do not run or are not healthy, then
+followers, the leader last, after it has handed over.
+
+A healthy member is replaced only while enough others are healthy, and only once every pod that is
+already of the wanted revision has been ready for a while and has nearly all entries. So a revision
+with which a member does not become ready costs one pod; the roll then stands until the spec is
+right. A pod whose container does not run can be replaced without a leader: the member is down
+anyway.
+
+No state is kept between steps: each depends only on the pods and on what their members say now. So
+another operator can take the next step, and a spec that changes meanwhile is a new target.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from dledger_operator import names
+
+READY_S_MIN: Final = 5.0
+LAG_ENTRIES_MAX: Final = 1000
+"""As for the promotion of a learner (`dledger_node.raft.changes`)."""
+
+NO_LEADER: Final = "NoLeader"
+QUORUM_AT_RISK: Final = "QuorumAtRisk"
+POD_STARTING: Final = "PodStarting"
+ROLL_HALTED: Final = "RollHalted"
+SCALING: Final = "Scaling"
+NO_SUCCESSOR: Final = "NoSuccessor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollPod:
+    """A member's pod, and what its member has just said."""
+
+    name: str
+    uid: str
+    member_id: str
+    behind: str
+    """In which parts the pod differs from the wanted revision; empty if in none."""
+    leaving: bool
+    runs: bool
+    """Whether the kubelet reports that the container runs."""
+    healthy: bool
+    """Whether the pod is ready, and the member answers and serves its role."""
+    blank: bool
+    """Whether the member answers that it holds no entry, has voted for nobody and knows no leader.
+    """
+    ready_s: float = 0.0
+    """For how long the pod has been ready."""
+    lag_entries: int | None = None
+    """How many entries the member lacks, as the leader says; None if the leader does not say."""
+    problem: str = ""
+    """Why the kubelet does not start the pod; empty if it does."""
+    reason: str = ""
+    """Why the member says that it is not ready; empty if it does not say."""
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether the member is healthy and has nearly all entries."""
+        return self.healthy and self.lag_entries is not None and self.lag_entries <= LAG_ENTRIES_MAX
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the member has served its role for a while."""
+        return self.has_entries and not self.leaving and self.ready_s >= READY_S_MIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollState:
+    """The state of a group from which the next step follows."""
+
+    pods: Sequence[RollPod]
+    leader_id: str | None
+    """The proven leader, according to its own answer."""
+    voters: frozenset[str]
+    led: bool
+    """Whether the group ever had a leader; if not, no member can hold an acknowledged entry."""
+    scaling: bool
+    """Whether members are still to be added or removed."""
+
+    @property
+    def quorum(self) -> int:
+        """Number of voters that make a majority."""
+        return len(self.voters) // 2 + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacePod:
+    """Delete a pod, so that it is made anew."""
+
+    pod: str
+    uid: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """Ask the leader to transfer its leadership."""
+
+    leader_id: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """No step is possible now."""
+
+    reason: str
+    message: str
+
+
+Step: TypeAlias = ReplacePod | HandOver | Wait
+
+
+def in_order(state: RollState) -> list[RollPod]:
+    """Return the pods that are to be replaced, in the order of their replacement."""
+    behind = [pod for pod in state.pods if pod.behind]
+
+    def rank(pod: RollPod) -> tuple[bool, bool, bool, int]:
+        leads = pod.runs and pod.member_id == state.leader_id
+        return (leads, pod.runs, pod.healthy, -names.ordinal(pod.member_id))
+
+    return sorted(behind, key=rank)
+
+
+def next_step(state: RollState) -> Step | None:
+    """Return the next step; None if no pod is behind."""
+    behind = in_order(state)
+    if not behind:
+        return None
+    if not state.led:
+        return _before_the_first_leader(behind)
+    down = next((pod for pod in behind if not pod.runs and not pod.leaving), None)
+    if down and _may_replace_what_is_down(state):
+        return _replace(down)
+    if blocker := _blocker(state):
+        return blocker
+    first = behind[0]
+    if len(state.voters) > 1 and first.member_id == state.leader_id:
+        return _hand_over(state, first)
+    if len(state.voters) > 1 and first.member_id in state.voters:
+        left = _able_besides(state, first)
+        if len(left) < state.quorum:
+            message = (
+                f"{first.name} is not replaced: of the other voters only {len(left)} are healthy, "
+                f"and {state.quorum} must be"
+            )
+            return Wait(reason=QUORUM_AT_RISK, message=message)
+    return _replace(first)
+
+
+def _before_the_first_leader(behind: Sequence[RollPod]) -> Step:
+    """Replace every pod that has nothing to lose; a member with entries has had a leader."""
+    for pod in behind:
+        if not pod.leaving and (not pod.runs or pod.blank):
+            return _replace(pod)
+    message = f"the group has had no leader yet; {behind[0].name} runs and does not say it is empty"
+    return Wait(reason=NO_LEADER, message=message)
+
+
+def _may_replace_what_is_down(state: RollState) -> bool:
+    """Return whether a pod that does not run may be made anew of the wanted revision.
+
+    If a pod of that revision does not run either, the revision is bad. If one is not ready, others
+    wait for it, unless so many are down that it cannot become ready without them.
+    """
+    current = [pod for pod in state.pods if not pod.behind]
+    if any(not pod.runs for pod in current):
+        return False
+    running = [pod for pod in state.pods if pod.runs and pod.member_id in state.voters]
+    return all(pod.healthy for pod in current) or len(running) < state.quorum
+
+
+def _blocker(state: RollState) -> Wait | None:
+    """Return what a step that stops a running member must wait for."""
+    unsteady = [pod for pod in state.pods if not pod.behind and not pod.is_steady]
+    if unsteady:
+        return _unsteady(unsteady)
+    if leaving := [pod.name for pod in state.pods if pod.leaving]:
+        return Wait(reason=POD_STARTING, message=f"{', '.join(leaving)} is being replaced")
+    absent = sorted(state.voters - {pod.member_id for pod in state.pods})
+    if absent:
+        message = f"the pod of {', '.join(absent)} does not exist yet"
+        return Wait(reason=POD_STARTING, message=message)
+    if state.scaling:
+        return Wait(reason=SCALING, message="members are being added or removed")
+    if state.leader_id is None:
+        return Wait(reason=NO_LEADER, message="no member leads; running members are left alone")
+    return None
+
+
+def _unsteady(pods: Sequence[RollPod]) -> Wait:
+    failed = [pod for pod in pods if pod.problem]
+    if failed:
+        listed = "; ".join(f"{pod.name}: {pod.problem}" for pod in failed)
+        message = f"no further pod is replaced until these are ready or the spec changes: {listed}"
+        return Wait(reason=ROLL_HALTED, message=message)
+    listed = ", ".join(pod.name + (f" ({pod.reason})" if pod.reason else "") for pod in pods)
+    return Wait(reason=POD_STARTING, message=f"waits for {listed} to be ready and to catch up")
+
+
+def _hand_over(state: RollState, leader: RollPod) -> Step:
+    """Choose the voter with the fewest missing entries; by then all of them are replaced."""
+    able = _able_besides(state, leader)
+    if len(able) < state.quorum:
+        message = (
+            f"the leader {leader.name} does not hand over: only {len(able)} of the other voters "
+            f"are healthy, and {state.quorum} must be"
+        )
+        return Wait(reason=NO_SUCCESSOR, message=message)
+    best = min(able, key=lambda pod: (bool(pod.behind), pod.lag_entries or 0, pod.member_id))
+    return HandOver(leader_id=leader.member_id, to=best.member_id)
+
+
+def _able_besides(state: RollState, without: RollPod) -> list[RollPod]:
+    """Return the other voters that could commit entries without this one."""
+    voters = state.voters - {without.member_id}
+    return [
+        pod for pod in state.pods if pod.has_entries and not pod.leaving and pod.member_id in voters
+    ]
+
+
+def _replace(pod: RollPod) -> ReplacePod:
+    return ReplacePod(pod=pod.name, uid=pod.uid, why=pod.behind)

@@ -1,0 +1,177 @@
+"""Whether a revision may be rolled out, and that the pod template in force stays until it may."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dledger_kube.objects import IMAGES, group_body
+from dledger_operator import names
+from dledger_operator.api_objects import AppliedSpec, Manifest, SettingsView, StatefulSetView
+from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviours.rolls.permission import Cause, Held, applied_spec, find_held
+from dledger_operator.resources import children
+from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.revision import Revision
+from dledger_operator.spec.shape import Shape
+
+SHAPE = Shape.of_new(3)
+NEWER = ImageDefaults(reference="registry.example:5000/dledger-node:2.0", pull_policy="Always")
+ASYNC = {"log": {"flushDiskType": "AsyncFlush"}}
+APPROVAL = {"updatePolicy": "OnApproval"}
+
+
+def body(generation: int = 4, approved: str = "", **spec: Any) -> dict[str, Any]:
+    made = group_body(spec)
+    made["metadata"]["generation"] = generation
+    if approved:
+        made["metadata"]["annotations"] = {names.APPROVED_REVISION_ANNOTATION: approved}
+    return made
+
+
+def applied(of: dict[str, Any], images: ImageDefaults = IMAGES) -> StatefulSetView:
+    """The StatefulSet as it is after this object was reconciled."""
+    (made,) = (
+        each
+        for each in children.build(Group.from_body(of, images), SHAPE)
+        if each["kind"] == "StatefulSet"
+    )
+    return StatefulSetView(
+        namespace="air", name="flights", uid="stateful-set-uid", resource_version="11",
+        replicas=3, first_voters=3, identity="",
+        volume_claim_templates=made["spec"]["volumeClaimTemplates"],
+        template=made["spec"]["template"],
+        revision=children.revision(Group.from_body(of, images), SHAPE),
+        applied_spec=applied_spec(of, SHAPE),
+    )  # fmt: skip
+
+
+def revision(of: dict[str, Any], images: ImageDefaults = IMAGES) -> Revision:
+    return children.revision(Group.from_body(of, images), SHAPE)
+
+
+def held(
+    of: dict[str, Any],
+    existing: StatefulSetView | None,
+    images: ImageDefaults = IMAGES,
+    **known: Any,
+) -> Held | None:
+    values: dict[str, Any] = {"founding": False, "approved": ""}
+    return find_held(
+        Group.from_body(of, images),
+        revision(of, images),
+        applied_spec(of, SHAPE),
+        existing,
+        **values | known,
+    )
+
+
+def cause(found: Held | None) -> Cause | None:
+    return found.cause if found else None
+
+
+BEFORE = applied(body())
+
+
+def test_a_change_of_the_spec_is_rolled_out_at_once_unless_it_needs_an_approval() -> None:
+    asked = body(5, **ASYNC, **APPROVAL)
+    found = held(asked, BEFORE)
+
+    assert held(body(5, **ASYNC), BEFORE) is None
+    assert found is not None
+    assert (found.cause, found.problem.reason) == (Cause.SPEC, "WaitingForApproval")
+    assert f"dledger.io/approved-revision={revision(asked).name}" in found.problem.message
+    assert held(asked, BEFORE, approved=revision(asked).name) is None
+    assert cause(held(asked, BEFORE, approved=revision(body()).name)) is Cause.SPEC
+
+
+def test_an_upgrade_of_the_operator_alone_waits_for_an_approval() -> None:
+    assert cause(held(body(), BEFORE, NEWER)) is Cause.OPERATOR
+    assert held(body(), BEFORE, NEWER, approved=revision(body(), NEWER).name) is None
+
+
+@pytest.mark.parametrize("spec", [{"replicas": 5}, {"services": {"master": {"type": "NodePort"}}}])
+def test_a_change_that_no_pod_is_made_of_brings_no_upgrade_along(spec: dict[str, Any]) -> None:
+    assert cause(held(body(5, **spec), BEFORE, NEWER)) is Cause.OPERATOR
+    assert cause(held(body(5, **spec, **ASYNC), BEFORE, NEWER)) is None
+
+
+def test_a_release_that_computes_other_digests_changes_nothing_by_itself() -> None:
+    spec = AppliedSpec(generation=4, digest="another")
+
+    assert cause(held(body(), replace(BEFORE, applied_spec=spec), NEWER)) is Cause.OPERATOR
+    assert cause(held(body(), replace(BEFORE, applied_spec=None), NEWER)) is Cause.OPERATOR
+
+
+def test_a_group_that_is_founded_needs_no_approval() -> None:
+    asked = body(5, **ASYNC, **APPROVAL)
+
+    assert held(asked, None) is None
+    assert held(asked, BEFORE, founding=True) is None
+
+
+class Api:
+    """An API with a founded group's StatefulSet, which records what is applied."""
+
+    def __init__(self, existing: StatefulSetView) -> None:
+        self.existing = existing
+        self.applied: dict[str, Manifest] = {}
+
+    async def apply(self, manifest: Manifest) -> None:
+        self.applied[manifest["kind"]] = manifest
+
+    async def group(self, namespace: str, name: str) -> dict[str, Any]:
+        return group_body()
+
+    async def child(self, kind: str, namespace: str, name: str) -> None:
+        return None
+
+    async def stateful_set(self, namespace: str, name: str) -> StatefulSetView:
+        return self.existing
+
+    async def settings(self, namespace: str, config_map: str) -> SettingsView:
+        return SettingsView(data={"DLEDGER_PEERS": "n0-a:1;n1-b:1;n2-c:1"})
+
+    async def volume_claims(self, namespace: str, group: str) -> list[Any]:
+        return []
+
+    async def set_claim_owners(self, claim: Any, owners: Any) -> None:
+        raise AssertionError("there is no claim")
+
+
+async def test_the_template_in_force_stays_until_the_roll_is_permitted() -> None:
+    asked = body(5, **ASYNC, **APPROVAL)
+    api = Api(BEFORE)
+
+    outcome = await reconcile(api, asked, IMAGES, led=True, voters=3, reported=frozenset())
+
+    assert outcome.wanted == revision(asked)
+    assert outcome.held is not None
+    template = api.applied["StatefulSet"]["spec"]["template"]
+    environment = {
+        each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]
+    }
+    assert environment.pop("DLEDGER_GROUP_IDENTITY") == "group-uid", "it reaches every pod"
+    assert environment["DLEDGER_FLUSH_DISK_TYPE"] == "SyncFlush"
+    assert template["metadata"] == BEFORE.template["metadata"]
+    recorded = api.applied["StatefulSet"]["metadata"]["annotations"]["dledger.io/applied-spec"]
+    assert recorded.startswith("4 "), "the change is still one of the spec"
+
+    approved = body(5, approved=revision(asked).name, **ASYNC, **APPROVAL)
+    outcome = await reconcile(api, approved, IMAGES, led=True, voters=3)
+
+    assert outcome.held is None
+    changed = api.applied["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]
+    assert Revision.from_text(changed[names.REVISION_ANNOTATION]) == revision(asked)
+
+
+async def test_after_an_upgrade_of_the_operator_what_runs_is_what_is_wanted() -> None:
+    api = Api(BEFORE)
+
+    outcome = await reconcile(api, body(), NEWER, led=True, voters=3)
+
+    assert outcome.wanted == BEFORE.revision
+    assert outcome.held is not None
+    assert outcome.held.cause is Cause.OPERATOR
+    (container,) = api.applied["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == IMAGES.reference

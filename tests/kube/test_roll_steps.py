@@ -1,0 +1,170 @@
+"""The order of a roll and its next step."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dledger_operator.behaviours.rolls.roll_steps import (
+    LAG_ENTRIES_MAX,
+    READY_S_MIN,
+    HandOver,
+    ReplacePod,
+    RollPod,
+    RollState,
+    Wait,
+    in_order,
+    next_step,
+)
+
+WHY = "flush SyncFlush to AsyncFlush"
+
+
+def pod(ordinal: int, behind: str = "", **fields: Any) -> RollPod:
+    """A healthy pod that has been ready for a minute."""
+    values: dict[str, Any] = {
+        "name": f"flights-{ordinal}", "uid": f"uid-{ordinal}", "member_id": f"n{ordinal}",
+        "behind": behind, "leaving": False, "runs": True, "healthy": True, "blank": False,
+        "ready_s": 60.0, "lag_entries": 0,
+    }  # fmt: skip
+    return RollPod(**values | fields)
+
+
+def down(ordinal: int, behind: str = "", **fields: Any) -> RollPod:
+    """A pod whose container does not run."""
+    lost = {"runs": False, "healthy": False, "ready_s": 0.0, "lag_entries": None}
+    return pod(ordinal, behind, problem="ImagePullBackOff: no such image", **lost | fields)
+
+
+def state(*pods: RollPod, leader: str | None = "n1", **fields: Any) -> RollState:
+    values: dict[str, Any] = {
+        "pods": pods, "leader_id": leader, "led": True, "scaling": False,
+        "voters": frozenset(each.member_id for each in pods),
+    }  # fmt: skip
+    return RollState(**values | fields)
+
+
+def replaces(of: RollState) -> str:
+    step = next_step(of)
+    assert isinstance(step, ReplacePod), step
+    return step.pod
+
+
+def waits(of: RollState) -> Wait:
+    step = next_step(of)
+    assert isinstance(step, Wait), step
+    return step
+
+
+def test_nothing_is_done_while_every_pod_is_of_the_wanted_revision() -> None:
+    assert next_step(state(pod(0), pod(1), down(2))) is None
+
+
+def test_followers_are_replaced_one_at_a_time_and_the_leader_hands_over_first() -> None:
+    assert replaces(state(pod(0, WHY), pod(1, WHY), pod(2, WHY))) == "flights-2"
+    assert replaces(state(pod(0, WHY), pod(1, WHY), pod(2))) == "flights-0"
+    assert next_step(state(pod(0, lag_entries=3), pod(1, WHY), pod(2))) == HandOver(
+        leader_id="n1", to="n2"
+    )
+    assert replaces(state(pod(0), pod(1, WHY), pod(2), leader="n2")) == "flights-1"
+
+
+def test_the_plan_lists_what_is_down_first_and_the_leader_last() -> None:
+    of = state(
+        pod(0, WHY), pod(1, WHY), pod(2, WHY), pod(3, WHY, healthy=False), down(4, WHY), leader="n2"
+    )
+
+    assert [each.name for each in in_order(of)] == [
+        "flights-4", "flights-3", "flights-1", "flights-0", "flights-2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"ready_s": READY_S_MIN - 0.1}, "waits for flights-2"),
+        ({"lag_entries": LAG_ENTRIES_MAX + 1}, "waits for flights-2"),
+        ({"lag_entries": None}, "waits for flights-2"),
+        (
+            {"healthy": False, "reason": "joining: waits for a leader"},
+            "joining: waits for a leader",
+        ),
+        ({"leaving": True, "healthy": False}, "waits for flights-2"),
+    ],
+)
+def test_the_next_pod_waits_for_the_replaced_one(fields: dict[str, Any], words: str) -> None:
+    step = waits(state(pod(0, WHY), pod(1, WHY), pod(2, **fields)))
+
+    assert step.reason == "PodStarting"
+    assert words in step.message
+
+
+def test_a_bad_revision_halts_after_one_pod_and_goes_on_when_the_spec_is_right() -> None:
+    halted = waits(state(pod(0, WHY), pod(1, WHY), down(2)))
+    assert halted.reason == "RollHalted"
+    assert "flights-2: ImagePullBackOff: no such image" in halted.message
+
+    assert replaces(state(pod(0, WHY), pod(1, WHY), down(2, "image"))) == "flights-2"
+
+
+def test_a_member_that_fails_for_a_moment_does_not_get_a_revision_that_is_not_proven() -> None:
+    bad, slow = down(2), pod(2, healthy=False)
+
+    assert waits(state(pod(0), down(1, WHY), bad, leader="n0")).reason == "RollHalted"
+    assert waits(state(pod(0), down(1, WHY), slow, leader="n0")).reason == "PodStarting"
+
+
+def test_members_that_are_all_down_are_replaced_until_they_can_elect() -> None:
+    assert replaces(state(down(0, WHY), down(1, WHY), down(2, WHY), leader=None)) == "flights-2"
+    starting = pod(2, healthy=False)
+    assert replaces(state(down(0, WHY), down(1, WHY), starting, leader=None)) == "flights-1"
+    two = (pod(1, healthy=False), starting)
+    assert waits(state(down(0, WHY), *two, leader=None)).reason == "PodStarting"
+
+
+def test_no_step_leaves_fewer_healthy_voters_than_a_majority() -> None:
+    lost = pod(0, WHY, healthy=False)
+
+    assert replaces(state(lost, pod(1, WHY), pod(2, WHY))) == "flights-0"
+    gone = state(pod(1, WHY), pod(2, WHY), voters=frozenset({"n0", "n1", "n2"}))
+    assert "n0 does not exist" in waits(gone).message
+    far = pod(0, WHY, lag_entries=LAG_ENTRIES_MAX + 1)
+    assert waits(state(far, pod(1, WHY), pod(2, WHY))).reason == "QuorumAtRisk"
+
+
+def test_a_leader_does_not_hand_over_to_members_that_could_not_commit() -> None:
+    of = state(pod(0), pod(1, WHY), pod(2), pod(3), pod(4))
+    lagging = [replace(each, lag_entries=LAG_ENTRIES_MAX + 1, behind=WHY) for each in of.pods[2:]]
+
+    assert waits(state(*of.pods[:2], *lagging)).reason == "QuorumAtRisk"
+    assert isinstance(next_step(of), HandOver)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"), [({"leader": None}, "NoLeader"), ({"scaling": True}, "Scaling")]
+)
+def test_running_members_are_left_alone_without_a_leader_and_while_scaling(
+    fields: dict[str, Any], reason: str
+) -> None:
+    assert waits(state(pod(0, WHY), pod(1, WHY), pod(2, WHY), **fields)).reason == reason
+
+
+def test_the_only_member_of_a_group_is_replaced() -> None:
+    assert replaces(state(pod(0, WHY), leader="n0")) == "flights-0"
+
+
+def test_pods_that_never_began_are_replaced_before_the_first_leader() -> None:
+    never = {"leader": None, "led": False}
+    empty = pod(1, WHY, healthy=False, blank=True)
+    unknown = pod(2, WHY, healthy=False)
+
+    assert replaces(state(down(0, WHY), down(1), down(2), **never)) == "flights-0"
+    assert replaces(state(down(0), empty, unknown, **never)) == "flights-1"
+    assert waits(state(down(0), pod(1), unknown, **never)).reason == "NoLeader"
+
+
+def test_a_learner_that_is_behind_costs_no_vote() -> None:
+    learner = pod(3, WHY)
+    of = state(pod(0), pod(1), pod(2), learner, voters=frozenset({"n0", "n1", "n2"}))
+
+    assert replaces(of) == "flights-3"
