@@ -54,7 +54,7 @@ class PodView:
     image: str = ""
     """The image of the member's container."""
     revision: Revision | None = None
-    """Of what the pod was made; None for a pod of an earlier release of the operator."""
+    """What the pod was made of; None for a pod of an earlier release of the operator."""
 
     def role(self, roles: Roles) -> str:
         """Return the value of the role label; empty if the pod has no such label."""

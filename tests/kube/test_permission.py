@@ -175,3 +175,14 @@ async def test_after_an_upgrade_of_the_operator_what_runs_is_what_is_wanted() ->
     assert outcome.held.cause is Cause.OPERATOR
     (container,) = api.applied["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == IMAGES.reference
+
+
+async def test_a_paused_group_knows_which_revision_its_spec_asks_for() -> None:
+    api = Api(BEFORE)
+
+    outcome = await reconcile(api, body(5, paused=True, **ASYNC), IMAGES, led=True, voters=3)
+    upgraded = await reconcile(api, body(paused=True), NEWER, led=True, voters=3)
+
+    assert api.applied == {}
+    assert outcome.wanted == revision(body(5, **ASYNC))
+    assert upgraded.wanted == BEFORE.revision

@@ -9,7 +9,6 @@ import pytest
 
 from dledger_kube.objects import IMAGES, group, group_body
 from dledger_operator.api_objects import (
-    AppliedSpec,
     ChildView,
     Manifest,
     OwnerView,
@@ -180,19 +179,6 @@ async def test_a_paused_group_is_left_alone() -> None:
 
     assert api.manifests == []
     assert (outcome.generation, outcome.problem) == (4, None)
-
-
-async def test_a_paused_group_knows_which_revision_its_spec_asks_for() -> None:
-    before = AppliedSpec(generation=3, digest="before")
-    api = Applied(replace(made(claims("10Gi")), applied_spec=before))
-    body = group_body({"paused": True, "log": {"flushDiskType": "AsyncFlush"}})
-
-    outcome = await reconcile(api, body, IMAGES, led=True, voters=3)
-
-    assert api.manifests == []
-    assert outcome.wanted == children.revision(
-        group(log={"flushDiskType": "AsyncFlush"}), Shape.of_new(3)
-    )
 
 
 async def test_settings_that_pods_of_an_earlier_release_read_are_kept() -> None:

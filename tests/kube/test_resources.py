@@ -186,7 +186,7 @@ def test_a_pod_of_an_earlier_release_is_behind() -> None:
     assert why_behind(None, Revision(parts={"image": "a"})).startswith("made by an earlier release")
 
 
-def test_a_container_that_restarts_reads_only_the_initial_group_state_anew() -> None:
+def test_a_container_that_restarts_reads_only_the_initial_group_state_again() -> None:
     (container,) = pod_template(group())["spec"]["containers"]
 
     referred = [each["valueFrom"] for each in container["env"] if "valueFrom" in each]

@@ -194,7 +194,7 @@ class KubeApi:
         return translate.pod_view(changed)
 
     async def replace_pod(self, pod: PodView, revision: str) -> None:
-        """Delete a pod, so that it is made anew, and record first for which revision.
+        """Delete a pod, so that it is made again, and record first for which revision.
 
         Raises ConflictError if the pod has changed since it was read, NotFoundError if it is gone.
         """

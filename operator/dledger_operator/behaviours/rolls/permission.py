@@ -1,6 +1,6 @@
 """Decides whether the StatefulSet's pod template may change now. Pure.
 
-A pod that is drained or lost is made anew of the template, so a change that is not permitted yet
+A pod that is drained or lost is made again from the template, so a change that is not permitted yet
 must not reach it. A change of the spec is permitted by `spec.updatePolicy`. A change that only the
 operator brings, since an upgrade gave it another default image or another template, always needs an
 approval: an upgrade of the operator alone restarts no member.

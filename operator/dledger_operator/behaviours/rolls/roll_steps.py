@@ -1,6 +1,6 @@
 """Decides which pods a roll replaces, in which order, and the next single step. Pure.
 
-The StatefulSet makes a pod anew of its current template when the pod is deleted. Pods that are not
+When a pod is deleted, the StatefulSet makes it again from its current template. Pods that are not
 of the wanted revision are replaced in this order: those that do not run or are not healthy, then
 followers, the leader last, after it has handed over.
 
@@ -22,7 +22,7 @@ from dledger_operator import names
 
 READY_S_MIN: Final = 5.0
 LAG_ENTRIES_MAX: Final = 1000
-"""As for the promotion of a learner (`dledger_node.raft.changes`)."""
+"""The bound is that of a learner's promotion (`dledger_node.raft.changes`)."""
 
 NO_LEADER: Final = "NoLeader"
 QUORUM_AT_RISK: Final = "QuorumAtRisk"
@@ -90,7 +90,7 @@ class RollState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePod:
-    """Delete a pod, so that it is made anew."""
+    """Delete a pod, so that it is made again."""
 
     pod: str
     uid: str
@@ -163,7 +163,7 @@ def _before_the_first_leader(behind: Sequence[RollPod]) -> Step:
 
 
 def _may_replace_what_is_down(state: RollState) -> bool:
-    """Return whether a pod that does not run may be made anew of the wanted revision.
+    """Return whether a pod that does not run may be made again from the wanted revision.
 
     If a pod of that revision does not run either, the revision is bad. If one is not ready, others
     wait for it, unless so many are down that it cannot become ready without them.
