@@ -41,7 +41,7 @@ def audit(group: NodeGroup, master: str) -> Cost:
         f"--member={member}=http://{group.host(member)}:{port}"
         for member, port in group.http_ports.items()
     ]
-    before, began_s = _children_s(), time.monotonic()
+    before, began_s = children_s(), time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "dledger_audit", "--group=g", *members, f"--master={master}"],
         check=True,
@@ -49,11 +49,11 @@ def audit(group: NodeGroup, master: str) -> Cost:
         stderr=subprocess.DEVNULL,
     )
     wall_s = time.monotonic() - began_s
-    _reap()
-    return Cost(wall_s, _children_s() - before)
+    reap()
+    return Cost(wall_s, children_s() - before)
 
 
-def _reap() -> None:
+def reap() -> None:
     """Wait for the JVM and the workers, which outlive their parent for a moment.
 
     The members are children of this process too, and are left to their group.
@@ -65,7 +65,8 @@ def _reap() -> None:
             os.waitpid(pid, 0)
 
 
-def _children_s() -> float:
+def children_s() -> float:
+    """Return the processor time of all children that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

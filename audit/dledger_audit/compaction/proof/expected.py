@@ -45,6 +45,7 @@ class Fate(enum.IntEnum):
 
 
 STAYS: Final = frozenset({Fate.NOT_NORMAL, Fate.WITHOUT_KEY, Fate.LAST, Fate.YOUNG_TOMBSTONE})
+_FATES: Final = tuple(Fate)
 
 
 class Fates:
@@ -106,7 +107,7 @@ class Fates:
 
     def of(self, index: int) -> Fate:
         """Return an entry's fate."""
-        return Fate(int(self._fates[index - self._first_index]))
+        return _FATES[int(self._fates[index - self._first_index])]
 
 
 def _records(file: BinaryIO) -> Iterator[tuple[int, bool, bytes]]:

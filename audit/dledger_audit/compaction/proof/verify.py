@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.copies import Copy
@@ -37,11 +37,10 @@ class Sources:
         return min((copy.manifest.status.committed_index for copy in self.members), default=-1)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceEntry:
+class SourceEntry(NamedTuple):
     """An entry of the sources."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
     term: int
     magic: int
     channel: int
@@ -64,14 +63,21 @@ def verify(archive: Archive, sources: Sources) -> Found:
         found.add("not_in_source", info.first_index, text)
     last = min(info.end_index, sources.committed_index)
     with Fates(info.first_index, info.clean_index, decoder(info.decoder)) as fates:
-        for entry in _walk(archive, Found()):
-            if entry.header.index < begin and entry.header.index <= info.clean_index:
-                fates.note(entry.header.index, entry.header.magic, entry.body)
+        if begin > info.first_index:
+            _note_front(archive, min(begin - 1, info.clean_index), fates)
         for source in entries(sources, begin, min(last, info.clean_index)):
             fates.note(source.index, source.magic, source.body)
         fates.decide(info.tombstone_entries)
         _compare(archive, sources, fates, begin, last, found)
     return found
+
+
+def _note_front(archive: Archive, last: int, fates: Fates) -> None:
+    """Note the archive's own entries that the sources no longer have: none may be superseded."""
+    for entry in _walk(archive, Found()):
+        if entry.header.index > last:
+            return
+        fates.note(entry.header.index, entry.header.magic, entry.body)
 
 
 def entries(sources: Sources, first: int, last: int) -> Iterator[SourceEntry]:
@@ -90,16 +96,16 @@ def entries(sources: Sources, first: int, last: int) -> Iterator[SourceEntry]:
 
 
 def _source_entries(part: Slice) -> Iterator[SourceEntry]:
-    run, raw = part.entries, part.entries.view.data
-    for at in range(part.start, part.end):
-        header, start = run.headers[at], int(run.bodies.offsets[at])
-        yield SourceEntry(
-            index=int(run.index[at]),
-            term=int(header["term"]),
-            magic=int(header["magic"]),
-            channel=int(header["channel"]),
-            body=raw[start : start + int(run.bodies.sizes[at])].tobytes(),
-        )
+    run, rows = part.entries, slice(part.start, part.end)
+    raw, headers = run.view.data, run.headers[rows]
+    starts, sizes = run.bodies.offsets[rows], run.bodies.sizes[rows]
+    columns = (
+        run.index[rows], headers["term"], headers["magic"], headers["channel"], starts,
+        starts + sizes,
+    )  # fmt: skip
+    plain = zip(*(column.tolist() for column in columns), strict=True)
+    for index, term, magic, channel, start, end in plain:
+        yield SourceEntry(index, term, magic, channel, raw[start:end].tobytes())
 
 
 def _walk(archive: Archive, found: Found) -> Iterator[ArchivedEntry]:
@@ -185,16 +191,19 @@ def _compare_fate(
     """Compare an entry up to the clean point; `source` is None if the sources do not have it."""
     index = entry.header.index
     is_there = source is None or _content(entry) == (source.magic, source.channel, source.body)
+    if is_there and fate in STAYS:
+        return
     is_dropped = entry.header.magic == disk.NOOP and _is_empty(entry)
+    if is_dropped and fate not in STAYS and not is_there:
+        return
     if fate in STAYS:
-        if not is_there:
-            check = _LOST[fate] if is_dropped or fate is Fate.NOT_NORMAL else "altered"
-            found.add(check, index, f"entry {index} must be as in the source")
+        check = _LOST[fate] if is_dropped or fate is Fate.NOT_NORMAL else "altered"
+        found.add(check, index, f"entry {index} must be as in the source")
     elif is_there:
         late = fate is Fate.OLD_TOMBSTONE
         check = "tombstone_too_late" if late else "older_value_back"
         found.add(check, index, f"entry {index} must be an empty no-op")
-    elif not is_dropped:
+    else:
         check = "invented" if entry.header.magic == disk.NORMAL else "bad_noop"
         found.add(check, index, f"entry {index} must be an empty no-op")
 

@@ -8,11 +8,13 @@ behind it is zero, and all entries are covered by checksums.
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dledger_audit.compaction.proof.found import Found
 from dledger_formats.log import disk
 from dledger_formats.log.disk import DamagedRecordError, EntryHeader
+
+BLOCK_BYTES: Final = 32 << 20
 
 
 class ArchivedEntry(NamedTuple):
@@ -23,7 +25,7 @@ class ArchivedEntry(NamedTuple):
 
 
 class Walk:
-    """Reads the archive's entries in order; one segment is mapped at a time."""
+    """Reads the archive's entries in order, in blocks of BLOCK_BYTES."""
 
     def __init__(self, log: Path, segment_bytes: int, index_bytes: int, found: Found) -> None:
         self._log = log
@@ -52,16 +54,18 @@ class Walk:
 
     def _of_segment(self, path: Path, start: int, *, is_last: bool) -> Iterator[ArchivedEntry]:
         with path.open("rb") as file:
-            at = 0
+            at, block, block_at = 0, b"", 0
             while at < self._segment_bytes:
-                raw = os.pread(file.fileno(), disk.ENTRY_HEADER_SIZE, at)
-                magic, size = disk.BLANK_HEADER.unpack_from(raw.ljust(8, b"\0"))
+                if at + disk.ENTRY_SIZE_MAX > block_at + len(block) < self._segment_bytes:
+                    block, block_at = os.pread(file.fileno(), BLOCK_BYTES, at), at
+                inside = at - block_at
+                magic, size = disk.BLANK_HEADER.unpack_from(
+                    block[inside : inside + 8].ljust(8, b"\0")
+                )
                 if magic in (disk.BLANK, 0):
                     self._check_end(file.fileno(), path, at, size if magic else 0, is_last=is_last)
                     return
-                size = max(0, min(size, self._segment_bytes - at, disk.ENTRY_SIZE_MAX))
-                record = os.pread(file.fileno(), size, at)
-                entry = self._checked(record, path, at, start)
+                entry = self._checked(block[inside : inside + max(0, size)], path, at, start)
                 if entry is None:
                     return
                 yield entry
@@ -119,7 +123,8 @@ class _Units:
         at = index * disk.INDEX_UNIT_SIZE
         if not self._start <= at < self._start + len(self._block):
             self._block, self._start = self._load(at), at
-        return self._block[at - self._start :][: disk.INDEX_UNIT_SIZE]
+        inside = at - self._start
+        return self._block[inside : inside + disk.INDEX_UNIT_SIZE]
 
     def _load(self, at: int) -> bytes:
         inside = at % self._file_bytes
