@@ -134,7 +134,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
     """Compact a group's log, of which half is dead, beside an audit."""
     entries = (arguments.mib << 20) // (arguments.body_bytes + 48) // 2 * 2
     with NodeGroup(
-        folder / "group",
+        folder,
         heartbeat_interval_ms=250,
         election_timeout_ms=2000,
         segment_size_bytes=SEGMENT_BYTES,

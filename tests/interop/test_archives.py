@@ -1,4 +1,4 @@
-"""Compacted archives as stores: Java serves one, and members start from one."""
+"""Compacted archives as stores: Java serves one."""
 
 import shutil
 from pathlib import Path
@@ -11,13 +11,10 @@ from dledger_client.cluster.members import Timing
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.log import disk
-from dledger_formats.protocol import register
 from dledger_logs.read import read_log
 from dledger_logs.write import Entry, Shape, write_log
 from tools.groups.java_group import JavaGroup
-from tools.groups.node_group import NodeGroup
 
-SIZES = {"segment_size_bytes": 8192, "index_segment_size_bytes": 3200}
 JAVA_SIZES = {"mappedFileSizeForEntryData": 8192, "mappedFileSizeForEntryIndex": 3200}
 SHAPE = Shape(segment_bytes=8192, index_segment_bytes=3200)
 TIMING = Timing(deadline_s=90.0, request_timeout_s=10.0)
@@ -53,20 +50,3 @@ async def test_java_0_4_serves_an_archive(class_path_0_4_0: str, tmp_path: Path)
             served = {each.index: (each.term, each.body) async for each in client.get_range(0)}
 
     assert {index: served[index] for index in written} == written
-
-
-@pytest.mark.group
-async def test_a_new_group_of_an_archive_has_the_same_registers(tmp_path: Path) -> None:
-    values = [(number * 7 % 20, number) for number in range(600)]
-    entries = [Entry(term=1, body=b"", magic=disk.NOOP)]
-    entries += [Entry(term=2, body=register.SET.pack(key, value)) for key, value in values]
-    archive = archive_of(tmp_path, entries, "register")
-    for member in ("n0", "n1", "n2"):
-        shutil.copytree(archive.log, tmp_path / "group" / f"dledger-{member}")
-
-    with NodeGroup(tmp_path / "group", state_machine="register", **SIZES) as group:
-        async with DLedgerClient(servers=group.servers, group="g", timing=TIMING) as client:
-            await client.set_register(100, 1)
-            found = {key: await client.read_register(key) for key in range(20)}
-
-    assert found == dict(values)

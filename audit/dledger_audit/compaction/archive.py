@@ -22,54 +22,17 @@ from pathlib import Path
 from typing import Final, Self
 
 from dledger_audit.compaction.copies import Copy, RefusedError
-from dledger_audit.compaction.writer import FileDigest, sync_folder
-from dledger_formats import json_objects
+from dledger_audit.compaction.writer import sync_folder
 from dledger_formats.log import properties
+from dledger_formats.log.archives import INFO_BYTES_MAX, INFO_FILE, ArchiveInfo, FileDigest
 from pyspark_dledger.files import ReadError
 from pyspark_dledger.folder import manifest_of
 
-INFO_FILE: Final = "archive.json"
 LOCK_FILE: Final = "lock"
-FORMAT: Final = 1
-INFO_BYTES_MAX: Final = 64 << 20
 BLOCK_BYTES: Final = 4 << 20
 _NEW: Final = "log-new"
 _LOG: Final = re.compile(r"log-(?:\d{20}-[0-9a-f]{16}(?:-again)?|new)")
 _AGAIN: Final = "-again"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveInfo:
-    """The content of `archive.json`."""
-
-    format: int
-    group: str
-    group_identity: str
-    """Empty if the copies did not say it."""
-    decoder: str
-    tombstone_entries: int
-    first_index: int
-    clean_index: int
-    """The clean point: entries up to here are compacted, and those after it are unchanged."""
-    end_index: int
-    end_term: int
-    segment_bytes: int
-    index_segment_bytes: int
-    dead_entries: int
-    """Entries up to the clean point that this run made no-ops."""
-    dead_bytes: int
-    """Bytes of their bodies."""
-    source_first_index: int
-    """The first entry that was read from the members, and not from the archive before."""
-    source_sha256: str
-    """SHA-256 of the entries from there to the end, as the members hold them, without blanks."""
-    previous_sha256: str
-    """The `copy_sha256` of the archive before; empty for a first run."""
-    copy_sha256: str
-    """SHA-256 of the names, sizes and digests of all files."""
-    files: list[FileDigest]
-    folder: str
-    """Name of the folder with the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +52,7 @@ class Archive:
         """Open an archive; None if there is none. Raises RefusedError if it cannot be read."""
         try:
             with (path / INFO_FILE).open("rb") as file:
-                raw = file.read(INFO_BYTES_MAX + 1)
-            info = json_objects.decode(ArchiveInfo, raw)
+                info = ArchiveInfo.from_json(file.read(INFO_BYTES_MAX + 1))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -98,8 +60,6 @@ class Archive:
                 f"{path / INFO_FILE} cannot be read: {error}; restore it, or compact to a new "
                 "folder if the group's log still has its first entry"
             ) from error
-        if info.format != FORMAT:
-            raise RefusedError(f"{path} has format {info.format}; use the version that wrote it")
         if not (path / info.folder).is_dir():
             raise RefusedError(f"{path} lacks its folder {info.folder}; restore it from a backup")
         return cls(path, info)
@@ -165,7 +125,7 @@ def install(path: Path, info: ArchiveInfo) -> None:
     new.rename(final)
     sync_folder(path)
     temporary = path / f"{INFO_FILE}.tmp"
-    _write(temporary, json_objects.encode(info))
+    _write(temporary, info.to_json())
     temporary.replace(path / INFO_FILE)
     sync_folder(path)
     remove_others(path, info.folder)

@@ -17,6 +17,7 @@ from dledger_audit.compaction.proof.found import CHECKS, Found
 from dledger_audit.compaction.proof.verify import Sources, verify
 from dledger_audit.session import session
 from dledger_formats.audit import ExitCode
+from dledger_formats.log.archives import INFO_FILE
 
 
 def compact(options: argparse.Namespace) -> int:
@@ -70,7 +71,7 @@ def verify_compaction(options: argparse.Namespace) -> int:
 def _load(path: Path) -> Archive:
     archive = Archive.load(path)
     if archive is None:
-        raise RefusedError(f"{path} is no archive: it has no {archives.INFO_FILE}")
+        raise RefusedError(f"{path} is no archive: it has no {INFO_FILE}")
     return archive
 
 

@@ -14,13 +14,14 @@ from typing import Final
 from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction import copies as log_copies
 from dledger_audit.compaction import decision
-from dledger_audit.compaction.archive import Archive, ArchiveInfo
+from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.copies import Copy, RefusedError
 from dledger_audit.compaction.decision import Rule
 from dledger_audit.compaction.intact import NoIntactCopyError, Reader, Slice
 from dledger_audit.compaction.live import LiveEntries, LivePass, Part
 from dledger_audit.compaction.writer import LogWriter
 from dledger_formats.log import disk
+from dledger_formats.log.archives import FORMAT, ArchiveInfo
 from pyspark_dledger.layout import Bools
 from pyspark_dledger.segments import WINDOW_BYTES
 
@@ -168,7 +169,7 @@ def compact(
     copy_sha256 = archives.digest_of(files)
     before, status = planned.previous, members[0].manifest.status
     info = ArchiveInfo(
-        format=archives.FORMAT,
+        format=FORMAT,
         group=planned.group,
         group_identity=before.info.group_identity if before else status.group_identity,
         decoder=planned.decoder,
@@ -177,6 +178,8 @@ def compact(
         clean_index=planned.rule.clean_index,
         end_index=planned.end_index,
         end_term=writer.last_term,
+        voters=list(writer.membership.voters),
+        learners=list(writer.membership.learners),
         segment_bytes=planned.segment_bytes,
         index_segment_bytes=planned.index_segment_bytes,
         dead_entries=dead_entries,

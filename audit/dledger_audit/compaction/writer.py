@@ -11,30 +11,18 @@ import hashlib
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from dledger_audit.compaction.intact import Slice
-from dledger_formats.log import disk
+from dledger_formats.log import disk, memberships
+from dledger_formats.log.archives import FileDigest
 from dledger_formats.log.checksum import crc32
 from pyspark_dledger.layout import HEADER, UNIT, Bools, Longs, Records
 
 _HEADER_FORMAT: Final = f"{disk.ENTRY_HEADER_SIZE}s"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileDigest:
-    """One file of an archive."""
-
-    name: str
-    """Its path in the archive's folder, such as data/00000000000000000000."""
-    used_bytes: int
-    """Bytes from its start that were written; the rest reads as zeros."""
-    sha256: str
-    """SHA-256 of the used bytes."""
 
 
 class LogWriter:
@@ -49,6 +37,8 @@ class LogWriter:
         self._chain_crc = 0
         self.next_index = first_index
         self.last_term = -1
+        self.membership = memberships.MembershipBody((), ())
+        """The last membership that was written; it has no voters if there was none."""
         unit_pos = first_index * disk.INDEX_UNIT_SIZE
         self._index.begin(unit_pos - unit_pos % index_segment_bytes)
         self._index.write_through(bytes(unit_pos % index_segment_bytes))
@@ -78,6 +68,7 @@ class LogWriter:
         headers["body_size"] = body_sizes
         starts = entries.entries.bodies.offsets[part]
         self._place(headers, entries.entries.view.data, starts, body_sizes)
+        self._note_memberships(entries, headers)
         self.next_index += count
         self.last_term = int(terms[-1])
 
@@ -89,6 +80,15 @@ class LogWriter:
         """Close the files after a failure."""
         self._data.close()
         self._index.close()
+
+    def _note_memberships(self, entries: Slice, headers: Records) -> None:
+        """Keep the last membership of these entries."""
+        is_membership = headers["channel"] == memberships.MEMBERSHIP_CHANNEL
+        found = np.flatnonzero(is_membership & (headers["magic"] == disk.NOOP))
+        if len(found):
+            at, bodies = entries.start + int(found[-1]), entries.entries.bodies
+            start, size = int(bodies.offsets[at]), int(bodies.sizes[at])
+            self.membership = memberships.decode(entries.entries.view.data[start : start + size])
 
     def _place(self, headers: Records, raw: memoryview, starts: Longs, body_sizes: Longs) -> None:
         """Write entries, as many to each segment as fit."""

@@ -76,6 +76,12 @@ def add_parser(commands: common.Commands) -> None:
         default=NO_STATE_MACHINE,
         help="state machine that applies the entries: %(choices)s (default: %(default)s)",
     )
+    parser.add_argument(
+        "--seed",
+        metavar="ARCHIVE",
+        type=Path,
+        help="archive of `dledger-audit compact` whose log a new group begins with (default: none)",
+    )
     common.add_output_option(parser, "format of events, one line each")
     parser.set_defaults(run=run)
 
@@ -94,6 +100,7 @@ async def run(arguments: argparse.Namespace) -> int:
                 folder,
                 first_port=arguments.port,
                 state_machine=arguments.state_machine,
+                seed=arguments.seed,
                 on_event=_print_event_json if as_json else _print_event,
             )
             async with group:

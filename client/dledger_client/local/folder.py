@@ -95,10 +95,8 @@ def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
     try:
         found = GroupShape.from_json(path.read_bytes())
     except FileNotFoundError:
-        _require_empty(folder)
-        founded = dataclasses.replace(wanted, identity=str(uuid.uuid4()))
-        _write(path, founded.to_json())
-        return founded
+        require_empty(folder)
+        return create_shape(folder, wanted)
     except (OSError, FormatError) as error:
         raise LocalGroupError(
             f"cannot read {path}: {error}; choose another folder with --data"
@@ -122,9 +120,19 @@ def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
     return kept
 
 
-def _require_empty(folder: Path) -> None:
+def create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
+    """Found a group with an identity of its own, and return its shape."""
+    founded = dataclasses.replace(wanted, identity=str(uuid.uuid4()))
+    _write(folder / SHAPE_FILE, founded.to_json())
+    return founded
+
+
+def require_empty(folder: Path) -> None:
+    """Raise LocalGroupError if the folder contains anything but its lock."""
     ours = (LOCK_FILE, UNFINISHED_SHAPE_FILE)
     others = sorted(path.name for path in folder.iterdir() if path.name not in ours)
+    if SHAPE_FILE in others:
+        raise LocalGroupError(f"{folder} contains a group already; start it without --seed")
     if others:
         raise LocalGroupError(
             f"{folder} contains {others[0]} but no {SHAPE_FILE}, so it does not belong to a local "

@@ -13,7 +13,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeAlias
@@ -24,10 +24,13 @@ from dledger_client.local.errors import LocalGroupError, MemberFailedError
 from dledger_client.local.folder import (
     MEMBERS_ALLOWED,
     GroupShape,
+    create_shape,
     load_or_create_shape,
     lock_folder,
+    require_empty,
 )
 from dledger_client.local.member import MemberProcess, Restarted
+from dledger_client.local.seed import copy_seed, read_seed
 from dledger_client.tasks import TaskScope
 from dledger_formats.http.status import LeaderView
 from dledger_formats.json_objects import FormatError
@@ -74,12 +77,14 @@ class LocalGroup:
         *,
         first_port: int = REMOTING_PORT,
         state_machine: str = NO_STATE_MACHINE,
+        seed: Path | None = None,
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
         """Configure the group; it starts when it is entered.
 
         Member k listens on port `first_port` + 2k, and for HTTP on the next port. `on_event`
-        receives each event. Raises LocalGroupError if the name of the group is not one, or the
+        receives each event. A new folder begins with the log of the archive `seed`. Raises
+        LocalGroupError if the name of the group is not one, or the
         number of members or the port is out of range.
         """
         if not GROUP_PATTERN.fullmatch(shape.group):
@@ -101,6 +106,7 @@ class LocalGroup:
         self.members = {member.member_id: member for member in _members(count, first_port)}
         self._shape = shape
         self._state_machine = state_machine
+        self._seed = seed
         self._on_event = on_event
         self._term = -1
         self._processes: dict[str, MemberProcess] = {}
@@ -114,7 +120,7 @@ class LocalGroup:
         async with contextlib.AsyncExitStack() as resources:
             program = node_program()
             lock = resources.enter_context(lock_folder(self.folder))
-            shape = load_or_create_shape(self.folder, self._shape)
+            shape = await self._found(self._shape)
             for member in self.members.values():
                 _require_free_port(member.address.port)
                 _require_free_port(member.http_address.port)
@@ -159,6 +165,21 @@ class LocalGroup:
     def process_ids(self) -> dict[str, int]:
         """The id of each member's current process."""
         return {member_id: process.pid for member_id, process in self._processes.items()}
+
+    async def _found(self, shape: GroupShape) -> GroupShape:
+        """Return the shape of the folder's group, and found the group in a new folder."""
+        if self._seed is None:
+            return load_or_create_shape(self.folder, shape)
+        require_empty(self.folder)
+        info = read_seed(self._seed)
+        seeded = replace(
+            shape,
+            segment_size_bytes=info.segment_bytes,
+            index_segment_size_bytes=info.index_segment_bytes,
+        )
+        voters = list(self.members)[: shape.members]
+        await asyncio.to_thread(copy_seed, self._seed, info, self.folder, voters)
+        return create_shape(self.folder, seeded)
 
     def _settings(self, member: LocalMember, shape: GroupShape) -> NodeSettings:
         addresses = [(one.member_id, str(one.address)) for one in self.members.values()]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from dledger_audit.compaction.archive import INFO_FILE, Archive
-from dledger_audit.compaction.writer import FileDigest
+from dledger_audit.compaction.archive import Archive
 from dledger_formats import json_objects
 from dledger_formats.log import disk, memberships
+from dledger_formats.log.archives import INFO_FILE, FileDigest
 from dledger_logs import damage
 from dledger_logs.read import read_log
 from dledger_logs.write import Entry, Shape, write_log

@@ -1,0 +1,75 @@
+"""`archive.json`: what an archive of a compacted log holds, see docs/compaction.md.
+
+The archive's folder also holds the folder that `ArchiveInfo.folder` names, with a member's files.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from dledger_formats import json_objects
+from dledger_formats.json_objects import FormatError
+
+INFO_FILE: Final = "archive.json"
+INFO_BYTES_MAX: Final = 64 << 20
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDigest:
+    """One file of an archive."""
+
+    name: str
+    """Its path in the archive's folder, such as data/00000000000000000000."""
+    used_bytes: int
+    """Bytes from its start that were written; the rest reads as zeros."""
+    sha256: str
+    """SHA-256 of the used bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveInfo:
+    """The content of `archive.json`."""
+
+    format: int
+    group: str
+    group_identity: str
+    """Empty if the copies did not say it."""
+    decoder: str
+    tombstone_entries: int
+    first_index: int
+    clean_index: int
+    """The clean point: entries up to here are compacted, and those after it are unchanged."""
+    end_index: int
+    end_term: int
+    voters: list[str]
+    """The voters by the last membership in the log; none if it has no membership."""
+    learners: list[str]
+    segment_bytes: int
+    index_segment_bytes: int
+    dead_entries: int
+    """Entries up to the clean point that this run made no-ops."""
+    dead_bytes: int
+    """Bytes of their bodies."""
+    source_first_index: int
+    """The first entry that was read from the members, and not from the archive before."""
+    source_sha256: str
+    """SHA-256 of the entries from there to the end, as the members hold them, without blanks."""
+    previous_sha256: str
+    """The `copy_sha256` of the archive before; empty for a first run."""
+    copy_sha256: str
+    """SHA-256 of the names, sizes and digests of all files."""
+    files: list[FileDigest]
+    folder: str
+    """Name of the folder with the log."""
+
+    def to_json(self) -> bytes:
+        """Encode as JSON."""
+        return json_objects.encode(self)
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> Self:
+        """Decode. Raises FormatError for a wrong content, or the content of a later version."""
+        info = json_objects.decode(cls, raw)
+        if info.format != FORMAT:
+            raise FormatError(f"it has the format {info.format}; use the version that wrote it")
+        return info
