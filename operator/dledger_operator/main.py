@@ -122,7 +122,7 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
             api=api,
             member_http=member_http,
             member_remoting=MemberRemotingClient(),
-            metrics=OperatorMetrics(),
+            metrics=OperatorMetrics(clock=time.monotonic),
             events=EventRecorder(api, now=utc_now),
             node_image=settings.image_defaults(settings.node_image),
             audit_image=settings.image_defaults(settings.audit_image),

@@ -6,9 +6,9 @@ group disappear with the group.
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Histogram, Metric
 from prometheus_client import Counter as PrometheusCounter
@@ -22,6 +22,8 @@ FAILOVER_BUCKETS_S: Final = (
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
 FAILOVER_PHASES: Final = ("detect", "elect", "relabel", "endpoints", "total")
+# During a failover the endpoints differ from the leader for a moment.
+ENDPOINTS_WRONG_S_MIN: Final = 5.0
 _GROUP: Final = ("namespace", "group")
 _MEMBER: Final = (*_GROUP, "member")
 
@@ -31,6 +33,9 @@ class _GroupSeries:
     """The exported state of one group."""
 
     observed: ObservedGroup | None = None
+    conditions: Sequence[Mapping[str, Any]] = ()
+    endpoints_wrong_since_s: float | None = None
+    """None while the endpoints are the leader's, or there is no leader to point at."""
     leader_changes: Counter[str] = field(default_factory=Counter)
     double_masters: int = 0
 
@@ -38,8 +43,10 @@ class _GroupSeries:
 class OperatorMetrics(Collector):
     """All metrics of the operator, in a registry of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        """Create empty metrics; `clock` returns monotonic seconds."""
         self.registry = CollectorRegistry(auto_describe=False)
+        self._clock = clock
         self._groups: dict[tuple[str, str], _GroupSeries] = {}
         self.failover_s = Histogram(
             "dledger_failover_seconds",
@@ -68,10 +75,16 @@ class OperatorMetrics(Collector):
         )
         self.registry.register(self)
 
-    def update_group(self, observed: ObservedGroup) -> None:
-        """Replace the exported state of a group."""
+    def update_group(
+        self, observed: ObservedGroup, conditions: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Replace the exported state of a group; `conditions` are those of its status."""
         series = self._series(observed.namespace, observed.name)
-        series.observed = observed
+        series.observed, series.conditions = observed, conditions
+        if observed.endpoints.synced or observed.endpoints.reason == "NoLeader":
+            series.endpoints_wrong_since_s = None
+        elif series.endpoints_wrong_since_s is None:
+            series.endpoints_wrong_since_s = self._clock()
 
     def remove_group(self, namespace: str, group: str) -> None:
         """Drop all series of a deleted group."""
@@ -94,6 +107,8 @@ class OperatorMetrics(Collector):
         yield _info(known)
         yield from _leadership(known)
         yield from _members(known)
+        yield _conditions(self._groups)
+        yield _endpoints_wrong(self._groups, self._clock())
         changes = CounterMetricFamily(
             "dledger_leader_changes", "Leader changes by reason.", labels=[*_GROUP, "reason"]
         )
@@ -149,6 +164,32 @@ def _leadership(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
             leader.add_metric([*key, observed.leading.pod], 1)
             term.add_metric(key, observed.leader.term)
     return leader, term, slack, behind
+
+
+def _conditions(groups: Mapping[tuple[str, str], _GroupSeries]) -> Metric:
+    conditions = GaugeMetricFamily(
+        "dledger_group_condition",
+        "1 while a condition of the group is True, 0 while it is False.",
+        labels=[*_GROUP, "condition"],
+    )
+    for key, series in groups.items():
+        for each in series.conditions:
+            conditions.add_metric([*key, each["type"]], float(each["status"] == "True"))
+    return conditions
+
+
+def _endpoints_wrong(groups: Mapping[tuple[str, str], _GroupSeries], now_s: float) -> Metric:
+    wrong = GaugeMetricFamily(
+        "dledger_group_endpoints_wrong",
+        "1 while the master Service has had other endpoints than the leader for more than 5 s.",
+        labels=_GROUP,
+    )
+    for key, series in groups.items():
+        since_s = series.endpoints_wrong_since_s
+        lasts = since_s is not None and now_s - since_s > ENDPOINTS_WRONG_S_MIN
+        if series.observed:
+            wrong.add_metric(key, float(lasts))
+    return wrong
 
 
 def _members(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:

@@ -50,9 +50,6 @@ STATUS = {
             "role": "master",
             "brokerId": 0,
             "ready": True,
-            "committedIndex": 336775,
-            "endIndex": 336775,
-            "lagEntries": 0,
             "term": 7,
             "flushDiskType": "SyncFlush",
         }

@@ -1,12 +1,17 @@
 """The operator's metrics in Prometheus' text format."""
 
+import re
+from pathlib import Path
+
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dledger_kube.objects import member, observed_group
-from dledger_operator.metrics import OperatorMetrics
-from dledger_operator.observed_state import Leader, ObservedGroup
+from dledger_kube.objects import NOW, member, observed_group
+from dledger_operator.conditions import of_group
+from dledger_operator.metrics import ENDPOINTS_WRONG_S_MIN, OperatorMetrics
+from dledger_operator.observed_state import Leader, ObservedEndpoints, ObservedGroup
 
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 FLIGHTS = {"namespace": "air", "group": "flights"}
 
 
@@ -20,10 +25,15 @@ def samples(metrics: OperatorMetrics) -> dict[str, list[tuple[dict[str, str], fl
 
 
 def shown(of: ObservedGroup) -> OperatorMetrics:
-    metrics = OperatorMetrics()
+    metrics = OperatorMetrics(clock=lambda: 0.0)
     metrics.count_double_masters("air", "flights", 0)
-    metrics.update_group(of)
+    update(metrics, of)
     return metrics
+
+
+def update(metrics: OperatorMetrics, of: ObservedGroup) -> None:
+    conditions = of_group.build(of, previous=(), now=NOW, generation=1)
+    metrics.update_group(of, conditions)
 
 
 def test_a_group_and_its_leader_are_exported() -> None:
@@ -41,7 +51,7 @@ def test_a_group_and_its_leader_are_exported() -> None:
 
 def test_a_new_leader_replaces_the_old_one() -> None:
     metrics = shown(observed_group())
-    metrics.update_group(observed_group(leader=Leader(term=8, member_id="n2")))
+    update(metrics, observed_group(leader=Leader(term=8, member_id="n2")))
 
     read = samples(metrics)
 
@@ -95,7 +105,7 @@ def test_leader_changes_are_counted_by_reason() -> None:
 
 def test_the_series_of_a_deleted_group_are_removed() -> None:
     metrics = shown(observed_group())
-    metrics.update_group(observed_group(name="other"))
+    update(metrics, observed_group(name="other"))
     metrics.count_leader_change("air", "flights", "LeaderLost")
     metrics.remove_group("air", "flights")
 
@@ -109,7 +119,7 @@ def test_the_series_of_a_deleted_group_are_removed() -> None:
 
 
 def test_failover_times_have_buckets_around_a_second() -> None:
-    metrics = OperatorMetrics()
+    metrics = OperatorMetrics(clock=lambda: 0.0)
     metrics.failover_s.labels("air", "flights", "total").observe(0.9)
 
     buckets = {
@@ -121,7 +131,7 @@ def test_failover_times_have_buckets_around_a_second() -> None:
 
 
 def test_the_failover_times_of_a_deleted_group_are_removed() -> None:
-    metrics = OperatorMetrics()
+    metrics = OperatorMetrics(clock=lambda: 0.0)
     metrics.failover_s.labels("air", "flights", "total").observe(0.9)
     metrics.failover_s.labels("air", "trains", "total").observe(0.9)
 
@@ -129,3 +139,60 @@ def test_the_failover_times_of_a_deleted_group_are_removed() -> None:
 
     left = {labels["group"] for labels, _ in samples(metrics)["dledger_failover_seconds_bucket"]}
     assert left == {"trains"}
+
+
+def test_every_condition_is_a_gauge() -> None:
+    read = samples(shown(observed_group(paused=True)))
+
+    assert {
+        labels["condition"]: value
+        for labels, value in read["dledger_group_condition"]
+        if labels["group"] == "flights"
+    } == {
+        "Ready": 1.0, "LeaderElected": 1.0, "QuorumHealthy": 1.0, "EndpointsSynced": 1.0,
+        "Degraded": 0.0, "Progressing": 0.0, "Paused": 1.0,
+    }  # fmt: skip
+
+
+def test_endpoints_are_wrong_once_they_differ_from_the_leader_for_five_seconds() -> None:
+    now_s = 100.0
+    metrics = OperatorMetrics(clock=lambda: now_s)
+
+    def wrong(reason: str) -> float:
+        judged = ObservedEndpoints(synced=reason == "LeaderOnly", reason=reason, message="")
+        update(metrics, observed_group(endpoints=judged))
+        return samples(metrics)["dledger_group_endpoints_wrong"][0][1]
+
+    assert wrong("LeaderOnly") == 0.0
+    assert wrong("WrongEndpoints") == 0.0
+    now_s += ENDPOINTS_WRONG_S_MIN + 0.1
+    assert samples(metrics)["dledger_group_endpoints_wrong"][0][1] == 1.0, "without another update"
+    assert wrong("NoEndpoints") == 1.0, "still not right"
+    assert wrong("NoLeader") == 0.0, "nothing to point at"
+    assert wrong("WrongEndpoints") == 0.0, "counted anew"
+
+
+def test_the_page_lists_every_metric_of_the_operator_with_its_type_and_help() -> None:
+    row = r"^\| `(dledger_(?!node_)[a-z_]+)(?:\{[a-z, _]+\})?` \| (\w+) \| (.+) \|$"
+    rows = re.findall(row, PAGE.read_text(), re.MULTILINE)
+
+    families = OperatorMetrics(clock=lambda: 0.0).registry.collect()
+    assert rows == sorted(
+        (f"{each.name}_total" if each.type == "counter" else each.name, each.type,
+         each.documentation)
+        for each in families
+    )  # fmt: skip
+
+
+def test_no_label_grows_with_every_election_or_append() -> None:
+    one, other = (
+        shown(observed_group()),
+        shown(observed_group(leader=Leader(term=8, member_id="n1"))),
+    )
+
+    assert labels_of(one) == labels_of(other)
+
+
+def labels_of(metrics: OperatorMetrics) -> set[tuple[str, str]]:
+    read = samples(metrics)
+    return {(name, str(sorted(labels.items()))) for name in read for labels, _ in read[name]}

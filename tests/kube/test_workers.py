@@ -38,7 +38,7 @@ async def workers() -> AsyncIterator[Workers]:
             api=api,
             member_http=member_http,
             member_remoting=MemberRemotingClient(),
-            metrics=OperatorMetrics(),
+            metrics=OperatorMetrics(clock=time.monotonic),
             events=EventRecorder(api, now=lambda: datetime.now(UTC)),
             node_image=IMAGES,
             audit_image=IMAGES,

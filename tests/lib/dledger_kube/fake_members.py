@@ -20,6 +20,10 @@ class FakeMember:
         self.ip = ip
         self.port = port
         self.polls = 0
+        self.asked = 0
+        """How often this member was asked for its status."""
+        self.grows_by = 0
+        """How many entries this member commits between two of its statuses."""
         self._view = leader_view(member_id, 0)
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -61,6 +65,9 @@ class FakeMember:
         return _json(self._view)
 
     async def _status(self, _: web.Request) -> web.Response:
+        self.asked += 1
+        index = self.status.committed_index + self.grows_by
+        self.status = replace(self.status, committed_index=index, ledger_end_index=index)
         return _json(self.status)
 
 

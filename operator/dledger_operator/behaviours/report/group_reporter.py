@@ -59,7 +59,7 @@ class GroupReporter:
         before = previous.get("conditions") or []
         events = self._condition_events.on_change(before, status["conditions"], now)
         self._pending_events += events
-        self._context.metrics.update_group(observed)
+        self._context.metrics.update_group(observed, status["conditions"])
         await self._writer.report(body, status)
         while self._pending_events:
             note = self._pending_events.pop(0)

@@ -1,6 +1,6 @@
 """Writes a group's status: at once after a relevant change, otherwise at intervals."""
 
-import copy
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -14,11 +14,11 @@ from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember, RollPlan
 
-# Indexes change with every append. The metrics report them sooner than the status.
-INDEXES_ONLY_S_MIN: Final = 10.0
+# A member's words may have numbers, such as how far it has healed. The metrics tell them sooner.
+NUMBERS_ONLY_S_MIN: Final = 60.0
 # Repairs a status that another client overwrote; without a difference the write is a no-op.
 REWRITE_S: Final = 300.0
-_INDEX_KEYS: Final = ("committedIndex", "endIndex", "lagEntries")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _PHASE_KEYS: Final = {
     "detectSeconds": "detect_s",
     "electSeconds": "elect_s",
@@ -61,8 +61,8 @@ class StatusReporter:
         age_s = self._clock() - self._written_s
         if status == self._written:
             return age_s >= REWRITE_S
-        indexes_only = _without_indexes(status) == _without_indexes(self._written)
-        return not indexes_only or age_s >= INDEXES_ONLY_S_MIN
+        numbers_only = _without_numbers(status) == _without_numbers(self._written)
+        return not numbers_only or age_s >= NUMBERS_ONLY_S_MIN
 
 
 def build_status(
@@ -82,7 +82,7 @@ def build_status(
         "selector": f"{names.GROUP_LABEL}={observed.name}",
         "toleratedFailures": max(-1, observed.quorum_slack),
         **_flush_disk_type(observed),
-        "members": [_member(observed, member) for member in observed.members],
+        "members": [_member(member) for member in observed.members],
         "leaderChanges": [leader_change_to_json(change) for change in history.changes],
         "conditions": of_group.build(
             observed, previous=previous.get("conditions") or [], now=now, generation=generation
@@ -147,7 +147,7 @@ def _flush_disk_type(observed: ObservedGroup) -> Manifest:
     return {"flushDiskType": ", ".join(words)}
 
 
-def _member(observed: ObservedGroup, member: ObservedMember) -> Manifest:
+def _member(member: ObservedMember) -> Manifest:
     shown: Manifest = {
         "id": member.member_id,
         "pod": member.pod,
@@ -158,15 +158,11 @@ def _member(observed: ObservedGroup, member: ObservedMember) -> Manifest:
     if status := member.status:
         shown |= {
             "brokerId": status.broker_id,
-            "committedIndex": status.committed_index,
-            "endIndex": status.ledger_end_index,
             "term": status.term,
             "flushDiskType": status.flush_disk_type.value,
         }
     runs = {"image": member.image, "revision": member.revision, "behind": member.behind}
-    shown |= {key: value for key, value in runs.items() if value}
-    lag_entries = observed.lag_entries(member)
-    return shown if lag_entries is None else shown | {"lagEntries": lag_entries}
+    return shown | {key: value for key, value in runs.items() if value}
 
 
 def leader_change_to_json(change: LeaderChange) -> Manifest:
@@ -202,9 +198,9 @@ def leader_changes_from_json(status: Mapping[str, Any]) -> list[LeaderChange]:
     return changes
 
 
-def _without_indexes(status: Manifest) -> Manifest:
-    rest = copy.deepcopy(status)
-    for member in rest["members"]:
-        for key in _INDEX_KEYS:
-            member.pop(key, None)
-    return rest
+def _without_numbers(status: Manifest) -> Manifest:
+    """Return a status with the numbers in the conditions' messages left out."""
+    conditions = [
+        {**each, "message": _NUMBER.sub("#", each["message"])} for each in status["conditions"]
+    ]
+    return status | {"conditions": conditions}
