@@ -1,7 +1,7 @@
 """The observed state of one group: the input of decisions, conditions, status and metrics."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dledger_formats.http.status import MembershipRole, NodeStatus
@@ -14,6 +14,22 @@ class Leader:
 
     term: int
     member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victory:
+    """How a member became leader, as it told itself."""
+
+    stood_because: str
+    """A value of `StoodBecause`, or one of a later release."""
+    former_leader_id: str
+    """The leader that the member followed before; empty if it knew none."""
+    silent_s: float
+    """From the last message of a leader until the member stood for election."""
+    election_s: float
+    """From then until its first entry of the term was committed."""
+    proved_s: float = field(compare=False)
+    """When that was, on the operator's monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +50,17 @@ class Observation:
     leader_id: str | None
     master: bool
     """Whether the member claims to lead `term` with its first entry of that term committed."""
+    victory: Victory | None = None
+    """How it won, if it is master and not of an earlier release."""
 
     def follows(self, leader: Leader) -> bool:
         """Return whether the pod answers and names this leader in this term."""
         named = Leader(term=self.term, member_id=self.leader_id) if self.leader_id else None
         return self.answers and named == leader
+
+    def leads(self, leader: Leader) -> bool:
+        """Return whether the pod claims to be this leader."""
+        return self.master and Leader(term=self.term, member_id=self.member_id) == leader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

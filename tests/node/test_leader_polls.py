@@ -26,7 +26,7 @@ class ShownMember:
 
     def __init__(self) -> None:
         self.driver = CoreDriver(term=3)
-        self.watch = LeaderWatch(self.driver.raft)
+        self.leader_watch = LeaderWatch(self.driver.raft)
         self.view = cast("MemberView", self)
         self.live = LiveSettings(SETTINGS)
         self.identity = SimpleNamespace(value="an-identity")
@@ -35,7 +35,7 @@ class ShownMember:
         return MemberView.leader_view(cast("MemberView", self))
 
     async def leader_changed(self, token: str) -> None:
-        await self.watch.leader_changed(token)
+        await self.leader_watch.leader_changed(token)
 
     @property
     def core(self) -> object:
@@ -43,7 +43,7 @@ class ShownMember:
 
     def hear_leader(self, term: int) -> None:
         self.driver.receive(heartbeat(term))
-        self.watch.on_turn(-1)
+        self.leader_watch.on_turn(-1)
 
 
 def out_of_service() -> Outage:
@@ -74,9 +74,9 @@ async def test_every_change_ends_a_wait_at_whichever_step_of_its_beginning_it_co
 
 async def test_a_change_that_leaves_the_token_does_not_end_a_wait() -> None:
     member = ShownMember()
-    waits = asyncio.create_task(member.watch.leader_changed("3:"))
-    member.watch._leader_changed.set()
-    member.watch._leader_changed = asyncio.Event()
+    waits = asyncio.create_task(member.leader_watch.leader_changed("3:"))
+    member.leader_watch._leader_changed.set()
+    member.leader_watch._leader_changed = asyncio.Event()
     for _ in range(10):
         await asyncio.sleep(0)
 

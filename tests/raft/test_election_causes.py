@@ -5,6 +5,8 @@ from typing import cast
 
 import pytest
 
+from dledger_formats.http.status import LeaderView, StoodBecause
+from dledger_node.config import TICK_MS
 from dledger_node.raft.core import Raft
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.member_state import Role
@@ -78,3 +80,80 @@ def test_rounds_without_a_winner_are_counted_but_logged_once(
     assert "no leader of term 4" in lines[0]
     assert "had no winner" in lines[1]
     assert driver.raft.elections[ElectionCause.NO_WINNER] > 10
+
+
+class Watched:
+    """A member with a watch, and a clock that the test advances."""
+
+    def __init__(self) -> None:
+        self.driver = CoreDriver()
+        self.now_s = 100.0
+        self.watch = LeaderWatch(cast("Raft", self.driver.raft), clock=lambda: self.now_s)
+        self.driver.receive(heartbeat(1))
+        self.turn()
+
+    def turn(self, after_s: float = 0.0) -> None:
+        self.now_s += after_s
+        self.watch.on_turn(-1)
+
+    def win(self) -> LeaderView:
+        """Win the votes and commit the first entry of the term; return what `/leader` says."""
+        self.driver.become_leader()
+        self.turn()
+        self.driver.agree("n1", 0)
+        self.turn(after_s=0.25)
+        self.now_s += 4.0
+        return self.watch.leader_view()
+
+
+def test_a_leader_says_that_it_stood_because_the_former_one_was_silent() -> None:
+    member = Watched()
+    election_of(member.driver)
+    member.turn()
+
+    view = member.win()
+
+    assert view.master
+    assert (view.stood_because, view.former_leader_id) == ("NO_HEARTBEAT", "n1")
+    assert view.silent_ms == ELECTION_TICKS * TICK_MS
+    assert (view.election_ms, view.leading_ms) == (250, 4000)
+
+
+def test_a_leader_says_that_it_was_handed_the_leadership() -> None:
+    member = Watched()
+    member.driver.receive(TakeLeadershipRequest(sender="n1", receiver="n0", term=1))
+    member.turn()
+
+    view = member.win()
+
+    assert (view.stood_because, view.silent_ms) == ("TRANSFER", 0)
+
+
+def test_rounds_without_a_winner_count_as_part_of_the_election_that_they_began_with() -> None:
+    member = Watched()
+    for _ in range(10 * ELECTION_TICKS):
+        member.driver.tick()
+        member.turn(after_s=0.01)
+    assert member.driver.raft.elections[ElectionCause.NO_WINNER] > 1
+
+    view = member.win()
+
+    assert view.stood_because == "NO_HEARTBEAT"
+    assert view.election_ms > 1000
+
+
+def test_a_follower_says_nothing_about_an_election_that_another_member_won() -> None:
+    member = Watched()
+    election_of(member.driver)
+    member.turn()
+    member.driver.receive(heartbeat(5))
+    member.turn()
+
+    view = member.watch.leader_view()
+
+    assert view.leader_id == "n1"
+    assert (view.stood_because, view.silent_ms, view.leading_ms) == ("", -1, -1)
+
+
+def test_the_causes_that_members_tell_are_those_that_they_know() -> None:
+    assert {each.value for each in StoodBecause} == {each.value for each in ElectionCause}

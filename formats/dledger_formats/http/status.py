@@ -60,6 +60,21 @@ class StorageState(enum.StrEnum):
     """
 
 
+class StoodBecause(enum.StrEnum):
+    """Why a member stood for election; of several rounds without a winner, why it stood first."""
+
+    NO_HEARTBEAT = "NO_HEARTBEAT"
+    """Its leader sent nothing for an election timeout."""
+    LEADER_LINK_LOST = "LEADER_LINK_LOST"
+    """The connection to its leader broke, and the leader sent nothing since."""
+    NO_LEADER = "NO_LEADER"
+    """It knew no leader for an election timeout."""
+    NO_WINNER = "NO_WINNER"
+    """An election that it did not begin itself had no winner."""
+    TRANSFER = "TRANSFER"
+    """Its leader handed the leadership over to it, as planned."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus:
     """The leader's view of one other member."""
@@ -155,6 +170,18 @@ class LeaderView:
     """The group's name; empty from members of an earlier release."""
     group_identity: str = ""
     """The same as in NodeStatus."""
+    stood_because: str = ""
+    """Why this member stood for the election that it won (`StoodBecause`); empty unless it is
+    master.
+    """
+    former_leader_id: str = ""
+    """The leader that this member followed before it stood; empty if it knew none."""
+    silent_ms: int = -1
+    """Time from the last message of a leader until this member stood; -1 unless it is master."""
+    election_ms: int = -1
+    """Time from then until its first entry of the term was committed; -1 unless it is master."""
+    leading_ms: int = -1
+    """Time since then; -1 unless it is master."""
 
     @property
     def token(self) -> str:

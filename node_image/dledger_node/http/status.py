@@ -1,7 +1,7 @@
 """Build the reports of a member in service from the state of its core and its store; no IO."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dledger_formats import live_settings
 from dledger_formats.http.status import (
@@ -29,9 +29,30 @@ class StoreView:
     state: StorageState = StorageState.SOUND
 
 
-def leader_view(core: Raft, group: str = "", identity: str = "") -> LeaderView:
-    """Return this member's view of the leader; `identity` is the group's."""
-    return LeaderView(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victory:
+    """How this member became leader; the fields are those of LeaderView."""
+
+    term: int
+    stood_because: str
+    former_leader_id: str
+    silent_ms: int
+    election_ms: int
+    proved_s: float
+    """When its first entry of the term was committed, on the clock of `leader_view`'s `now_s`."""
+
+
+def leader_view(
+    core: Raft,
+    group: str = "",
+    identity: str = "",
+    victory: Victory | None = None,
+    now_s: float = 0.0,
+) -> LeaderView:
+    """Return this member's view of the leader; `identity` is the group's. A victory in another term
+    is not shown.
+    """
+    view = LeaderView(
         self_id=core.config.self_id,
         term=core.term,
         leader_id=_claimed_leader(core),
@@ -40,6 +61,16 @@ def leader_view(core: Raft, group: str = "", identity: str = "") -> LeaderView:
         committed_index=core.readable_index,
         group=group,
         group_identity=identity,
+    )
+    if victory is None or not core.master or victory.term != core.term:
+        return view
+    return replace(
+        view,
+        stood_because=victory.stood_because,
+        former_leader_id=victory.former_leader_id,
+        silent_ms=victory.silent_ms,
+        election_ms=victory.election_ms,
+        leading_ms=max(0, round(1000 * (now_s - victory.proved_s))),
     )
 
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 
+from dledger_formats.http.status import LeaderView
 from dledger_node.config import TICK_MS
 from dledger_node.http import status
 from dledger_node.raft.core import Raft
@@ -14,9 +17,14 @@ logger = logging.getLogger(__name__)
 class LeaderWatch:
     """Compares the core's leader with the one that was reported last."""
 
-    def __init__(self, core: Raft) -> None:
+    def __init__(self, core: Raft, clock: Callable[[], float] = time.monotonic) -> None:
+        """Watch a core; `clock` returns monotonic seconds."""
         self.changes = 0
         """How many leaders of different terms this member has known."""
+        self._victory: status.Victory | None = None
+        self._clock = clock
+        self._stood: tuple[Election, float] | None = None
+        """Why and when this member stood first since it knew a leader."""
         self._core = core
         self._counted_term = -1
         self._reported_leader = self._leader()
@@ -32,8 +40,10 @@ class LeaderWatch:
         if self._core.last_election is not self._reported_election:
             self._reported_election = self._core.last_election
             self._log_election()
+            self._note_election()
         if leader != self._reported_leader:
-            logger.info("leader: %s", status.leader_view(self._core))
+            self._note_leader()
+            logger.info("leader: %s", self.leader_view())
             term, leader_id, _ = leader
             if leader_id is not None and term != self._counted_term:
                 self._counted_term = term
@@ -53,6 +63,33 @@ class LeaderWatch:
             return
         self._searching = election.cause is ElectionCause.NO_WINNER
         logger.warning("election: %s", describe(election))
+
+    def _note_election(self) -> None:
+        """Keep why this member stands; of rounds without a winner, why and when it stood first."""
+        election = self._core.last_election
+        if election and (self._stood is None or election.cause is not ElectionCause.NO_WINNER):
+            self._stood = (election, self._clock())
+
+    def _note_leader(self) -> None:
+        """Keep how this member won, once it has proved that it leads, or forget that it stood."""
+        if self._stood is None or self._core.leader_id is None:
+            return
+        if self._core.leads and not self._core.master:
+            return
+        (election, began_s), self._stood = self._stood, None
+        if self._core.master:
+            self._victory = status.Victory(
+                term=self._core.term,
+                stood_because=election.cause.value,
+                former_leader_id=election.leader_id or "",
+                silent_ms=election.silent_ticks * TICK_MS,
+                election_ms=round(1000 * (self._clock() - began_s)),
+                proved_s=self._clock(),
+            )
+
+    def leader_view(self, group: str = "", identity: str = "") -> LeaderView:
+        """Return this member's view of the leader, and how this member won if it is the leader."""
+        return status.leader_view(self._core, group, identity, self._victory, self._clock())
 
     async def leader_changed(self, token: str) -> None:
         """Return once the token of `leader_view` differs from `token`."""

@@ -57,7 +57,7 @@ class MemberView:
 
     def leader_view(self) -> LeaderView:
         """Return the leader, as far as this member knows it."""
-        return status.leader_view(self.core, self.live.current.group, self.identity.value)
+        return self.leader_watch.leader_view(self.live.current.group, self.identity.value)
 
     async def leader_changed(self, token: str) -> None:
         """Return once the token of `leader_view` differs from `token`."""

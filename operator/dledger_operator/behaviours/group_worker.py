@@ -69,7 +69,11 @@ class GroupWorker:
         self._history = LeaderHistory(leader_changes_from_json(status))
         self._reporter = GroupReporter(context, status)
         self._polls = LeaderPolls(
-            context.member_http, context.random, self._on_poll_change, self._snapshot.is_stranger
+            context.member_http,
+            context.random,
+            self._on_poll_change,
+            self._snapshot.is_stranger,
+            context.clock,
         )
         self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
         self._follower = LeaderFollower(
@@ -206,7 +210,13 @@ class GroupWorker:
         before, leader = self._history.leader, decision.leader
         if leader is None:
             return
-        phases = self._history.proven(self._context.clock(), self._context.now(), leader)
+        phases = self._history.proven(
+            self._context.clock(),
+            self._context.now(),
+            leader,
+            self._polls.victory_of(leader),
+            labeled=not decision.patches,
+        )
         self._record_phases(phases)
         if leader != before:
             change = self._history.changes[0]

@@ -47,10 +47,14 @@ class FakeMember:
             await self._runner.cleanup()
             self._runner = None
 
-    async def say(self, term: int, leader_id: str | None, identity: str = "") -> None:
-        """Change the term and the leader that this member reports, and its group's identity."""
+    async def say(
+        self, term: int, leader_id: str | None, identity: str = "", **fields: str | int
+    ) -> None:
+        """Change the term and the leader that this member reports, its group's identity, and other
+        fields of `/leader`.
+        """
         view = leader_view(self.member_id, term, leader_id)
-        self._view = replace(view, group_identity=identity)
+        self._view = replace(view, group_identity=identity, **fields)  # type: ignore[arg-type]
         self.status = replace(self.status, group_identity=identity)
         async with self._changed:
             self._changed.notify_all()

@@ -2,30 +2,41 @@
 
 A leader change has four consecutive phases:
 
-    detect      first sign of a lost leader (silence, step-down, its pod leaving)
-                -> a member is observed in a later term
+    detect      last message of the old leader -> the new leader stands for election
     elect       -> a new leader has proved itself
     relabel     -> the role labels match the new leader
     endpoints   -> the new leader is the only endpoint of the master Service
 
-The times are the operator's own observations on one monotonic clock, so each phase includes the
-delay of the report to the operator.
+The new leader tells why it stood, how long its old leader had been silent, and how long the
+election took. So the time for which the operator or the API server was away counts as relabeling.
+
+A leader that does not tell (of an earlier release, or out of the operator's reach) is timed by the
+operator's own observations: detect begins with the first sign of a lost leader (silence, step-down,
+its pod leaving) and ends when a member is observed in a later term. If the new leader knew no
+leader when it stood, detect begins with that sign too.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
+from dledger_formats.http.status import StoodBecause
 from dledger_operator.api_objects import PodView
-from dledger_operator.observed_state import Leader, LeaderChange, Observation
+from dledger_operator.observed_state import Leader, LeaderChange, Observation, Victory
 
 CHANGES_MAX: Final = 10
 FIRST_LEADER: Final = "FirstLeader"
 FOUND_AT_START: Final = "FoundAtStart"
 LEADER_LOST: Final = "LeaderLost"
 LEADER_STEPPED_DOWN: Final = "LeaderSteppedDown"
+LEADERSHIP_TRANSFERRED: Final = "LeadershipTransferred"
 POD_REPLACED: Final = "PodReplaced"
+_REASONS: Final = {
+    StoodBecause.TRANSFER: LEADERSHIP_TRANSFERRED,
+    StoodBecause.NO_HEARTBEAT: LEADER_LOST,
+    StoodBecause.LEADER_LINK_LOST: LEADER_LOST,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +88,30 @@ class LeaderHistory:
             outage = replace(outage, later_term_s=now_s)
         self._outage = outage
 
-    def proven(self, now_s: float, at: datetime, leader: Leader) -> tuple[PhaseTime, ...]:
-        """Record the current leader. Return the failover phases that ended with it.
+    def proven(
+        self,
+        now_s: float,
+        at: datetime,
+        leader: Leader,
+        victory: Victory | None = None,
+        *,
+        labeled: bool = False,
+    ) -> tuple[PhaseTime, ...]:
+        """Record the current leader, and how it won if it tells. Return the failover phases that
+        ended with it. `labeled` says that its pod has the right labels already.
 
         `relabeled` and `endpoints_synced` return phases in the same way.
         """
         if leader == self.leader:
             self._seen_leading = True
             return ()
-        change, phases = self._change_to(leader, now_s, at)
-        self._begin_relabeling(change, now_s)
+        is_first, is_found = self.leader is None, not self._seen_leading
+        change, phases = self._change_to(leader, now_s, at, victory)
+        self.changes = (change, *self.changes)[:CHANGES_MAX]
+        # Labels that are right at the start were set by another operator, nobody knows when.
+        unknown = is_found and labeled and not is_first
+        proved_s = min(now_s, victory.proved_s) if victory and not is_first else now_s
+        self._step_began_s = None if unknown else proved_s
         self.leader, self._seen_leading, self._outage = leader, True, None
         return phases
 
@@ -112,7 +137,7 @@ class LeaderHistory:
         )
 
     def _change_to(
-        self, leader: Leader, now_s: float, at: datetime
+        self, leader: Leader, now_s: float, at: datetime, victory: Victory | None
     ) -> tuple[LeaderChange, tuple[PhaseTime, ...]]:
         change = LeaderChange(
             from_member=self.leader.member_id if self.leader else "",
@@ -122,28 +147,61 @@ class LeaderHistory:
             at=at,
         )
         self._change_began_s = None
-        if not self._seen_leading:
+        if self.leader is None:
             return change, ()
-        outage = self._outage or _Outage(began_s=now_s, reason=LEADER_STEPPED_DOWN)
-        detected_s = now_s if outage.later_term_s is None else outage.later_term_s
-        detect_s, elect_s = detected_s - outage.began_s, now_s - detected_s
-        self._change_began_s = outage.began_s
-        change = replace(change, reason=outage.reason, detect_s=detect_s, elect_s=elect_s)
-        return change, (
+        told = _REASONS.get(_cause(victory)) if victory else None
+        if not self._seen_leading and (victory is None or told is None):
+            return change, ()
+        outage = self._outage
+        if told and (outage is None or outage.reason != POD_REPLACED):
+            reason = told
+        else:
+            reason = outage.reason if outage else LEADER_STEPPED_DOWN
+        began_s, stood_s, proved_s = _times(now_s, outage, victory)
+        self._change_began_s = began_s
+        detect_s, elect_s = stood_s - began_s, proved_s - stood_s
+        return replace(
+            change,
+            reason=reason,
+            at=at - timedelta(seconds=now_s - proved_s),
+            detect_s=detect_s,
+            elect_s=elect_s,
+        ), (
             PhaseTime(phase="detect", seconds=detect_s),
             PhaseTime(phase="elect", seconds=elect_s),
         )
 
     def _of_failover(self, *phases: PhaseTime) -> tuple[PhaseTime, ...]:
-        """Drop the phases of a first leader and of one found at the operator's start."""
+        """Drop the phases of a first leader, and of one found at the start that tells nothing."""
         return phases if self._change_began_s is not None else ()
-
-    def _begin_relabeling(self, change: LeaderChange, now_s: float) -> None:
-        self.changes = (change, *self.changes)[:CHANGES_MAX]
-        self._step_began_s = now_s
 
     def _amend(self, change: LeaderChange) -> None:
         self.changes = (change, *self.changes[1:])
+
+
+def _cause(victory: Victory) -> StoodBecause:
+    known = {each.value for each in StoodBecause}
+    return StoodBecause(victory.stood_because if victory.stood_because in known else "NO_WINNER")
+
+
+def _times(
+    now_s: float, outage: _Outage | None, victory: Victory | None
+) -> tuple[float, float, float]:
+    """Return when the old leader was lost, when the new one stood, and when it proved itself."""
+    first_sign_s = outage.began_s if outage else now_s
+    if victory is None:
+        later_s = outage.later_term_s if outage else None
+        return first_sign_s, now_s if later_s is None else later_s, now_s
+    proved_s = min(now_s, victory.proved_s)
+    stood_s = proved_s - victory.election_s
+    match _cause(victory):
+        case StoodBecause.TRANSFER:
+            began_s = stood_s
+        case StoodBecause.NO_HEARTBEAT | StoodBecause.LEADER_LINK_LOST:
+            began_s = stood_s - victory.silent_s
+        case StoodBecause.NO_LEADER | StoodBecause.NO_WINNER:
+            began_s = min(first_sign_s, stood_s)
+    return began_s, stood_s, proved_s
 
 
 def _sign_of_loss(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Protocol
@@ -10,7 +11,7 @@ from dledger_formats.http.status import LeaderView
 from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.loops import Wake, backoff_s
 from dledger_operator.clients.errors import MemberSilentError
-from dledger_operator.observed_state import Observation
+from dledger_operator.observed_state import Leader, Observation, Victory
 
 logger = logging.getLogger(__name__)
 
@@ -36,14 +37,16 @@ class LeaderPolls:
         random: Random,
         on_change: Callable[[], None],
         is_stranger: Callable[[LeaderView], bool] = lambda _: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create an empty set; `on_change` is called when a pod's answer differs from its last. An
-        answer that `is_stranger` counts as silence.
+        answer that `is_stranger` counts as silence. `clock` returns monotonic seconds.
         """
         self._client = client
         self._random = random
         self._on_change = on_change
         self._is_stranger = is_stranger
+        self._clock = clock
         self._polls: dict[tuple[str, str], _Poll] = {}
 
     def sync(self, pods: Sequence[PodView]) -> None:
@@ -53,12 +56,21 @@ class LeaderPolls:
             self._polls.pop(key).task.cancel()
         for key in wanted.keys() - self._polls.keys():
             self._polls[key] = _Poll(
-                self._client, wanted[key], self._random, self._on_change, self._is_stranger
+                self._client,
+                wanted[key],
+                self._random,
+                self._on_change,
+                self._is_stranger,
+                self._clock,
             )
 
     def observations(self) -> list[Observation]:
         """Return the latest observation of every pod that has one."""
         return [poll.observation for poll in self._polls.values() if poll.observation is not None]
+
+    def victory_of(self, leader: Leader) -> Victory | None:
+        """Return how this leader won; None if it has not told."""
+        return next((each.victory for each in self.observations() if each.leads(leader)), None)
 
     def retry_now(self) -> None:
         """Ask silent members again now, without waiting for their backoff."""
@@ -84,6 +96,7 @@ class _Poll:
         random: Random,
         on_change: Callable[[], None],
         is_stranger: Callable[[LeaderView], bool],
+        clock: Callable[[], float],
     ) -> None:
         self.observation: Observation | None = None
         self.retry = Wake()
@@ -92,6 +105,7 @@ class _Poll:
         self._random = random
         self._on_change = on_change
         self._is_stranger = is_stranger
+        self._clock = clock
         self.task = asyncio.create_task(self._run(), name=f"poll {pod.namespace}/{pod.name}")
 
     async def _run(self) -> None:
@@ -126,6 +140,7 @@ class _Poll:
                 term=view.term,
                 leader_id=view.leader_id,
                 master=view.master,
+                victory=_victory(view, self._clock()),
             )
         )
 
@@ -139,6 +154,7 @@ class _Poll:
                 term=last.term if last else -1,
                 leader_id=last.leader_id if last else None,
                 master=last.master if last else False,
+                victory=last.victory if last else None,
             )
         )
 
@@ -146,3 +162,16 @@ class _Poll:
         if observation != self.observation:
             self.observation = observation
             self._on_change()
+
+
+def _victory(view: LeaderView, now_s: float) -> Victory | None:
+    """Return how a master won; None if it does not tell, as one of an earlier release."""
+    if not view.master or min(view.silent_ms, view.election_ms, view.leading_ms) < 0:
+        return None
+    return Victory(
+        stood_because=view.stood_because,
+        former_leader_id=view.former_leader_id,
+        silent_s=view.silent_ms / 1000,
+        election_s=view.election_ms / 1000,
+        proved_s=now_s - view.leading_ms / 1000,
+    )
