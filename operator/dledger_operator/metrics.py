@@ -67,6 +67,12 @@ class OperatorMetrics(Collector):
             ["behaviour"],
             registry=self.registry,
         )
+        self.conflicts = PrometheusCounter(
+            "dledger_operator_conflicts",
+            "Writes refused because the object had changed, by loop; each one is decided anew.",
+            ["behaviour"],
+            registry=self.registry,
+        )
         self.audits = PrometheusCounter(
             "dledger_audits",
             "Finished audits by verdict; verdict=Failed counts audits that ended without one.",

@@ -51,6 +51,7 @@ class World:
             clock=asyncio.get_running_loop().time,
             on_decision=self.decisions.append,
             on_settled=self._settled,
+            on_conflict=lambda: None,
         )
 
     async def operate(self) -> None:
@@ -91,7 +92,7 @@ class World:
         self.followed = followed
         self.changed.set()
 
-    def _failed(self) -> None:
+    def _failed(self, _: Exception) -> None:
         self.failures += 1
 
 
@@ -226,6 +227,7 @@ async def follow_once(store: PodStore) -> dict[str, str]:
             clock=asyncio.get_running_loop().time,
             on_decision=lambda _: None,
             on_settled=lambda _: None,
+            on_conflict=store.count_conflict,
         )
         try:
             polls.sync(store.pods())
@@ -244,7 +246,10 @@ def three_pods() -> list[PodView]:
 
 
 async def test_the_follower_decides_again_after_a_conflict() -> None:
-    assert await follow_once(ContendedStore(three_pods(), times=3)) == N1_LEADS
+    store = ContendedStore(three_pods(), times=3)
+
+    assert await follow_once(store) == N1_LEADS
+    assert store.conflicts >= 3, "each is counted, and none is a failure"
 
 
 async def test_the_follower_gives_up_after_too_many_conflicts() -> None:

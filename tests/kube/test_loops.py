@@ -36,7 +36,7 @@ class Runs:
         if outcome is not None:
             raise outcome
 
-    def failed(self) -> None:
+    def failed(self, _: Exception) -> None:
         self.failures += 1
 
     async def until(self, count: int) -> None:

@@ -2,11 +2,15 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dledger_kube.objects import NOW, member, observed_group
+from dledger_operator.behaviours.context import Context
+from dledger_operator.clients.errors import ConflictError, UnavailableError
 from dledger_operator.conditions import of_group
 from dledger_operator.metrics import ENDPOINTS_WRONG_S_MIN, OperatorMetrics
 from dledger_operator.observed_state import Leader, ObservedEndpoints, ObservedGroup
@@ -101,6 +105,19 @@ def test_leader_changes_are_counted_by_reason() -> None:
         (FLIGHTS | {"reason": "LeaderLost"}, 2.0),
         (FLIGHTS | {"reason": "PodReplaced"}, 1.0),
     ]
+
+
+def test_a_conflict_is_no_failure() -> None:
+    metrics = OperatorMetrics(clock=lambda: 0.0)
+    context = cast("Context", SimpleNamespace(metrics=metrics))
+
+    Context.count_failure(context, "scale", ConflictError("it has changed"))
+    Context.count_failure(context, "scale", UnavailableError("no answer"))
+    Context.count_failure(context, "scale", ValueError("a bug"))
+
+    read = samples(metrics)
+    assert read["dledger_operator_conflicts_total"] == [({"behaviour": "scale"}, 1.0)]
+    assert read["dledger_operator_failures_total"] == [({"behaviour": "scale"}, 2.0)]
 
 
 def test_the_series_of_a_deleted_group_are_removed() -> None:

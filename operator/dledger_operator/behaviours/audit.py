@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from dledger_formats.audit import AuditSummary, Verdict
@@ -173,7 +174,7 @@ class AuditWorker:
             wake=self._wake,
             pace=PACE,
             random=self._context.random,
-            on_failure=self._context.metrics.failures.labels("audit").inc,
+            on_failure=partial(self._context.count_failure, "audit"),
             until=self.ended,
         )
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from random import Random
 
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
+from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.clients.member_remoting import MemberRemotingClient
@@ -34,3 +35,9 @@ class Context:
     """Limits concurrent reconciliations, so that after a restart with many groups there are still
     connections for following leaders.
     """
+
+    def count_failure(self, behaviour: str, error: Exception) -> None:
+        """Count a failed run of a control loop; a conflict with another client is no failure."""
+        conflict = isinstance(error, ConflictError)
+        counter = self.metrics.conflicts if conflict else self.metrics.failures
+        counter.labels(behaviour).inc()

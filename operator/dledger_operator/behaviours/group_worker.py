@@ -15,6 +15,7 @@ leader.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dledger_operator import names
@@ -68,12 +69,9 @@ class GroupWorker:
         self._double_masters = DoubleMasterDetector()
         self._history = LeaderHistory(leader_changes_from_json(status))
         self._reporter = GroupReporter(context, status)
+        http, is_stranger = context.member_http, self._snapshot.is_stranger
         self._polls = LeaderPolls(
-            context.member_http,
-            context.random,
-            self._on_poll_change,
-            self._snapshot.is_stranger,
-            context.clock,
+            http, context.random, self._on_poll_change, is_stranger, context.clock
         )
         self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
         self._follower = LeaderFollower(
@@ -83,6 +81,7 @@ class GroupWorker:
             clock=context.clock,
             on_decision=self._on_decision,
             on_settled=self._on_settled,
+            on_conflict=context.metrics.conflicts.labels("follow").inc,
         )
         self._scaler = Scaler(
             context.api,
@@ -104,6 +103,7 @@ class GroupWorker:
             "roll": self._roll,
             "report": self._report,
         }
+        context = self._context
         self._count_double_masters(0)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -114,8 +114,8 @@ class GroupWorker:
                             what=f"{self.namespace}/{self.name}: {loop}",
                             wake=self._wakes[loop],
                             pace=GROUP_PACES[loop],
-                            random=self._context.random,
-                            on_failure=self._context.metrics.failures.labels(loop).inc,
+                            random=context.random,
+                            on_failure=partial(context.count_failure, loop),
                         )
                     )
         finally:

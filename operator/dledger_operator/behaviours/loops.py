@@ -75,7 +75,7 @@ async def repeat(
     wake: Wake,
     pace: Pace,
     random: Random,
-    on_failure: Callable[[], None],
+    on_failure: Callable[[Exception], None],
     until: Callable[[], bool] = lambda: False,
 ) -> None:
     """Call `run` repeatedly until the task is cancelled or `until` returns True.
@@ -89,21 +89,22 @@ async def repeat(
     failures = 0
     while not until():
         longer_s = 0.0
+        failure: Exception
         try:
             sooner_s = await run()
         except KubeError as error:
-            failures += 1
+            failures, failure = failures + 1, error
             logger.warning("%s: %s", what, error)
             longer_s = error.retry_after_s if isinstance(error, UnavailableError) else 0.0
-        except Exception:
-            failures += 1
+        except Exception as error:
+            failures, failure = failures + 1, error
             logger.exception("%s failed unexpectedly", what)
         else:
             failures = 0
             await asyncio.sleep(pace.gap_s)
             await wake.wait(pace.interval_s if sooner_s is None else sooner_s)
             continue
-        on_failure()
+        on_failure(failure)
         shortest_s = max(pace.gap_s, 0.05)
         pause_s = backoff_s(failures, shortest_s, pace.failure_gap_s_max, random)
         await asyncio.sleep(max(pause_s, longer_s))

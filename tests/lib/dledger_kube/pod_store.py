@@ -23,6 +23,8 @@ class PodStore:
         self.stateful_set_uid = STATEFUL_SET_UID
         self.patches: list[tuple[str, dict[str, str]]] = []
         """Successful patches: pod name and labels."""
+        self.conflicts = 0
+        """Patches that the follower counted as conflicts."""
         for pod in pods:
             self.put(pod)
 
@@ -37,6 +39,10 @@ class PodStore:
         self._pods[pod.name] = stored
         self._on_change(self.pods())
         return stored
+
+    def count_conflict(self) -> None:
+        """Count a conflict, as the metric does."""
+        self.conflicts += 1
 
     def delete(self, name: str) -> None:
         """Delete a pod."""

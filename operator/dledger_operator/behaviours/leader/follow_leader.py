@@ -197,17 +197,20 @@ class LeaderFollower:
         clock: Callable[[], float],
         on_decision: Callable[[Decision], None],
         on_settled: Callable[[FollowResult], None],
+        on_conflict: Callable[[], None],
     ) -> None:
         """Create a follower.
 
         `ask` asks members for their status, by pod uid. `on_decision` is called with every decision
-        before it is applied, `on_settled` at the end of every run.
+        before it is applied, `on_settled` at the end of every run, `on_conflict` for each patch
+        that was refused because the pod had changed.
         """
         self._api = api
         self._polls = polls
         self._clock = clock
         self._on_decision = on_decision
         self._on_settled = on_settled
+        self._on_conflict = on_conflict
         self._ask = ask
         self._stateful_set_uids: frozenset[str] = frozenset()
         self._foreign: tuple[str, ...] = ()
@@ -220,7 +223,8 @@ class LeaderFollower:
             self._polls.sync(pods)
             try:
                 pods = await self._take_back_terms(group, membership, pods)
-            except (ConflictError, NotFoundError):
+            except (ConflictError, NotFoundError) as error:
+                self._count_conflicts([error])
                 continue
             if await self._settle(group, membership, pods):
                 return
@@ -285,6 +289,7 @@ class LeaderFollower:
             changed = await asyncio.gather(
                 *(self._apply(group, patch) for patch in decision.patches), return_exceptions=True
             )
+            self._count_conflicts(changed)
             for outcome in changed:
                 if isinstance(outcome, ConflictError | NotFoundError):
                     return False
@@ -293,6 +298,11 @@ class LeaderFollower:
             fresh = {pod.uid: pod for pod in changed if isinstance(pod, PodView)}
             pods = [fresh.get(pod.uid, pod) for pod in pods]
         return False
+
+    def _count_conflicts(self, outcomes: Sequence[PodView | BaseException]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, ConflictError):
+                self._on_conflict()
 
     async def _apply(self, group: Group, patch: RolePatch) -> PodView:
         labels = {group.roles.label: patch.role, names.MEMBER_LABEL: patch.pod.member_id}
